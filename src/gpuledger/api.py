@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.alignment import alignment as aligned
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.operation_side import side as operation_side
-from gpuledger.analyse.align.verdicts import TIERS
+from gpuledger.analyse.align.side_by_side import TIERS, KnownDifferences
+from gpuledger.analyse.align.sides_from import of_mock, of_model
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.like_sides import like_sides
-from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.diff.run_side import RunSide, like_sides
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.sql.answer import QueryAnswer, answered, to_read
+from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import statement
-from gpuledger.sql.subject import QuerySubject
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 

@@ -12,15 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.forwards import ForwardKernel
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import KnownDifferences, known
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, aligned, distinct, occurrences, similarity
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.sequence_alignment import aligned, distinct, similarity
-from gpuledger.analyse.align.sequence_search import occurrences
-from gpuledger.analyse.align.side_by_side import called
-from gpuledger.analyse.align.verdicts import CHECKS, FAIL, PASS, TIERS, WARN
-from gpuledger.catalog.name_likeness import likeness
+from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN, KnownDifferences, called, known
+from gpuledger.analyse.align.sides_from import of_mock, of_model
+from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.align import align_document, align_junit

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuledger.api import build_report
-from gpuledger.findings.first_fix import FIRST_FIX, first_fix
+from gpuledger.findings.advice import FIRST_FIX, first_fix
 from gpuledger.findings.rules import codes
 from support.program import Program
 

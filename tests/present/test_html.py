@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.inventory import MEANING
-from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
+from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
 from gpuledger.api import Report, build_report
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
@@ -35,7 +35,7 @@ from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
 from gpuledger.present.writers.html.parts import Page, Reader, Room, Section, Text
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values

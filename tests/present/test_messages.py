@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import FAMILIES
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message, capitalised, joined, say, translated
 from gpuledger.messages.zh import TEMPLATES

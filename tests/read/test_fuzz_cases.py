@@ -21,8 +21,8 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read import open_trace
-from gpuledger.read.ncu.blocks import walk
 from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.read.ncu.rep_file import walk
 from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.source import look_at

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from gpuledger import open_trace
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.fixes import OF_CODE
-from gpuledger.ledger.lines import LineKind
+from gpuledger.ledger.books import LineKind
 from gpuledger.replay import scenario
-from gpuledger.replay.excerpt import excerpt
+from gpuledger.replay.scenario import excerpt
 from gpuledger.trace.model import Trace
 from gpuledger.whatif.answer import Answer, answer
-from gpuledger.whatif.change import ProgramChange
-from gpuledger.whatif.changes import Changes
+from gpuledger.whatif.changes import Changes, ProgramChange
 from support.book_checks import analysed
 from support.program import Program
 

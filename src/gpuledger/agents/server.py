@@ -2,6 +2,8 @@
 
 Calls are answered one at a time, in a thread, so that what is said meanwhile (progress, a call that is taken back) is
 heard. Whatever goes wrong is one sentence, as on the command line.
+
+All tools, in the order in which an agent is told of them.
 """
 
 from __future__ import annotations
@@ -32,14 +34,27 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from gpuledger.agents import report_tools, table_tools
 from gpuledger.agents.answers import AgentAnswer, cleaned, written
 from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.tools.registry import TOOLS
-from gpuledger.agents.tools.tool import AgentTool
+from gpuledger.agents.tool import AgentTool
 from gpuledger.errors import GpuledgerError
 from gpuledger.trace.deadline import until
 from gpuledger.units import count_text
 from gpuledger.version import own_version
+
+TOOLS: Final[dict[str, AgentTool]] = {
+    tool.name: tool
+    for tool in (
+        *report_tools.OPENING_TOOLS,
+        *report_tools.TOOLS,
+        *table_tools.TOOLS,
+        *table_tools.QUERYING_TOOLS,
+        *table_tools.COMPARING_TOOLS,
+        *report_tools.PICTURES_TOOLS,
+    )
+}
+
 
 INSTRUCTIONS: Final = """\
 gpuledger reads GPU profiles (Nsight Systems, torch.profiler), books every nanosecond to one line, and says what to fix.

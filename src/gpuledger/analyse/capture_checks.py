@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, time_text

@@ -1,19 +1,26 @@
-"""What is in a profile, what is not, and which questions that leaves open."""
+"""What is in a profile, what is not, and which questions that leaves open.
+
+Kernels of no known family: a device in, the names of those that take the most of its steady time out.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from gpuledger.ledger.calls import cuda_calls
-from gpuledger.ledger.launches import launching_call
-from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.catalog.kernel_families import OTHER
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.ledger.activity import State, cuda_calls, launching_call
+from gpuledger.ledger.books import UNCLASSIFIED
+from gpuledger.ledger.device import Device
+from gpuledger.messages import Message, joined, say
 from gpuledger.trace.keys import group
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Process, Trace
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, NotMeasured, Process, Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
+from gpuledger.units import share_text
 
 ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 """The tables that record work on a GPU."""
@@ -149,3 +156,31 @@ def _launched(trace: Trace) -> float | NotMeasured:
         return NotMeasured("no GPU work was recorded")
     launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
     return launched / total
+
+
+MOST_NAMES: Final = 3
+
+
+def unclassified_names(trace: Trace, device: Device) -> tuple[str, ...]:
+    """A few of them, the most time first."""
+    work = device.work
+    unknown = np.array([family == OTHER for family in work.families], np.bool_)
+    mine = np.flatnonzero((work.state == State.COMPUTE) & (work.gpu == device.gpu) & (work.family >= 0))
+    mine = mine[unknown[work.family[mine]]]
+    mine = mine[device.begins_steady(work.start_ns[mine])]
+    codes, number = np.unique(work.name[mine], return_inverse=True)
+    time = np.bincount(number, weights=(work.end_ns - work.start_ns)[mine], minlength=len(codes))
+    names = [trace.strings.text(int(code)) or "" for code in codes[np.argsort(-time, kind="stable")]]
+    return tuple(list(dict.fromkeys(cut_label(label(name)) for name in names if name))[:MOST_NAMES])
+
+
+def about_unclassified(trace: Trace, device: Device) -> Message | None:
+    """How much of compute they are; None where there are none."""
+    time = device.line_ns.get(UNCLASSIFIED, 0)
+    if not time:
+        return None
+    return say(
+        "{share} of compute is in kernels of no known family, mostly {names}; --families assigns one.",
+        share=share_text(time / device.compute_ns),
+        names=joined(say(", "), (f"`{name}`" for name in unclassified_names(trace, device))),
+    )

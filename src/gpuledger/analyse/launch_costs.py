@@ -1,4 +1,7 @@
-"""What launching costs over one GPU's steady steps: launch calls, calls that wait, the queue, and launches by range."""
+"""What launching costs over one GPU's steady steps: launch calls, calls that wait, the queue, and launches by range.
+
+Calls by function: rows of calls in, the statistics of each function's times out.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,49 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.activity_bins import launch_delays
-from gpuledger.analyse.call_times import CallTimes, most_time_first
-from gpuledger.analyse.range_nest import Nest
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.catalog.name_likeness import counted_as
+from gpuledger.analyse.over_time import launch_delays
+from gpuledger.attribution.ranges import Nest
+from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.kernel_names import counted_as
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.statistics import median
+from gpuledger.trace.statistics import Statistics, median, summarise
+from gpuledger.trace.tables import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """The calls of one function, in nanoseconds. `order` is the profiler's numbering of names."""
+
+    name: str
+    order: int
+    times: Statistics
+
+
+def by_function(calls: Rows, chosen: Positions | None = None) -> list[CallTimes]:
+    """One entry per function as recorded, version suffix included, in no particular order; of the chosen calls."""
+    names, length = calls.codes("name"), calls.duration_ns
+    if chosen is not None:
+        names, length = names[chosen], length[chosen]
+    first, number = group(names)
+    codes = names[first]
+    del names
+    times = summarise(length, number.astype(np.int32))
+    return [
+        CallTimes(text or "", code, statistics)
+        for text, code, statistics in zip(calls.strings.decode(codes), codes.tolist(), times, strict=True)
+    ]
+
+
+def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallTimes, ...]:
+    """The same, sorted."""
+    return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))
+
 
 TINY_NS: Final = 5_000
 """An activity shorter than this costs less than its launch."""

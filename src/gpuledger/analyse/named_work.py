@@ -13,14 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
-from gpuledger.catalog.kernel_names import cut_label, label, parse
-from gpuledger.catalog.name_likeness import normalised, unnumbered
+from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
+from gpuledger.catalog.kernel_names import cut_label, label, normalised, parse, unnumbered
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import OTHER_FAMILIES, Line, small_families
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import near_names
-from gpuledger.ledger.lines import OTHER_FAMILIES, Line, small_families
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import LANGUAGES, say, translated
 from gpuledger.trace.keys import Positions

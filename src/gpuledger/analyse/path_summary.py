@@ -13,11 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.catalog.name_likeness import unnumbered
-from gpuledger.ledger.activity import State
-from gpuledger.ledger.calls import shortened
+from gpuledger.catalog.kernel_names import unnumbered
+from gpuledger.ledger.activity import State, shortened
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
 from gpuledger.replay.edits import with_durations

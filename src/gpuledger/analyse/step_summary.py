@@ -11,11 +11,10 @@ from enum import Enum
 import numpy as np
 
 from gpuledger.ledger.activity import GRAPH_FAMILY
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line
-from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation
-from gpuledger.ledger.steps import Steps
+from gpuledger.ledger.steps import PHASES, Steps
 from gpuledger.trace import sweep
 from gpuledger.trace.spans import Ints, covered, holds
 from gpuledger.trace.statistics import nearest_percentiles

@@ -17,8 +17,7 @@ from click.shell_completion import CompletionItem
 from gpuledger.cli.terminal import has_colours, help_width
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.interruption import noted_interrupts
-from gpuledger.system.kept_memory import keep_freed_memory
-from gpuledger.system.patient_file import patient_writer
+from gpuledger.system.own_process import keep_freed_memory, patient_writer
 
 VERBS = {
     "report": "Show where the time in PROFILE went, and what to do about it.",
@@ -52,6 +51,17 @@ VERBS = {
 }
 """Each verb with the first line of its help; a test keeps the two the same."""
 
+HOMES: Final = {
+    **dict.fromkeys(
+        ("gaps", "steps", "launches", "memory", "ranges", "phases", "critical", "overlap", "ops"), "questions"
+    ),
+    "stats": "info",
+    "ncu-plan": "kernels",
+    "export": "timelines",
+    "view": "timelines",
+}
+"""Where a verb stands that has no module of its own name."""
+
 
 @contextmanager
 def _one_thread_of_numpy() -> Iterator[None]:
@@ -70,10 +80,10 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 
 def verb_named(name: str) -> click.Command:
-    """A verb, loaded from `gpuledger.cli.VERB`; a dash in its name is an underscore there."""
-    name = name.replace("-", "_")
+    """A verb, loaded from the module of `gpuledger.cli.verbs` that it stands in; a dash is an underscore there."""
+    home, name = HOMES.get(name, name), name.replace("-", "_")
     with _one_thread_of_numpy():
-        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.verbs.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.verbs.{home}"), name)
     gc.freeze()  # what was imported stays: no cycles are looked for in it
     gc.enable()
     return command

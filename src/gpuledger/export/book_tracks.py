@@ -2,17 +2,23 @@
 
 A gap is named by its largest cause, so that a viewer colours it by cause; what set it off, and its time by cause, are
 arguments. A step's arguments are its lines of the ledger, which sum to it.
+
+The critical path on a timeline: its segments in, records that follow each other without a gap out.
+
+Findings and health notes as marks on the timeline: each finding where its evidence is the strongest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.over_time import busy_share, memory_events, queue_depth
+from gpuledger.catalog.kernel_names import label
 from gpuledger.export.timeline import (
     Argument,
     ArgumentColumn,
@@ -22,13 +28,21 @@ from gpuledger.export.timeline import (
     TrackKind,
     UniqueNumbers,
     by_name,
+    shown,
     text_argument,
 )
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.profiled_run import finding_place
+from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.phases import PHASES
-from gpuledger.trace.model import Trace
+from gpuledger.ledger.steps import PHASES
+from gpuledger.replay.critical_path import PathPart, critical_path
+from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.model import Note, Trace
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.units import time_text
 
 BINS: Final = 1000
 """Parts of the window for which the share of busy time is told."""
@@ -126,3 +140,106 @@ def _steps(device: Device, track: int) -> Records:
     )
     titles = [f"step {index}" for index in range(len(steps))]
     return in_a_row(track, begins, ends, titles, number, "step", arguments)
+
+
+_PARTS: Final = {
+    PathPart.RUNNING: "running",
+    PathPart.BEFORE_START: "before its start",
+    PathPart.CALL: "call",
+    PathPart.CODE: "host code before a call",
+    PathPart.WAKE_UP: "wake-up after a wait",
+    PathPart.OUTSIDE: "unknown",
+}
+
+
+def path_side(trace: Trace, scenario: Scenario, above: Track, numbers: UniqueNumbers) -> tuple[Track, Records]:
+    """The path of one GPU's steady stretch, on a track under the GPU."""
+    track = Track(numbers.uuid(), TrackKind.SLICES, "critical path", above.uuid, above.pid, numbers.like(0), PATH)
+    path, work, calls = critical_path(scenario), scenario.device.work, scenario.device.host.calls
+    name = np.append(work.name, NO_TEXT)[path.operation]
+    call = np.append(calls.codes("name")[scenario.graph.call_row], NO_TEXT)[path.call]
+    kernels, kernel = trace.strings.kinds(name, lambda text: label(text or ""))
+    functions, function = trace.strings.kinds(call, lambda text: shortened(text or ""))
+    causes = [str(line.cause or line) for line in path.lines]
+    runs = path.are(PathPart.RUNNING) & (name != NO_TEXT)
+    calling = path.are(PathPart.CALL) | path.are(PathPart.WAKE_UP)
+    title: Ints = path.line.astype(np.int64)
+    title = np.where(runs, len(causes) + kernel, np.where(calling, len(causes) + len(kernels) + function, title))
+    before = np.where(path.are(PathPart.BEFORE_START), kernel, -1)
+    arguments = (
+        text_argument("part", list(_PARTS.values()), path.part.astype(np.int64)),
+        text_argument("line", path.lines, np.where(runs, path.line, -1)),
+        text_argument(
+            "before", [*kernels, *functions], np.where(path.are(PathPart.CODE), len(kernels) + function, before)
+        ),
+    )
+    titles = [*causes, *shown(kernels), *shown(functions)]
+    return track, in_a_row(track.uuid, path.start_ns, path.end_ns, titles, title, "critical path", arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One thing to say at one instant. Several may stand at the same one."""
+
+    at_ns: int
+    title: str
+    words: Mapping[str, str]
+    figures: Mapping[str, int]
+
+
+def finding_mark(finding: Finding, device: Device) -> Mark:
+    """A finding at the place where one should look."""
+    words = {
+        "claim": str(finding.claim),
+        "saving": _saving(finding),
+        "evidence": "\n".join(finding.sentences),
+        "assumption": str(finding.assumption),
+        "confidence": str(finding.confidence),
+        "next": finding.next,
+    }
+    figures = {"saving_ns": finding.saving_ns}
+    if finding.saving_ns_per_step is not None:
+        figures["saving_ns_per_step"] = finding.saving_ns_per_step
+    at_ns = finding_place(finding, device).start_ns
+    return Mark(at_ns, finding.code, {name: text for name, text in words.items() if text}, figures)
+
+
+def _saving(finding: Finding) -> str:
+    if not finding.saving_ns:
+        return ""
+    if finding.saving_ns_per_step is None:
+        return f"up to {time_text(finding.saving_ns)}"
+    return f"up to {time_text(finding.saving_ns_per_step)} per step"
+
+
+def note_mark(note: Note, at_ns: int) -> Mark:
+    """A health note at the beginning."""
+    words = {"sentence": note.sentence, "severity": note.severity.value}
+    return Mark(at_ns, note.code, words, {"count": note.count})
+
+
+def marked(
+    marks: Sequence[Mark], name: str, category: str, above: Track, numbers: UniqueNumbers, order: int = FINDINGS
+) -> tuple[list[Track], Records]:
+    """Marks on tracks of one name, those at one instant on different ones: viewers draw them over each other."""
+    seen: dict[int, int] = {}
+    lane = []
+    for mark in marks:
+        lane.append(seen.setdefault(mark.at_ns, 0))
+        seen[mark.at_ns] += 1
+    tracks = [
+        Track(numbers.uuid(), TrackKind.SLICES, name, above.uuid, above.pid, numbers.like(0), order)
+        for _ in range(max(lane) + 1)
+    ]
+    at_ns = np.array([mark.at_ns for mark in marks], np.int64)
+    arguments = []
+    for word in dict.fromkeys(word for mark in marks for word in mark.words):
+        texts = [mark.words.get(word, "") for mark in marks]
+        codes = np.array([position if text else -1 for position, text in enumerate(texts)])
+        arguments.append(text_argument(word, texts, codes))
+    for figure in dict.fromkeys(figure for mark in marks for figure in mark.figures):
+        values = np.array([mark.figures.get(figure, -1) for mark in marks], np.int64)
+        arguments.append(Argument(figure, ArgumentColumn((values,))))
+    titles = [mark.title for mark in marks]
+    uuid = np.array([tracks[number].uuid for number in lane], np.int64)
+    return tracks, in_a_row(uuid, at_ns, at_ns, titles, np.arange(len(marks)), category, tuple(arguments), instant=True)

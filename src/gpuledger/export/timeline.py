@@ -3,19 +3,24 @@
 A record is a slice or an instant, with a title and arguments. Records come in columns, and columns of different tables
 lie behind each other without being copied: position 0 is the first row of the first table. Times are the trace's own;
 a writer takes `offset_ns` off, so that several traces share one clock.
+
+Records that overlap, put onto lanes on which they do not: times in, a lane for each record out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
 
 LONGEST_TITLE: Final = 500
@@ -182,3 +187,148 @@ def shown(texts: Sequence[str]) -> list[str]:
 def by_name(columns: Mapping[str, ArgumentColumn]) -> tuple[Argument, ...]:
     """Numbers as arguments, called by their names."""
     return tuple(Argument(name, column) for name, column in columns.items())
+
+
+FEW_LANES: Final = 8
+"""So many lanes are tried one after the other, and may nest; from there on records lie side by side, which is quicker
+to decide where lanes are many."""
+
+_AT_ONCE: Final = 65_536
+_NEVER: Final = 1 << 64
+
+
+def side_by_side(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """For each record the lane among those of its group, on which nothing overlaps, and its rank in time."""
+    order = np.lexsort((end_ns, start_ns, group))
+    lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    for run in _runs(group[order]):
+        members = order[run]
+        begin, reach = start_ns[members], furthest(end_ns[members])
+        crosses = np.append(False, begin[1:] < reach[:-1])
+        if crosses.any():
+            cluster = np.cumsum(~crosses)
+            crowded = np.isin(cluster, cluster[crosses])
+            lane[members[crowded]] = _first_free(begin[crowded], end_ns[members[crowded]])
+    return lane, rank
+
+
+def _runs(sorted_group: Ints) -> Iterator[slice]:
+    """The stretches of equal values."""
+    edges = np.flatnonzero(np.diff(sorted_group)) + 1
+    bounds = [0, *edges.tolist(), len(sorted_group)]
+    return (slice(first, last) for first, last in pairwise(bounds) if last > first)
+
+
+def _first_free(start: Ints, end: Ints) -> Ints:
+    """The first lane that is free, for records in the order of their starts."""
+    chosen = np.zeros(len(start), np.int64)
+    reach = [np.iinfo(np.int64).min] * FEW_LANES
+    overflow: list[int] = []
+    for index, (begin, finish) in enumerate(_pairs(start, end)):
+        for lane, until in enumerate(reach):
+            if until <= begin:
+                reach[lane] = finish
+                chosen[index] = lane
+                break
+        else:
+            overflow.append(index)
+    if overflow:
+        chosen[overflow] = FEW_LANES + np.array(_lowest_free(start[overflow], end[overflow]))
+    return chosen
+
+
+def _lowest_free(start: Ints, end: Ints) -> list[int]:
+    """The same where there may be a great many lanes."""
+    taken: list[tuple[int, int]] = []
+    free: list[int] = []
+    chosen = []
+    for begin, finish in _pairs(start, end):
+        while taken and taken[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        lane = heapq.heappop(free) if free else len(taken)
+        heapq.heappush(taken, (finish, lane))
+        chosen.append(lane)
+    return chosen
+
+
+def _pairs(start: Ints, end: Ints) -> Iterator[tuple[int, int]]:
+    """Pairs of Python's integers, a part at a time: they take ten times the memory."""
+    parts = (slice(first, first + _AT_ONCE) for first in range(0, len(start), _AT_ONCE))
+    return chain.from_iterable(zip(start[part].tolist(), end[part].tolist(), strict=True) for part in parts)
+
+
+def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """For each record the lane among those of its group, and its rank: of what begins at once, the longer one first.
+
+    Records with the same bounds keep their order, the first outermost.
+    """
+    order = np.lexsort((-end_ns, start_ns, group))
+    lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    messy = _messy(start_ns, end_ns, group, rank)
+    order = order[np.isin(group[order], messy)]
+    for run in _runs(group[order]):
+        members = order[run]
+        lane[members] = _nesting(start_ns[members], end_ns[members])
+    return lane, rank
+
+
+def _messy(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
+    """The groups in which something crosses.
+
+    Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
+    """
+    position, is_end = events(start_ns, end_ns, group, rank, np.zeros(len(group), np.bool_))
+    change = 1 - 2 * is_end
+    before = np.cumsum(change) - change
+    begins, ends = is_end == 0, is_end == 1
+    depth = np.empty(len(group), np.int64)
+    depth[position[begins]] = before[begins]
+    crosses = before[ends] != depth[position[ends]] + 1
+    return np.unique(group[position[ends][crosses]])
+
+
+def _nesting(start: Ints, end: Ints) -> NDArray[np.int64]:
+    """The first lane in which a record crosses nothing, for records sorted by start, the longer first."""
+    stacks = [[_NEVER] for _ in range(FEW_LANES)]  # the ends of what is open; the lowest never ends
+    main = stacks[0]
+    chosen = np.zeros(len(start), np.int64)
+    overflow: list[int] = []
+    for index, (begin, finish) in enumerate(_pairs(start, end)):
+        while main[-1] <= begin:
+            main.pop()
+        if main[-1] >= finish:  # nearly always
+            main.append(finish)
+            continue
+        for lane in range(1, FEW_LANES):
+            stack = stacks[lane]
+            while stack[-1] <= begin:
+                stack.pop()
+            if stack[-1] >= finish:
+                stack.append(finish)
+                chosen[index] = lane
+                break
+        else:
+            overflow.append(index)
+    if overflow:
+        chosen[overflow] = FEW_LANES + np.array(_lowest_free(start[overflow], end[overflow]))
+    return chosen
+
+
+def events(start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]) -> tuple[Positions, Ints]:
+    """The order in which beginnings and ends of records have to be told, track by track: positions, and 1 for an end.
+
+    At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
+    before the inner, and a record of no length ends at once. An instant has no end.
+    """
+    count = len(start_ns)
+    lasting = np.flatnonzero((end_ns > start_ns) & ~instant)
+    brief = np.flatnonzero((end_ns <= start_ns) & ~instant)
+    position = np.concatenate((np.arange(count), lasting, brief))
+    time = np.concatenate((start_ns, end_ns[lasting], start_ns[brief]))
+    place = np.concatenate((2 * rank, -2 * (rank[lasting] + 1), 2 * rank[brief] + 1))
+    order = np.lexsort((place, time, track[position]))
+    is_end = np.zeros(len(position), np.int64)
+    is_end[count:] = 1
+    return position[order], is_end[order]

@@ -7,11 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.catalog.device_operations import DeviceOperation
-from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
-from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
+from gpuledger.catalog.calls import DeviceOperation
+from gpuledger.findings.finding import MOST_EXAMPLES, WORTH_TELLING, Evidence, Finding, explain_command
 from gpuledger.findings.rule import Capture, Rule
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say

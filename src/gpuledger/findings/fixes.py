@@ -12,19 +12,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.busy.attention import between_products
-from gpuledger.analyse.busy.chains import fused
-from gpuledger.analyse.busy.copies import views
-from gpuledger.analyse.busy.filling import batched, spread
-from gpuledger.analyse.busy.layout import one_layout
-from gpuledger.analyse.busy.optimizer import fused_updates
-from gpuledger.analyse.busy.precision import narrower
-from gpuledger.analyse.busy.sorting import picked
-from gpuledger.analyse.busy.steady import Shortened, SteadyKernels
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
-from gpuledger.analyse.use.kernel_use import UseOfKernels
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, CopyFlow
+from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
+from gpuledger.analyse.utilization.kernel_use import UseOfKernels
+from gpuledger.analyse.wasted_work import (
+    batched,
+    between_products,
+    fused,
+    fused_updates,
+    narrower,
+    one_layout,
+    picked,
+    spread,
+    views,
+)
+from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import DISPATCH_NS

@@ -2,6 +2,8 @@
 
 Each family of rules is a module with a tuple `RULES`; `findings/rules.py` puts them together. A code has a page,
 `explain/CODE.md`.
+
+The rows of a table that began on one GPU in its steady stretch.
 """
 
 from __future__ import annotations
@@ -12,20 +14,25 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gpuledger.analyse.memory.copy_flows import CopyFlow, copy_flows
-from gpuledger.analyse.program_ranges import ProgramRanges
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
+from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import OF_CODE, Fixes
+from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import LineKind
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.scenario import Scenario, scenario
+from gpuledger.trace.keys import equal
 from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
-    from gpuledger.analyse.use.stretches import SampledUse
+    from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.stretches import SampledUse
 
 Subject = TypeVar("Subject")
 
@@ -105,3 +112,14 @@ class Rule(Generic[Subject]):
     """Whether its saving rests on what kernels would take that did not run."""
     is_symptom: bool = False
     """Whether it says when or to what time is lost, not why: a cause that explains it comes first."""
+
+
+def steady_rows(rows: Rows, device: Device, *columns: str) -> Rows:
+    """Those rows, with these columns."""
+    return rows.only(*columns).where(are_steady(rows, device))
+
+
+def are_steady(rows: Rows, device: Device) -> NDArray[np.bool_]:
+    """Which rows they are."""
+    begins: NDArray[np.bool_] = device.begins_steady(rows["start_ns"]) & equal(rows["gpu"], device.gpu)
+    return begins

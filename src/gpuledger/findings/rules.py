@@ -1,55 +1,151 @@
 """Every rule, and what a profile is found to have: figures in, findings out, the most profitable first.
 
 What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
+
+What findings save together: each alone, and each after those before it.
+
+What would be saved without the profiler: the same edits on a host that it does not slow down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.program_ranges import ProgramRanges
-from gpuledger.findings import (
-    busy,
-    capture,
-    clocks,
-    cold_start,
-    copies,
-    idle,
-    kernels,
-    loops,
-    memory,
-    memory_snapshot,
-    overlap,
-    ranks,
-    steps,
-    unified_memory,
-)
-from gpuledger.findings.cold_start import believed
-from gpuledger.findings.finding import Finding
-from gpuledger.findings.in_order import in_order
-from gpuledger.findings.plain import with_plain_savings
+from gpuledger.attribution.ranges import ProgramRanges
+from gpuledger.findings import busy, capture, copies, idle, memory, ranks, steps
+from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
+from gpuledger.findings.steps import believed
 from gpuledger.ledger.device import Device
-from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
+from gpuledger.replay.edits import Edit, host_scaled
+from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.sweep import side_by_side
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
-    from gpuledger.analyse.use.stretches import SampledUse
+    from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.stretches import SampledUse
+
+
+def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:
+    """The findings with what they save in this order; what saves next to nothing alone and after others is left out."""
+    main = next((found.gpu for found in ranked if found.edit is not None), -1)
+    told: list[Finding] = []
+    mended: list[Edit] = []
+    saved = 0
+    for found in ranked:
+        if found.edit is None:
+            told.append(found)
+            continue
+        subject = subjects[found.gpu]
+        then = None
+        if found.gpu == main:
+            together = max(subject.scenario.saved_ns(*mended, found.edit), saved)
+            then = min(together - saved, found.explains_ns)
+        if not worth_telling(subject.device, max(found.saving_ns, then or 0)):
+            continue
+        if found.gpu == main:
+            then = then if mended else found.saving_ns  # nothing is mended before it
+            mended.append(found.edit)
+            saved = together
+        told.append(replace(found, then_ns=then))
+    return tuple(told)
+
+
+MOST_SLOWED: Final = 1.8
+"""How much slower tracing makes a host that does little but launch, at most: 1.1 to 1.8 times on H200 hosts."""
+
+MOST_SLOWED_BY: Final = {"torch.profiler": 4.0}
+"""The same of a tool that notes each operator: 2.5 and 4.0 times in two programs, with the operators' shapes."""
+
+EITHER_WAY: Final = 0.2
+"""Without the profiler a saving may be less or more by that share: a host's pace differs from run to run."""
+
+_HALVINGS: Final = 12
+
+
+def with_plain_savings(told: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
+    """The findings with what they save without the profiler, where that can be replayed."""
+    replayed = {found.gpu for found in told if found.edit is not None}
+    hosts = {gpu: PlainHost(subjects[gpu].scenario) for gpu in replayed}
+    return [found if found.edit is None else hosts[found.gpu].plainly(found, found.edit) for found in told]
+
+
+class PlainHost:
+    """The host of a scenario, without the profiler."""
+
+    def __init__(self, scene: Scenario) -> None:
+        self.scene = scene
+
+    def plainly(self, found: Finding, edit: Edit) -> Finding:
+        """A finding with what it saves on this host."""
+        plain = self.saving(edit, found.saving_ns, found.explains_ns)
+        low = None if found.saving_ns_per_step is None else plain.low_ns // found.steps
+        return replace(found, plain=plain, saving_low_ns_per_step=low)
+
+    @cached_property
+    def steady_ns(self) -> int | None:
+        """What the steady stretch takes without the profiler; None where that is not known."""
+        device = self.scene.device
+        plain_ns = self.scene.trace.plain_window_ns
+        if isinstance(plain_ns, NotMeasured):
+            return None
+        return round(device.steady_ns * plain_ns / device.ledger.window_ns)
+
+    @cached_property
+    def scale(self) -> float:
+        """How long the host takes for what takes it 1 under the profiler."""
+        if self.steady_ns is None:
+            return 1 / MOST_SLOWED_BY.get(self.scene.trace.origin.tool, MOST_SLOWED)
+        low, high = 0.05, 1.5
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self._takes(middle) < self.steady_ns:
+                low = middle
+            else:
+                high = middle
+        return (low + high) / 2
+
+    def _takes(self, scale: float, *edits: Edit) -> int:
+        return self.scene.steady_ns(lambda graph: host_scaled(graph, scale), *edits)
+
+    @cached_property
+    def _at_pace_ns(self) -> int:
+        return self._takes(self.scale)
+
+    def saving(self, edit: Edit, saving_ns: int, lost_ns: int) -> PlainSaving:
+        """Of a change that saves so much under the profiler, of so much lost."""
+        at_pace = min(max(self._at_pace_ns - self._edited_ns(edit), 0), lost_ns)
+        if self.steady_ns is None:
+            return PlainSaving(None, *_range(at_pace, saving_ns, self.scene.device.steady_ns))
+        in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
+        return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion, self.steady_ns))
+
+    def _edited_ns(self, edit: Edit) -> int:
+        return self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
+
+
+def _range(one_ns: int, other_ns: int, steady_ns: int) -> tuple[int, int]:
+    """What lies between them, and a little beyond; never all that there is."""
+    low, high = sorted((one_ns, other_ns))
+    return round(low * (1 - EITHER_WAY)), min(round(high * (1 + EITHER_WAY)), max(high, steady_ns))
+
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
-    *cold_start.RULES,
+    *steps.COLD_START_RULES,
     *copies.RULES,
-    *overlap.RULES,
-    *memory.RULES,
-    *unified_memory.RULES,
-    *kernels.RULES,
-    *loops.RULES,
+    *copies.OVERLAP_RULES,
+    *memory.MEMORY_RULES,
+    *copies.UNIFIED_MEMORY_RULES,
+    *busy.KERNELS_RULES,
+    *busy.LOOPS_RULES,
     *busy.RULES,
-    *clocks.RULES,
+    *busy.CLOCKS_RULES,
     *steps.RULES,
 )
 RULES: Final[tuple[Rule[Any], ...]] = (
@@ -57,7 +153,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     *capture.FIRST,
     *capture.RULES,
     *ranks.RULES,
-    *memory_snapshot.RULES,
+    *memory.RULES,
 )
 """All there are."""
 
@@ -133,7 +229,7 @@ def _ranked(found: list[Finding]) -> list[Finding]:
     for later in [finding for finding in ranked if finding.follows]:
         _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
     for bound in [finding for finding in reversed(ranked) if finding.is_bound]:
-        _put_behind(ranked, bound, [part for part in ranked if loops.is_what_to_begin_with(part, bound)])
+        _put_behind(ranked, bound, [part for part in ranked if busy.is_what_to_begin_with(part, bound)])
     for symptom in (finding for finding in found if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked

@@ -2,6 +2,10 @@
 
 An activity is of one state: `compute` (a compute kernel, or a graph traced whole), `comm` (a communication kernel) or
 `copy`. Rows that end before or when they begin occupied no time and are left out.
+
+Calls on the host: those of CUDA, those of other layers, and what their functions are called.
+
+GPU work joined with the calls that launched it.
 """
 
 from __future__ import annotations
@@ -16,13 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
-from gpuledger.trace.columns import equal, one_after_another, same, take
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import (
+    KeyPositions,
+    Positions,
+    by_row,
+    equal,
+    group,
+    join,
+    last_match,
+    one_after_another,
+    same,
+    take,
+)
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.sweep import in_order
-from gpuledger.trace.tables import Rows, Table
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 GRAPH_FAMILY = "graph"
 """The family of graphs traced whole: which kernels ran inside is not known."""
@@ -229,3 +243,84 @@ def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[s
     numbers: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
     of_kernel = trace.strings.each(codes, lambda name: numbers.setdefault(family(name, extra), len(numbers)), np.int16)
     return tuple(numbers), of_kernel
+
+
+CUDA_LAYERS = ("runtime", "driver")
+"""Calls of these layers launch GPU work; the others are of libraries and the operating system."""
+
+
+def of_layers(trace: Trace, *layers: str) -> Rows:
+    """The calls that belong to these layers."""
+    calls = trace[Table.CALLS]
+    wanted = [calls.strings.code(layer) for layer in layers]
+    return calls.where(by_row(lambda codes: np.isin(codes, wanted), calls.codes("layer")))
+
+
+def cuda_calls(trace: Trace) -> Rows:
+    """The CUDA runtime and driver calls."""
+    return of_layers(trace, *CUDA_LAYERS)
+
+
+def shortened(function: str) -> str:
+    """NVIDIA's display name: a version suffix of `_v` and exactly four characters is cut, once."""
+    return function[:-6] if function[-6:-4] == "_v" else function
+
+
+def short_names(calls: Rows) -> tuple[list[str], Ints]:
+    """The display names of functions, and for each call the position of its own."""
+    return calls.strings.kinds(calls.codes("name"), shortened)
+
+
+def places_of(calls: Rows) -> KeyPositions | None:
+    """Where each call lies by its process and id; None where only a join can tell."""
+    return KeyPositions.of(calls["pid"], calls["correlation"])
+
+
+def launches(work: Rows, calls: Rows, places: KeyPositions | None = None) -> tuple[Positions, Positions]:
+    """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`.
+
+    As many as both have rows, if ids repeat on one side only; if on both, as NVIDIA's tables need them, up to a bound.
+    """
+    known = np.flatnonzero((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED))
+    keys = work["pid"][known], work["correlation"][known]
+    row, call = join(*keys, calls["pid"], calls["correlation"], places)
+    return known[row], call
+
+
+def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: KeyPositions | None = None) -> Positions:
+    """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
+    places = places or places_of(calls)
+    is_known = (correlation != NOT_RECORDED) & by_row(lambda values: values != NOT_RECORDED, pid)
+    if places is not None:
+        straight = places.look_up(pid, correlation)
+        return straight if is_known.all() else np.where(is_known, straight, -1)
+    latest_first = np.argsort(-calls["start_ns"], kind="stable")
+    call = last_match(pid, correlation, calls["pid"][latest_first], calls["correlation"][latest_first])
+    return np.where(is_known & (call >= 0), np.append(latest_first, -1)[call], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class CallsByKey:
+    """Calls that carry the same process and id, together: what is said of one is said of all."""
+
+    calls: Rows
+    first: Positions
+    """One call of each key."""
+    number: Positions
+    """The key of each call."""
+
+    @classmethod
+    def of(cls, calls: Rows) -> CallsByKey:
+        return cls(calls, *group(calls["pid"], calls["correlation"]))
+
+    def launched(self, work: Rows) -> Positions:
+        """The key that launched each row of work; -1 for none."""
+        keys = self.calls["pid"][self.first], self.calls["correlation"][self.first]
+        key = last_match(work["pid"], work["correlation"], *keys)
+        return np.where((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED), key, -1)
+
+
+def recorded_by(calls: Rows, records: Rows) -> Positions:
+    """The row of `records`, of which each is of one call, that is of each of these; -1 for none."""
+    record = last_match(calls["pid"], calls["correlation"], records["pid"], records["correlation"])
+    return np.where((calls["correlation"] != NOT_RECORDED) & (calls["pid"] != NOT_RECORDED), record, -1)

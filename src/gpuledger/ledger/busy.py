@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, Spans, cut_to, intersection, one_span, total
 from gpuledger.trace.sweep import states
 from gpuledger.trace.tables import Table

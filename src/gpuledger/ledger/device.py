@@ -11,27 +11,23 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
-from gpuledger.ledger.books import Ledger, ledger
+from gpuledger.ledger.books import Ledger, Line, LineKind, ledger
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
-from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.lost_work import LostWork, lost_work
-from gpuledger.ledger.phases import DECODE, PREFILL, Phases, phases
-from gpuledger.ledger.steps import Steps, Wanted, steps, warm_up
+from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, Wanted, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
-from gpuledger.trace.columns import distinct, equal
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.keys import group
-from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
+from gpuledger.trace.keys import distinct, equal, group
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
+from gpuledger.trace.sweep import side_by_side
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 

@@ -18,19 +18,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import BooksDoNotBalance
-from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.activity import Activities, shortened
 from gpuledger.ledger.busy import Busy
-from gpuledger.ledger.calls import shortened
-from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
-from gpuledger.ledger.time_by_cause import ByCause
-from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
+from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, is_same, take
-from gpuledger.trace.keys import Positions, RowsByKey, group
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_same, take
 from gpuledger.trace.spans import Ints, cut_at
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Rows

@@ -15,17 +15,23 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CALL_KINDS, WAITS_FOR_THREAD, CallKind, call_kind
-from gpuledger.ledger.activity import Activities, activities
-from gpuledger.ledger.calls import cuda_calls, of_layers, shortened
+from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD, CallKind, call_kind
+from gpuledger.ledger.activity import (
+    Activities,
+    CallsByKey,
+    activities,
+    cuda_calls,
+    launches,
+    launching_call,
+    of_layers,
+    places_of,
+    shortened,
+)
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.launches import CallsByKey, launches, launching_call, places_of
 from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, same, take
-from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey
+from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey, distinct, same, take
 from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import (
     Ints,
     Span,
@@ -38,7 +44,7 @@ from gpuledger.trace.spans import (
     union,
     union_of,
 )
-from gpuledger.trace.sweep import own_calls, split
+from gpuledger.trace.sweep import own_calls, side_by_side, split
 from gpuledger.trace.tables import Rows, Table
 
 DISPATCH_NS: Final = 100_000

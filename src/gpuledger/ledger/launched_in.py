@@ -18,8 +18,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, equal, take
-from gpuledger.trace.keys import Positions, RowsByKey
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Rows, Table
 

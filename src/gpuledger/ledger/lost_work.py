@@ -14,11 +14,15 @@ process and correlation id. One that has none lost it, unless there is another r
 
 What is lost inside graphs is in `lost_nodes`. What ran is not known; when, roughly, is: on its stream, after the work
 launched before it and before the work launched after it. Gaps there are booked to `lost`.
+
+Nodes that are missing from graphs: activities in; launches that show fewer nodes than others of their graph out.
+
+Waits for work that is not in the file: the first recorded activity of a stream that was queued long before it ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import comb
 from typing import Final
@@ -26,27 +30,106 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.catalog.device_operations import (
+from gpuledger.catalog.calls import (
     CAPTURE_BEGINS,
     CAPTURE_ENDS,
+    CHANGES_GRAPHS,
     DEVICE_OPERATIONS,
     NO_OPERATION,
+    CallKind,
     DeviceOperation,
     operation_number,
 )
-from gpuledger.ledger.activity import Activities
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import Activities, CallsByKey, shortened
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.launches import CallsByKey
-from gpuledger.ledger.lost_nodes import LostNodes, has_nodes, lost_nodes
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, equal
-from gpuledger.trace.keys import Positions, RowsByKey, group
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, union
 from gpuledger.trace.strings import Codes
-from gpuledger.trace.tables import NOT_RECORDED, Table
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+_GRAPH_ID: Final = 32
+"""Bits of a node's id below its graph's."""
+
+_FAR_MORE: Final = 6.0
+_A_FEW: Final = 3
+"""A node that is missing from more launches than the median node by so many standard deviations, and a few, is
+conditional."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostNodes:
+    """Graph launches that lack nodes, as positions among the host's CUDA calls, and what all launches should show."""
+
+    calls: Positions = field(default_factory=lambda: np.empty(0, np.intp))
+    missing: int = 0
+    expected: int = 0
+    """Nodes of all launches of graphs that lack some, those that are missing with them."""
+
+
+def has_nodes(work: Activities) -> bool:
+    """Whether any activity may be a node of a graph."""
+    return not (is_same(work.graph_node) and work.graph_node[0] < 0)
+
+
+def lost_nodes(
+    host: Host,
+    work: Activities,
+    launches_graph: NDArray[np.bool_],
+    recorded: Callable[[Positions], Positions],
+) -> LostNodes:
+    """Which graph launches lack nodes; `recorded` gives those launches whose work lies in the recording."""
+    node = work.graph_node
+    if not launches_graph.any() or not has_nodes(work):
+        return LostNodes()
+    names = host.calls.codes("name")
+    if host.calls.strings.each(names, lambda name: int(bool(CHANGES_GRAPHS.search(name)))).any():
+        return LostNodes()
+    rows = np.flatnonzero((node >> _GRAPH_ID > 0) & (work.launch >= 0))
+    rows = rows[launches_graph[work.launch[rows]]]
+    rows = rows[_is_uneven(host.calls, work.launch[rows], node[rows] >> _GRAPH_ID)]
+    calls, missing, expected = [], 0, 0
+    first, number = group(work.pid[rows], node[rows] >> _GRAPH_ID)
+    for graph in range(len(first)):
+        own = rows[number == graph]
+        launched = recorded(distinct(work.launch[own]).astype(np.intp))
+        own = own[np.isin(work.launch[own], launched)]
+        lacking = _lacking(work.launch[own], node[own])
+        calls.append(lacking.calls)
+        missing, expected = missing + lacking.missing, expected + lacking.expected
+    return LostNodes(distinct(np.concatenate(calls)), missing, expected) if missing else LostNodes()
+
+
+def _is_uneven(calls: Rows, launch: Positions, graph: Ints) -> NDArray[np.bool_]:
+    """Which nodes are of graphs whose launches do not all show as many; launches of several graphs go by the first."""
+    count = np.bincount(launch, minlength=len(calls))
+    launched = np.flatnonzero(count)
+    of_launch = sweep.fold("least", launch, graph, np.full(len(calls), np.iinfo(np.int64).max))[launched]
+    first, number = group(calls["pid"][launched], of_launch)
+    fewest = sweep.fold("least", number, count[launched], np.full(len(first), np.iinfo(np.int64).max))
+    most = sweep.fold("most", number, count[launched], np.zeros(len(first), np.int64))
+    uneven = np.zeros(len(calls), np.bool_)
+    uneven[launched] = (fewest < most)[number]
+    return uneven[launch]
+
+
+def _lacking(launch: Positions, node: Ints) -> LostNodes:
+    """What the launches of one graph lack."""
+    if not len(launch):
+        return LostNodes()
+    node_first, node_number = group(node)
+    launch_first, launch_number = group(launch)
+    pairs = node_number * len(launch_first) + launch_number
+    if len(distinct(pairs)) < len(pairs):  # a loop runs a node twice
+        return LostNodes()
+    absent = len(launch_first) - np.bincount(node_number, minlength=len(node_first))
+    usual = float(np.median(absent))
+    in_all = absent <= usual + _FAR_MORE * np.sqrt(usual) + _A_FEW
+    nodes = int(np.count_nonzero(in_all))
+    lack = nodes - np.bincount(launch_number, weights=in_all[node_number]).astype(np.int64)
+    return LostNodes(launch[launch_first[lack > 0]], int(lack.sum()), nodes * len(launch_first))
+
 
 NOTABLE: Final = 0.001
 """From this share of the GPU's work on, what was lost is told before all else."""
@@ -354,3 +437,28 @@ class _StreamQueue:
         lo = np.maximum(called, self._done[np.maximum(before - 1, 0)])
         hi = self._next[np.minimum(after, len(self._next) - 1)]
         return np.where(known, lo, 0), np.where(known, np.maximum(hi, lo), 0)
+
+
+LEAST_NS: Final = 100_000
+"""A shorter wait is the device's own."""
+
+
+def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> NDArray[np.bool_]:
+    """Which of these activities ran long after they were queued though nothing else is known of their stream."""
+    call = work.launch[positions]
+    known = call >= 0
+    waits = known.copy()
+    returned = host.calls["end_ns"][call[known]]
+    waits[known] = work.start_ns[positions[known]] - returned > LEAST_NS
+    waits[waits] = _are_first_of_stream(work, positions[waits])
+    return waits
+
+
+def _are_first_of_stream(work: Activities, positions: Positions) -> NDArray[np.bool_]:
+    """Which of these activities are the first that was recorded of their stream of their process on their GPU."""
+    if not len(positions):
+        return np.zeros(0, np.bool_)
+    rows = np.flatnonzero(np.isin(work.stream, distinct(work.stream[positions])))
+    first, _ = group(work.pid[rows], work.gpu[rows], work.stream[rows])
+    are_first: NDArray[np.bool_] = np.isin(positions, rows[first])
+    return are_first

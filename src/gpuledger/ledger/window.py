@@ -20,7 +20,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launching_range, matching_ranges, nothing_matches, range_names
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, furthest, one_span, union
 from gpuledger.trace.tables import Rows

@@ -9,12 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
+from gpuledger.replay.cross_stream_waits import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere, event_edges
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
-from gpuledger.replay.elsewhere import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere
-from gpuledger.replay.events import event_edges
 from gpuledger.replay.graph import (
     NEVER,
     CallNodes,
@@ -24,21 +23,31 @@ from gpuledger.replay.graph import (
     OperationNodes,
     Times,
 )
-from gpuledger.replay.handoffs import hand_offs
-from gpuledger.replay.lag_words import IN_GRAPH, KINDS, LagWords, UsualLags, pair_key, wake_up_key
-from gpuledger.replay.lags import FEWEST, SAMPLE, by_key, looked_up, middle, trimmed_mean
-from gpuledger.replay.native_passes import is_compiled, native
-from gpuledger.replay.observed_lags import ObservedLags, observed_lags
-from gpuledger.replay.operation_kinds import OperationKinds
-from gpuledger.replay.outer_calls import OuterCalls, outer_calls
-from gpuledger.replay.stream_order import StreamOrder, stream_order
-from gpuledger.replay.waits import Waits, waits
-from gpuledger.trace.columns import distinct, is_same, same, take
-from gpuledger.trace.keys import Positions, group
+from gpuledger.replay.lags import (
+    FEWEST,
+    IN_GRAPH,
+    KINDS,
+    SAMPLE,
+    LagWords,
+    ObservedLags,
+    OperationKinds,
+    UsualLags,
+    by_key,
+    looked_up,
+    middle,
+    observed_lags,
+    pair_key,
+    trimmed_mean,
+    wake_up_key,
+)
+from gpuledger.replay.passes import is_compiled, native
+from gpuledger.replay.program_order import OuterCalls, StreamOrder, outer_calls, stream_order
+from gpuledger.replay.waits import Waits, hand_offs, waits
+from gpuledger.trace.keys import Positions, distinct, group, is_same, same, take
 from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
+from gpuledger.trace.sweep import side_by_side
 
 SLOW_LAUNCH: Final = 3
 """A launch into a full queue waited if it took this many times as long as usual."""

@@ -16,15 +16,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CALL_KINDS
+from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import COMM, COPY, Line
 from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
-from gpuledger.ledger.lines import COMM, COPY, Line
-from gpuledger.replay.backward_pass import NO_LIMIT, HeldPath, PathWalk, limited, unlimited
 from gpuledger.replay.edits import Edit, edited
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
+from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, limited, replayed, unlimited
 from gpuledger.replay.scenario import Anchor, AnchorKind, Scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints

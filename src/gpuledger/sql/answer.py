@@ -14,14 +14,10 @@ from gpuledger.findings.profiled_run import WHERE_SAMPLED
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
-from gpuledger.sql.booked import BOOKED
-from gpuledger.sql.column_values import TableValues
+from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.engine import run, too_slow
-from gpuledger.sql.launched import call_values, launched_values
-from gpuledger.sql.recorded import columns_to_read, recorded_values
 from gpuledger.sql.statement import Statement, statement
-from gpuledger.sql.subject import QuerySubject
-from gpuledger.sql.tables import BY_NAME, QueryTable
+from gpuledger.sql.tables import BY_NAME, QueryTable, TableValues, columns_to_read, recorded_values
 from gpuledger.trace.deadline import until
 from gpuledger.trace.model import Trace
 from gpuledger.trace.notebook_table import html_table, rows_text

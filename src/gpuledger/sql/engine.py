@@ -17,11 +17,9 @@ import numpy as np
 
 from gpuledger.errors import QueryRefused
 from gpuledger.limits import Limits
-from gpuledger.sql.column_values import ColumnValues, TableValues, Texts
 from gpuledger.sql.statement import duckdb_package, refusal
-from gpuledger.sql.tables import BY_NAME
-from gpuledger.system.host_resources import usable_cores
-from gpuledger.system.memory_limit import at_most
+from gpuledger.sql.tables import BY_NAME, ColumnValues, TableValues, Texts
+from gpuledger.system.resources import at_most, usable_cores
 from gpuledger.trace.deadline import left_s
 from gpuledger.trace.strings import Strings
 from gpuledger.units import bytes_text

@@ -1,17 +1,28 @@
 """The tables that can be asked in SQL, with every column's type, unit and meaning: `TABLES`, a tuple that one can read.
 
 Those that the profile holds are the trace's own (`trace.tables`), the same for every format; the others are the books.
+
+The columns of a trace's tables as they were read: nothing is copied, and nothing worked out but lengths.
+
+One column as DuckDB is handed it: an array as it lies in memory, and what its numbers stand for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
+from gpuledger.errors import QueryRefused
+from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
-from gpuledger.trace.tables import ColumnSchema, Kind, Table
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import NOT_RECORDED, TIMES, ColumnSchema, Kind, Rows, Table
 
 _TYPES: Final = {Kind.INT64: "BIGINT", Kind.INT32: "INTEGER", Kind.TEXT: "VARCHAR", Kind.FLAG: "BOOLEAN"}
 _UNITS: Final = {"ns": "ns", "bytes": "bytes", "percent": "%"}
@@ -249,3 +260,110 @@ TABLES: Final[tuple[QueryTable, ...]] = (
 )
 
 BY_NAME: Final = {table.name: table for table in TABLES}
+
+
+Texts = Strings | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnValues:
+    """Numbers, or codes of texts; the array is never copied."""
+
+    array: NDArray[Any]
+    texts: Texts | None = None
+    """What a code stands for; None: the numbers are themselves."""
+    missing: int | None = NOT_RECORDED
+    """The number that stands for no value; None: there is always one. NaN is never one."""
+
+
+TableValues = dict[str, ColumnValues | str]
+"""A table's columns by name; a text is an expression of the others, which DuckDB works out as it goes along."""
+
+
+def instants(array: NDArray[Any]) -> ColumnValues:
+    """Times and lengths: any number is a value, -1 too."""
+    return ColumnValues(array, missing=None)
+
+
+def numbers(values: Sequence[int | None]) -> ColumnValues:
+    """A few whole numbers, some of them not there; negative ones do not occur."""
+    return ColumnValues(np.array([NOT_RECORDED if value is None else value for value in values], np.int64))
+
+
+def fractions(values: Sequence[float | None]) -> ColumnValues:
+    """A few numbers, some of them not there."""
+    return ColumnValues(np.array([np.nan if value is None else value for value in values], np.float64))
+
+
+def flags(values: Sequence[bool]) -> ColumnValues:
+    """Yes or no, always there."""
+    return ColumnValues(np.array(values, np.bool_), missing=None)
+
+
+def words(values: Sequence[str | None]) -> ColumnValues:
+    """A few texts, some of them not there; the empty text is none of ours."""
+    position: dict[str, int] = {}
+    codes = [position.setdefault(str(text), len(position)) if text else NOT_RECORDED for text in values]
+    return ColumnValues(np.array(codes, np.int32), tuple(position))
+
+
+def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:
+    """The trace's columns that these columns of the query come from."""
+    read: set[str] = set()
+    for name in asked:
+        shape, _, axis = name.rpartition("_")
+        if name == "short_name" and table.recorded is Table.CALLS:
+            read.add("name")
+        elif axis in AXES and _is_shape(table, shape):
+            read.add(shape)
+        elif name != "duration_ns" and not table[name].is_booked:
+            read.add(name)
+    return read
+
+
+def _is_shape(table: QueryTable, name: str) -> bool:
+    columns = () if table.recorded is None else table.recorded.schema.columns
+    return any(column.name == name and column.kind is Kind.TRIPLE for column in columns)
+
+
+def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> TableValues:
+    """These columns of one of the trace's tables, and its times, so that every table has a column."""
+    if table.recorded is None:
+        raise ValueError(f"{table.name} is a table of the books")
+    rows = _rows(trace, table.recorded, columns_to_read(table, asked))
+    values: TableValues = {name: instants(rows[name]) for name in TIMES}
+    for name in asked:
+        if name not in TIMES and not table[name].is_booked:
+            values[name] = _column(rows, table, name)
+    return values
+
+
+def _rows(trace: Trace, table: Table, needed: Collection[str]) -> Rows:
+    if table not in trace.tables and table not in trace.absent:
+        raise _not_read(table.value)
+    rows = trace[table]
+    if lacking := sorted(name for name in needed if name not in rows):
+        raise _not_read(f"{table.value}.{lacking[0]}")
+    return rows
+
+
+def _not_read(what: str) -> QueryRefused:
+    return QueryRefused(
+        f"{what} was not read with this trace",
+        hint="hand over the profile's path instead, or open it whole: open_trace(path, only=tuple(Table))",
+    )
+
+
+def _column(rows: Rows, table: QueryTable, name: str) -> ColumnValues | str:
+    if name == "duration_ns":
+        return "end_ns - start_ns"
+    if name == "short_name" and table.recorded is Table.CALLS:
+        texts, codes = short_names(rows)
+        return ColumnValues(codes, texts)
+    shape, _, axis = name.rpartition("_")
+    if axis in AXES and _is_shape(table, shape):
+        return ColumnValues(rows[shape][:, AXES.index(axis)])
+    column = rows.schema[name]
+    if column.kind is Kind.TEXT:
+        return ColumnValues(rows.codes(name), rows.strings)
+    return ColumnValues(rows[name], missing=column.missing)

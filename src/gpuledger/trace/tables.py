@@ -2,10 +2,13 @@
 
 Times are int64 nanoseconds on one clock. Text columns hold codes into the trace's `Strings`. Where a profile did not
 record a value, an integer column holds `NOT_RECORDED` and a text column `NO_TEXT`; both are -1.
+
+The tables of a trace as attributes, for people who type: `trace.kernels` is `trace[Table.KERNELS]`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import needing
 from gpuledger.messages import say
-from gpuledger.trace.columns import take
+from gpuledger.trace.keys import take
 from gpuledger.trace.notebook_table import FIRST_ROWS, html_table, rows_text
 from gpuledger.trace.strings import Codes, Strings
 
@@ -428,3 +431,62 @@ def empty(table: Table, strings: Strings) -> Rows:
         for column in table.schema.columns
     }
     return Rows(table.schema, columns, strings)
+
+
+class TablesByName:
+    """An attribute for each table; AttributeError where the table was not read."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __getitem__(self, table: Table | str) -> Rows: ...
+
+    def _of(self, table: Table) -> Rows:
+        try:
+            return self[table]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+    @property
+    def kernels(self) -> Rows:
+        return self._of(Table.KERNELS)
+
+    @property
+    def copies(self) -> Rows:
+        return self._of(Table.COPIES)
+
+    @property
+    def graphs(self) -> Rows:
+        return self._of(Table.GRAPHS)
+
+    @property
+    def calls(self) -> Rows:
+        return self._of(Table.CALLS)
+
+    @property
+    def ranges(self) -> Rows:
+        return self._of(Table.RANGES)
+
+    @property
+    def syncs(self) -> Rows:
+        return self._of(Table.SYNCS)
+
+    @property
+    def allocs(self) -> Rows:
+        return self._of(Table.ALLOCS)
+
+    @property
+    def overheads(self) -> Rows:
+        return self._of(Table.OVERHEADS)
+
+    @property
+    def samples(self) -> Rows:
+        return self._of(Table.SAMPLES)
+
+    @property
+    def collectives(self) -> Rows:
+        return self._of(Table.COLLECTIVES)
+
+    @property
+    def metrics(self) -> Rows:
+        return self._of(Table.METRICS)

@@ -1,4 +1,9 @@
-"""What changes would do to the steady stretch: alone, one after the other, and what would be left to fix then."""
+"""What changes would do to the steady stretch: alone, one after the other, and what would be left to fix then.
+
+What a faster range would buy where sums are all there is: printed tables of `nsys stats` in, Amdahl's answer out.
+
+The steady stretch as a replay has it: changes of the graph in, the ledger's kinds of time out.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,113 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.range_tree import RangeRole, range_shares
+from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import PlainSaving
-from gpuledger.findings.plain import PlainHost
-from gpuledger.ledger.lines import Line
+from gpuledger.findings.rules import PlainHost
+from gpuledger.ledger.books import Line
 from gpuledger.messages import say
 from gpuledger.replay.critical_path import critical_path
-from gpuledger.replay.edits import edited
+from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.graph import Times
 from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.spans import Spans, cut_to, intersection, total, union
+from gpuledger.trace.sweep import states
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.change import ProgramChange, edits_of
-from gpuledger.whatif.replayed_stretch import ReplayedStretch, replayed_stretch
+from gpuledger.whatif.changes import ProgramChange, edits_of
+
+
+@dataclass(frozen=True, slots=True)
+class FasterPart:
+    """A part of a whole, made faster."""
+
+    change: str
+    assumption: str
+    whole_ns: int
+    part_ns: int
+    saving_ns: int
+
+    @property
+    def new_whole_ns(self) -> int:
+        return self.whole_ns - self.saving_ns
+
+    @property
+    def speed_up(self) -> float:
+        return self.whole_ns / self.new_whole_ns if self.new_whole_ns else float("inf")
+
+    @property
+    def limit(self) -> float | None:
+        """The speed-up if the part took no time at all; None if nothing else remains."""
+        rest = self.whole_ns - self.part_ns
+        return self.whole_ns / rest if rest else None
+
+
+def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> FasterPart:
+    """A range of tables made `factor` times as fast: the whole is that of the program's own ranges."""
+    shares = range_shares(side)
+    ranges = {run_range.name: run_range for run_range in side.ranges or ()}
+    chosen = ranges.get(wanted.removeprefix("range:").removeprefix(":"))
+    if chosen is None:
+        known = ", ".join(list(ranges)[:12])
+        raise NothingRecorded(f"{side.name}: has no range '{wanted}'", found=f"its ranges are {known or 'none'}")
+    if shares.share(chosen) is None:
+        raise NothingRecorded(
+            f"{side.name}: {chosen.name} is {shares.roles[chosen.name]}, so it is no part of the whole",
+            found=f"the whole is made of {', '.join(shares.names(RangeRole.PART))}",
+        )
+    said = say(
+        "the whole is {parts}, one after another; setup and library ranges are left out",
+        parts=", ".join(shares.names(RangeRole.HOLDS)[-1:] or shares.names(RangeRole.PART)),
+    )
+    return FasterPart(
+        say("{what} {factor} x as fast", what=wanted, factor=f"{factor:g}"),
+        said,
+        shares.whole_ns,
+        chosen.host_ns,
+        round(chosen.host_ns - chosen.host_ns / factor),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedStretch:
+    """Kinds of time sum to the stretch: each instant is of the first that applies."""
+
+    steady_ns: int
+    compute_ns: int
+    comm_ns: int
+    """Communication that nothing hides."""
+    copy_ns: int
+    idle_ns: int
+
+    @property
+    def busy_ns(self) -> int:
+        return self.steady_ns - self.idle_ns
+
+
+def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStretch:
+    """What the steady stretch would be with these changes; where some of its steps are replayed, all are like them."""
+    times, work = scenario.times(*edits), scenario.part.work
+    here = work.on(scenario.device.gpu)
+    here = here[np.argsort(times.start[here], kind="stable")]
+    windows = _windows(scenario, times)
+    if not len(windows):
+        return ReplayedStretch(0, 0, 0, 0, 0)
+    start, end, whose = cut_to(times.start[here], times.end[here], windows)
+    split = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
+    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
+    whole, comm, copy, idle = (scenario.of_steady(ns) for ns in (total(windows), *exposed))
+    return ReplayedStretch(whole, whole - comm - copy - idle, comm, copy, idle)
+
+
+def _windows(scenario: Scenario, times: Times) -> Spans:
+    """Where what is measured lies then."""
+    bounds = [(scenario.instant(times, start), scenario.instant(times, end)) for start, end in scenario.stretches]
+    kept = [(start, end) for start, end in bounds if end > start]
+    return union([start for start, _ in kept], [end for _, end in kept])
+
 
 MOST_LEFT: Final = 5
 WORTH_TELLING: Final = 0.01

@@ -1,29 +1,36 @@
 """The changes that one can ask about, by the names that reports print: a name in, the change of the graph out.
 
 A name that the profile has none of is refused, with those that come near.
+
+A change that somebody asks about: its words, what it takes for granted, and the edit of the graph that it is.
+
+What lies in ranges: calls on their threads, the code between those, and what they launched.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.memory.copy_flows import copy_flows
+from gpuledger.analyse.memory.figures import copy_flows
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
-from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind
+from gpuledger.catalog.calls import CALL_KINDS, CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BOUNDS, OF_CODE, Fixes
 from gpuledger.findings.rules import codes
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
-from gpuledger.ledger.lines import Line, LineKind
+from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
 from gpuledger.replay.edits import (
     Edit,
@@ -38,15 +45,81 @@ from gpuledger.replay.edits import (
     without_latency,
     without_waits,
 )
-from gpuledger.replay.excerpt import excerpt
 from gpuledger.replay.graph import DependencyGraph
-from gpuledger.replay.scenario import scenario
+from gpuledger.replay.scenario import Scenario, excerpt, scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, covered, holds, union
+from gpuledger.trace.tables import Rows
 from gpuledger.units import time_text
-from gpuledger.whatif.change import ProgramChange, Turn
-from gpuledger.whatif.range_parts import RangeParts, range_parts
+
+
+class Turn(IntEnum):
+    """When a change is made, whatever the order in which it is asked for, so that all together is one answer.
+
+    What goes must go before the rest becomes faster: it is measured in time as it was recorded.
+    """
+
+    GOES = 0
+    SCALES = 1
+    COSTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChange:
+    """One change."""
+
+    words: str
+    assumption: str
+    edit: Edit
+    turn: Turn = Turn.GOES
+    about_ns: int | None = None
+    """What it is about, in the whole stretch, as reports print it; None where they print no such line."""
+    utmost: Edit | None = None
+    """The same change with infinite speed, for the limit; None where there is none beyond the change."""
+    is_bound: bool = False
+    """Whether no program will save as much: an upper bound."""
+    note: str = ""
+    """What else is to be said of it."""
+    reported_ns: int | None = None
+    """What reports say that it saves of the stretch, if they do."""
+    code: str = ""
+    """The finding that it acts on, if it does."""
+
+
+def edits_of(changes: Iterable[ProgramChange]) -> list[Edit]:
+    """The edits of several changes, in the order in which they are made."""
+    return [change.edit for change in sorted(changes, key=lambda change: change.turn)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeParts:
+    """Positions among a graph's calls and operations."""
+
+    calls: Positions
+    """Those that begin inside."""
+    code_ns: Ints
+    """For each of the graph's calls, how much of the code before it lies inside."""
+    operations: Positions
+    """What the calls launched."""
+
+
+def range_parts(scenario: Scenario, ranges: Rows) -> RangeParts:
+    """What of the graph lies in these ranges, each on its own thread."""
+    graph, threads = scenario.graph, thread(ranges)
+    recorded = graph.recorded
+    inside = np.zeros(len(graph.calls) + 1, np.bool_)  # the last is for what no call launched
+    code = np.zeros(len(graph.calls), np.int64)
+    for number, thread_id in enumerate(scenario.part.host.threads.tolist()):
+        own = ranges.where(threads == thread_id)
+        mine = np.flatnonzero(graph.calls.thread == number)
+        if not len(own) or not len(mine):
+            continue
+        opened, begin = union(own["start_ns"], own["end_ns"]), recorded.call_begin[mine]
+        inside[mine] = holds(opened, begin)
+        code[mine] = covered(opened, np.append(begin[:1], recorded.call_end[mine][:-1]), begin)
+    return RangeParts(np.flatnonzero(inside[:-1]), code, np.flatnonzero(inside[graph.operations.call]))
+
 
 HIDES: Final[Mapping[LineKind, str]] = {LineKind.COMM: "COMM-EXPOSED", LineKind.COPY: "COPY-EXPOSED"}
 """The fix that hides each kind of exposed work."""

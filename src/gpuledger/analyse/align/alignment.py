@@ -1,18 +1,290 @@
-"""An alignment put together: two sides in, checks, a verdict and a conclusion out."""
+"""An alignment put together: two sides in, checks, a verdict and a conclusion out.
+
+What there is to know beside the checks: how the operation was found, who stands still, what changes over the run.
+
+What to do about a check that does not pass, from what is usually wrong with a mock.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from gpuledger.analyse.align.checks import checks
-from gpuledger.analyse.align.known_differences import KnownDifferences
-from gpuledger.analyse.align.operation_side import OperationSide
-from gpuledger.analyse.align.remarks import notes
-from gpuledger.analyse.align.remedies import with_remedies
-from gpuledger.analyse.align.side_by_side import SideBySide, compared
-from gpuledger.analyse.align.verdicts import FAIL, KNOWN, LATENCY, NOT_MEASURED, WARN, AlignCheck, Tier, overall
+from gpuledger.analyse.align.kernel_sequences import INSERTED
+from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
+from gpuledger.analyse.align.side_by_side import (
+    EXTRA_KERNELS,
+    FAIL,
+    GRAPH,
+    KNOWN,
+    LATENCY,
+    MISSING_KERNELS,
+    NOT_MEASURED,
+    SHAPE,
+    WARN,
+    AlignCheck,
+    KnownDifferences,
+    SideBySide,
+    Tier,
+    called,
+    compared,
+    overall,
+)
+from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
+from gpuledger.units import count_text, share_text, time_text
+
+DRIFT: Final = 0.03
+"""A change over the run that is worth saying."""
+
+OTHER_SIZE: Final = 3
+"""Forwards with so many times the other side's kernels are hardly the same operation."""
+
+MOCK: Final = say("mock")
+MODEL: Final = say("model")
+
+ALWAYS, SELDOM = 0.9, 0.5
+"""Shares of forwards that stand still: nearly all, less than half."""
+
+
+def notes(sides: SideBySide) -> tuple[str, ...]:
+    """Sentences, the most important first."""
+    sentences = [_chosen(sides.mock, MOCK), _chosen(sides.e2e, MODEL), *_gaps(sides)]
+    sentences += [_drift(side, which) for side, which in ((sides.mock, MOCK), (sides.e2e, MODEL))]
+    if sides.mock.gpu_name != sides.e2e.gpu_name and sides.mock.gpu_name and sides.e2e.gpu_name:
+        sentences.append(
+            say(
+                "the GPUs differ: {mock} in the mock, {e2e} in the model",
+                mock=sides.mock.gpu_name,
+                e2e=sides.e2e.gpu_name,
+            )
+        )
+    sentences.append(_sizes(sides))
+    moved = sum(row.moved for row in sides.rows)
+    if moved:
+        sentences.append(
+            say("{count} kernels run at another place in the sequence, which no check counts", count=count_text(moved))
+        )
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _chosen(side: OperationSide, which: str) -> str:
+    """Which forward stands for the side."""
+    if not side.ordered or side.is_timed:
+        return ""
+    counted: list[str] = [forwards_text(side.forwards)]
+    if side.steps > 1:
+        per_step = f"{side.per_step:.1f}".removesuffix(".0")
+        counted.append(
+            say("{count} in each of {steps} steps", count=per_step, steps=count_text(side.steps))
+            if side.forwards != side.steps
+            else say("one per step")
+        )
+    if side.forwards > 1:
+        counted.append(say("the first left out"))
+    said = [
+        say("{which}: {what}", which=which, what=joined(say(", "), counted)),
+        say("the one with the median GPU time represents them"),
+    ]
+    if side.ranks > 1:
+        said.append(
+            say(
+                "of {count} ranks, each layer is taken from the rank that computes longest: the others wait for it",
+                count=side.ranks,
+            )
+        )
+    if 1 < side.alike < side.compared:
+        said.append(say("{count} run another sequence of kernels", count=count_text(side.compared - side.alike)))
+    elif side.compared > 1 and side.alike == 1:
+        said.append(say("no two run the same sequence of kernels"))
+    return joined(say("; "), said)
+
+
+def _sizes(sides: SideBySide) -> str:
+    """A forward of one side that is many of the other's is probably not what was meant."""
+    mock, e2e = len(sides.mock.kernels), len(sides.e2e.kernels)
+    if e2e > OTHER_SIZE * mock:
+        hint = say("the isolated part may be more than the operation: use a narrower range, or --auto")
+    elif mock > OTHER_SIZE * e2e:
+        hint = say("the mock's may be more than the operation, or hold it several times: --mock-range=REGEX cuts it")
+    else:
+        return ""
+    return say(
+        "a forward has {mock} kernels in the mock and {e2e} in the model; {hint}",
+        mock=count_text(mock),
+        e2e=count_text(e2e),
+        hint=hint,
+    )
+
+
+def _gaps(sides: SideBySide) -> list[str]:
+    """What lies between the kernels, which no check counts."""
+    mock, e2e = sides.mock, sides.e2e
+    if mock.elapsed_ns is None or e2e.elapsed_ns is None:
+        return []
+    said: list[str] = [
+        say(
+            "from first start to last end: {mock} in the mock, {e2e} in the model; the checks leave out the gaps "
+            "between kernels",
+            mock=time_text(mock.elapsed_ns),
+            e2e=time_text(e2e.elapsed_ns),
+        )
+    ]
+    if mock.wait is None and e2e.wait is None:
+        return said
+    same = mock.wait is not None and e2e.wait is not None and mock.wait.kernel == e2e.wait.kernel
+    waits = (_wait(mock, say("the mock"), again=False), _wait(e2e, say("the model"), again=same))
+    said.append(joined(say("; "), waits))
+    often = 0.0 if e2e.wait is None else e2e.wait.forwards / e2e.alike
+    if mock.wait is not None and mock.wait.forwards >= ALWAYS * mock.alike and often < SELDOM:
+        rest = say("the model's find it ready")
+        if e2e.wait is not None and e2e.wait.opens_step:
+            rest = say("in the model the first layer of a step does so for the others")
+        said.append(
+            say(
+                "each forward of the mock pays for a first call (a plan, a module, as for a new length); {rest}",
+                rest=rest,
+            )
+        )
+    return said
+
+
+def _wait(side: OperationSide, which: str, *, again: bool) -> str:
+    """Before which kernel a side waits; `again`: it has just been named."""
+    wait = side.wait
+    if wait is None:
+        return say("{which} is never idle for 1 ms", which=which)
+    said = say(
+        "{which} waits {time} before {kernel} in {count} of {of} forwards",
+        which=which,
+        time=time_text(wait.gap_ns),
+        kernel=say("it") if again else called(wait.kernel),
+        count=count_text(wait.forwards),
+        of=count_text(side.alike),
+    )
+    return say("{wait}, each the first of its step", wait=said) if wait.opens_step else said
+
+
+def _drift(side: OperationSide, which: str) -> str:
+    if side.drift_share is None or abs(side.drift_share) < DRIFT:
+        return ""
+    share = share_text(abs(side.drift_share))
+    if side.drift_share > 0:
+        return say(
+            "{which}: forwards in the last quarter of the steps are {share} longer than in the first: "
+            "the work changes over the run, as with a growing KV length",
+            which=which,
+            share=share,
+        )
+    return say(
+        "{which}: forwards in the last quarter of the steps are {share} shorter than in the first: "
+        "the work changes over the run",
+        which=which,
+        share=share,
+    )
+
+
+_OTHER_KERNEL: Final = say(
+    "The mock calls another implementation, or the model fuses what the mock runs separately: "
+    "build the mock from the framework's own class, with the model's backend, data type and "
+    "quantization."
+)
+_OTHER_TILE: Final = say(
+    "Libraries choose the tile by size, alignment and data type: give the mock the model's batch, sequence length, "
+    "head counts, tensor-parallel split and data type."
+)
+_MORE_CALLS: Final = say(
+    "The mock calls a kernel more often: move initialization, metadata and input preparation out "
+    "of its forward, or batch what it runs one by one, as the model does."
+)
+_FEWER_CALLS: Final = say(
+    "The mock calls a kernel less often: check the number of heads, experts, chunks and micro-batches per forward."
+)
+_MISSING: Final = say(
+    "Something the operation depends on is not set up in the mock: the KV-cache manager, "
+    "quantization, position embeddings, a communicator; or the model fuses it in."
+)
+_EXTRA: Final = say(
+    "Look for initialization, input preparation or debugging code inside the mock's forward; if "
+    "the model fuses it into another kernel, use the fused path. --mock-range=REGEX leaves out "
+    "what surrounds the forward."
+)
+_GRAPH_MOCK: Final = say("Capture the mock's forward in a CUDA graph and time its replay, as the model does.")
+_GRAPH_MODEL: Final = say("The model runs without CUDA graphs: time the mock without one, or switch the model's on.")
+_GRAPH_PARTLY: Final = say("Capture the same part of the operation in the graph on both sides.")
+_SHAPE: Final = say(
+    "The grid follows the sizes of the input: give the mock the model's batch, sequence and KV length and head counts."
+)
+_OTHER_GPU: Final = say("The two profiles are of different GPUs: record both on the same one.")
+_FASTER: Final = say(
+    "The kernels have the same launch shape and take less time. Most likely the mock, which "
+    "repeats one layer, finds weights and inputs still in the GPU's cache, while in the model "
+    "other layers run in between: rotate over several copies of the weights, or flush the cache "
+    "between forwards. Otherwise compare the KV length, data types and clocks."
+)
+_SLOWER: Final = say(
+    "The kernels have the same launch shape and take more time: compare the KV length, data "
+    "layout and clocks, and look for other work on the GPU at the same time."
+)
+_OTHER_INPUT: Final = say(
+    "The launch shapes differ, so the inputs differ: align these first, then compare times again."
+)
+_INPUT_UNKNOWN: Final = say(
+    "Launch shapes are unknown here, so compare the inputs first: batch, sequence and KV length, "
+    "data types. Profiles have them; tables do not."
+)
+_NOT_REPLAYED: Final = say("The model replays a CUDA graph: time the mock's replay too.")
+
+
+_FIXED: Final = {MISSING_KERNELS: _MISSING, EXTRA_KERNELS: _EXTRA, SHAPE: _SHAPE}
+
+
+def with_remedies(checks: tuple[AlignCheck, ...], sides: SideBySide) -> tuple[AlignCheck, ...]:
+    """The checks, those that do not pass with what to do about it."""
+    return tuple(
+        replace(check, remedy=remedy(check, sides, checks)) if check.verdict in (WARN, FAIL) else check
+        for check in checks
+    )
+
+
+def remedy(check: AlignCheck, sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
+    """What to do about one check that does not pass."""
+    match check.check:
+        case "names":
+            return _OTHER_KERNEL if sides.rows_at(NONE) or not sides.rows_at(EXACT) else _OTHER_TILE
+        case "counts":
+            return _MORE_CALLS if any(row.level == INSERTED for row in sides.rows) else _FEWER_CALLS
+        case "graph":
+            return _graph(sides)
+        case "latency":
+            return _latency(sides, checks)
+    return _FIXED[check.check]
+
+
+def _graph(sides: SideBySide) -> str:
+    mock, e2e = ({bool(kernel.in_graph) for kernel in side.kernels} for side in (sides.mock, sides.e2e))
+    if len(mock) > 1 or len(e2e) > 1:
+        return _GRAPH_PARTLY
+    return _GRAPH_MOCK if e2e == {True} else _GRAPH_MODEL
+
+
+def _latency(sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
+    """The first reason that the profiles give; else what is left."""
+    verdicts = {check.check: check.verdict for check in checks}
+    if sides.mock.gpu_name != sides.e2e.gpu_name:
+        return _OTHER_GPU
+    if verdicts[SHAPE] == WARN:
+        return _OTHER_INPUT
+    if verdicts[SHAPE] == NOT_MEASURED:
+        return _INPUT_UNKNOWN
+    figures = next(check.figures for check in checks if check.check == LATENCY)
+    ratio = figures["ratio"]
+    slower = isinstance(ratio, float) and ratio > 1
+    if slower and verdicts[GRAPH] == WARN and all(kernel.in_graph for kernel in sides.e2e.kernels):
+        return _NOT_REPLAYED
+    return _SLOWER if slower else _FASTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.forwards import ForwardKernel, triple
-from gpuledger.analyse.align.sequence_search import occurrences, searched
-from gpuledger.analyse.launch_places import repeated
-from gpuledger.analyse.placed_work import place_of_work
-from gpuledger.catalog.kernel_names import label
-from gpuledger.catalog.name_likeness import LEVELS, NONE, likeness
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, occurrences, searched, triple
+from gpuledger.attribution.launch_places import place_of_work, repeated
+from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device

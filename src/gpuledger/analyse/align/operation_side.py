@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.align.forwards import ForwardKernel, Forwards
-from gpuledger.analyse.align.sequence_alignment import similarity
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, similarity
 from gpuledger.messages import say
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints

@@ -1,18 +1,23 @@
-"""Both sides and their kernels side by side: what the checks look at."""
+"""Both sides and their kernels side by side: what the checks look at.
+
+What a check answers: its verdict, its figures, and what it found; and how much counts as how bad.
+
+Differences that the user knows of and accepts, each with a reason: the content of a TOML file in, a look-up out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.forwards import ForwardKernel
+from gpuledger.analyse.align.kernel_sequences import INSERTED, MATCHED, MISSING, ForwardKernel, aligned
 from gpuledger.analyse.align.operation_side import OperationSide
-from gpuledger.analyse.align.sequence_alignment import INSERTED, MATCHED, MISSING, aligned
-from gpuledger.catalog.kernel_names import label
-from gpuledger.catalog.name_likeness import EXACT
+from gpuledger.catalog.kernel_names import EXACT, label
+from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.measured import Dim3
 
 LONGEST: Final = 44
 """So many letters of a kernel's name stand in a sentence."""
@@ -143,3 +148,180 @@ def by_name(kernels: Iterable[ForwardKernel]) -> dict[str, int]:
     for kernel in kernels:
         times[kernel.bare] = times.get(kernel.bare, 0) + kernel.time_ns
     return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+
+_HINT = 'write [[difference]] with reason = "..." and check = "latency" or kernel = "REGEX", or both'
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDifference:
+    """One accepted difference."""
+
+    reason: str
+    check: str | None = None
+    kernel: re.Pattern[str] | None = None
+
+    def covers(self, check: str, names: tuple[str, ...]) -> bool:
+        """Whether this is about what `check` found, about these kernels or about none in particular."""
+        if self.check is not None and self.check != check:
+            return False
+        return self.kernel is None or any(self.kernel.search(name) for name in names)
+
+    def __str__(self) -> str:
+        parts = [f"check {self.check}" if self.check else "", f"kernel '{self.kernel.pattern}'" if self.kernel else ""]
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDifferences:
+    """All of them."""
+
+    differences: tuple[KnownDifference, ...] = ()
+
+    def find(self, check: str, names: tuple[str, ...]) -> KnownDifference | None:
+        """The first that accepts what `check` found about these kernels; None if it is not accepted."""
+        return next((difference for difference in self.differences if difference.covers(check, names)), None)
+
+    def of_kernel(self, check: str, names: tuple[str, ...]) -> KnownDifference | None:
+        """The same among those that name kernels."""
+        named = (difference for difference in self.differences if difference.kernel is not None)
+        return next((difference for difference in named if difference.covers(check, names)), None)
+
+
+def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> KnownDifferences:
+    """From a TOML file's content; `checks` are the names that a check may have."""
+    entries = content.get("difference")
+    if not isinstance(entries, list) or not entries:
+        raise GpuledgerError(f"{file}: no [[difference]] in it", hint=_HINT)
+    return KnownDifferences(
+        tuple(_difference(entry, f"{file}: difference {number}", checks) for number, entry in enumerate(entries, 1))
+    )
+
+
+def _difference(entry: object, where: str, checks: tuple[str, ...]) -> KnownDifference:
+    if not isinstance(entry, dict):
+        raise GpuledgerError(f"{where} is no table", hint=_HINT)
+    if unknown := entry.keys() - {"check", "kernel", "reason"}:
+        raise GpuledgerError(f"{where} has an unknown key '{min(unknown)}'", hint=_HINT)
+    if not all(isinstance(value, str) for value in entry.values()):
+        raise GpuledgerError(f"{where} holds something that is no text", hint=_HINT)
+    if not str(entry.get("reason", "")).strip():
+        raise GpuledgerError(f"{where} gives no reason", hint=_HINT)
+    check, kernel = entry.get("check"), entry.get("kernel")
+    if check is None and kernel is None:
+        raise GpuledgerError(f"{where} names neither a check nor a kernel", hint=_HINT)
+    if check is not None and check not in checks:
+        raise GpuledgerError(f"{where}: there is no check '{check}'", found=f"checks: {', '.join(checks)}")
+    try:
+        pattern = None if kernel is None else re.compile(kernel)
+    except re.error as error:
+        raise GpuledgerError(f"{where}: '{kernel}' is no regular expression: {error}") from None
+    return KnownDifference(str(entry["reason"]).strip(), check, pattern)
+
+
+PASS, KNOWN, WARN, FAIL, NOT_MEASURED = "PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"
+"""KNOWN: all that was found is accepted. NOT_MEASURED: neither passed nor failed."""
+
+_ORDER: Final = (NOT_MEASURED, PASS, KNOWN, WARN, FAIL)
+
+NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS = (
+    "names",
+    "counts",
+    "missing",
+    "extra",
+    "latency",
+    "graph",
+    "shape",
+)
+
+Figure = int | float | str | None
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """The worst of some verdicts."""
+    return max(verdicts, key=_ORDER.index, default=PASS)
+
+
+def overall(verdicts: Iterable[str]) -> str:
+    """Of a whole alignment: what is known or cannot be measured is no reason not to pass."""
+    said = worst(verdicts)
+    return said if said in (WARN, FAIL) else PASS
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """How close latencies have to be: within `passes` times is a pass, within `warns` times a warning."""
+
+    name: str
+    passes: float
+    warns: float
+    bounds_count: bool
+    """Whether exactly the limit is within."""
+
+    def verdict(self, factor: float) -> str:
+        """`factor`: how many times the shorter side's time the longer one takes."""
+        if self._within(factor, self.passes):
+            return PASS
+        return WARN if self._within(factor, self.warns) else FAIL
+
+    def _within(self, factor: float, limit: float) -> bool:
+        return factor <= limit if self.bounds_count else factor < limit
+
+
+TIERS: Final = {
+    tier.name: tier
+    for tier in (Tier("mock", 1.10, 2.0, bounds_count=False), Tier("same-module", 1.01, 1.10, bounds_count=True))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDifference:
+    """One difference that a check found. `names` are the kernels that it is about."""
+
+    verdict: str
+    sentence: str
+    names: tuple[str, ...] = ()
+    amount: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedDifference:
+    """One that the user knows of."""
+
+    sentence: str
+    difference: KnownDifference
+
+
+@dataclass(frozen=True, slots=True)
+class AlignCheck:
+    """One check's answer."""
+
+    check: str
+    title: str
+    verdict: str
+    mock: str
+    """The mock's figure, for people."""
+    e2e: str
+    figures: Mapping[str, Figure]
+    evidence: tuple[str, ...] = ()
+    accepted: tuple[AcceptedDifference, ...] = ()
+    remedy: str | None = None
+
+
+def sifted(
+    check: str, items: Iterable[FoundDifference], known: KnownDifferences
+) -> tuple[list[FoundDifference], tuple[AcceptedDifference, ...]]:
+    """What counts, the worst first, and what is accepted."""
+    counted, accepted = [], []
+    for item in sorted(items, key=lambda item: -_ORDER.index(item.verdict)):
+        difference = known.find(check, item.names)
+        if difference is None:
+            counted.append(item)
+        else:
+            accepted.append(AcceptedDifference(item.sentence, difference))
+    return counted, tuple(accepted)
+
+
+def verdict_of(counted: Iterable[FoundDifference], accepted: tuple[AcceptedDifference, ...]) -> str:
+    """The worst of what counts."""
+    return worst((KNOWN if accepted else PASS, *(item.verdict for item in counted)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpuledger.analyse.diff.range_contents import without_version
+from gpuledger.analyse.diff.from_trace import without_version
 from gpuledger.analyse.diff.run_side import (
     KERNEL_TIME,
     NO_SHAPE,
@@ -20,13 +20,12 @@ from gpuledger.analyse.diff.run_side import (
     StepLaunches,
     added_ranges,
 )
-from gpuledger.catalog.call_kinds import call_kind
+from gpuledger.catalog.calls import call_kind
 from gpuledger.catalog.kernel_families import family
-from gpuledger.catalog.kernel_names import parse
-from gpuledger.catalog.name_likeness import unnumbered
+from gpuledger.catalog.kernel_names import parse, unnumbered
 from gpuledger.errors import NothingRecorded
-from gpuledger.trace.health import Severity
-from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
+from gpuledger.trace.measured import PrintedTable, PrintedTables, SummaryRow
+from gpuledger.trace.model import Severity
 
 _KERNELS = ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum")
 _RANGES = ("nvtx_sum", "nvtx_pushpop_sum")

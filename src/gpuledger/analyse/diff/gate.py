@@ -19,8 +19,8 @@ from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.lines import Line, LineKind
-from gpuledger.trace.health import NotMeasured
+from gpuledger.ledger.books import Line, LineKind
+from gpuledger.trace.model import NotMeasured
 
 TIME, COUNT, SIZE = "time", "count", "size"
 

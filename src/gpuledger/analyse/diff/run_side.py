@@ -3,22 +3,31 @@
 Sums are over all steps of the side, so that they stay whole numbers; divide by `steps` for one step. Books and lengths
 are kept step by step, because that is where the noise shows. Where a profile has no steps its window is the one step;
 tables of `nsys stats` have not even that, and their whole is the time of the kernels.
+
+A side as a JSON document, to be compared with later: a baseline for CI, without the profile it came from.
+
+A side from what `gpuledger time` measured: each sample is a step, and the call the one thing that runs in it.
+
+Two sides that can be compared step by step: how to read them in, both by steps or by what repeats out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.use.use_figure import UseFigure
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.lines import Line
-from gpuledger.trace.kernel_report import Dim3
+from gpuledger.analyse.timed_operations import CALL, TimedOperation
+from gpuledger.analyse.utilization.kernel_use import UseFigure
+from gpuledger.catalog.calls import CallKind
+from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.ledger.books import UNCLASSIFIED, Line
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles
 
@@ -324,3 +333,120 @@ def _counted(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
         for name, count in part.items():
             total[name] = total.get(name, 0) + count
     return total
+
+
+SCHEMA: Final = "gpuledger.baseline/1"
+
+_MOST: Final = 2**56
+"""Two years in nanoseconds: the sum of some steps of that still has room in 64 bits."""
+
+
+def is_baseline(head: bytes) -> bool:
+    """Whether a file that begins so is a baseline."""
+    return SCHEMA.encode() in head[:200]
+
+
+def to_document(side: RunSide) -> dict[str, Any]:
+    """The document; `from_document` gives an equal side back."""
+    content: dict[str, Any] = msgspec.to_builtins(side, str_keys=True, enc_hook=str)  # a sentence is just its text
+    return {"schema": SCHEMA, **content}
+
+
+def from_document(content: bytes, name: str) -> RunSide:
+    """The side that was saved; `name` is what a refusal calls it."""
+    try:
+        raw = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        schema = msgspec.json.decode(raw.pop("schema", b'""'), type=str)
+        if schema != SCHEMA:
+            raise UnreadableProfile(f"{name}: a document {schema or 'without a schema'}, not {SCHEMA}")
+        side = msgspec.json.decode(msgspec.json.encode(raw), type=RunSide, dec_hook=_line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unusable(name, str(error)) from None
+    return _checked(side, name)
+
+
+def _line(kind: type[Line], name: str) -> Line:
+    """A line of the books by its name; what is none is a ValueError, which msgspec turns into its own."""
+    return kind(name)
+
+
+def _checked(side: RunSide, name: str) -> RunSide:
+    """Refuse what no side can be: later arithmetic relies on it."""
+    if any(abs(number) >= _MOST for number in _numbers(msgspec.to_builtins(side, str_keys=True, enc_hook=str))):
+        raise _unusable(name, "a number in it is beyond what 64 bits hold")
+    steps = side.steps
+    by_step = [*side.kernel_steps.values(), *side.range_steps.values()]
+    if side.launches is not None:
+        by_step.append(side.launches.per_step)
+    wrong = {
+        "it has no steps": not steps or min(side.length_ns) < 0,
+        "its runs do not have its steps": sum(side.run_steps) != steps or min(side.run_steps) < 1,
+        f"whole is none of {', '.join(WHOLES)}": side.whole not in WHOLES,
+        "its books do not balance": bool(side.lines)
+        and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
+        "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
+        "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
+        "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
+    }
+    for reason, holds in wrong.items():
+        if holds:
+            raise _unusable(name, reason)
+    return side
+
+
+def _numbers(content: object) -> Iterator[int | float]:
+    """All numbers of a document."""
+    pending = [content]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            pending += part.values()
+        elif isinstance(part, list | tuple):
+            pending += part
+        elif isinstance(part, int | float):
+            yield part
+
+
+def _unusable(name: str, why: str) -> UnreadableProfile:
+    return UnreadableProfile(
+        f"{name}: not a whole baseline: {why}", hint="save it again with `gpuledger diff --save-baseline FILE PROFILE`"
+    )
+
+
+def side_of_timing(timed: TimedOperation, name: str) -> RunSide:
+    """The calls of one operation, in comparable form."""
+    lengths = tuple(round(sample) for sample in timed.samples_ns)
+    call = RunKernel(CALL, CALL, NO_SHAPE, NO_SHAPE, (), UNCLASSIFIED.family, len(lengths), sum(lengths))
+    return RunSide(
+        name=name,
+        tool="gpuledger time",
+        whole=STEP,
+        source="timed calls",
+        run_steps=(len(lengths),),
+        length_ns=lengths,
+        gpu_name=timed.device_name,
+        lines=(UNCLASSIFIED,),
+        books_ns=tuple((length,) for length in lengths),
+        kernels=(call,),
+    )
+
+
+def sides_of_pair(first: TimedOperation, second: TimedOperation) -> tuple[RunSide, RunSide]:
+    """Both operations of a pair; as many samples of each."""
+    usual_ns = first.median_ns
+    rounds = zip(first.samples_ns, second.samples_ns, strict=True)
+    after = tuple(max(usual_ns + other_ns - one_ns, 0.0) for one_ns, other_ns in rounds)
+    before = (usual_ns,) * len(after)
+    return (
+        side_of_timing(msgspec.structs.replace(first, samples_ns=before), first.operation),
+        side_of_timing(msgspec.structs.replace(second, samples_ns=after), second.operation),
+    )
+
+
+def like_sides(read: Callable[[Wanted], tuple[RunSide, RunSide]], wanted: Wanted) -> tuple[RunSide, RunSide]:
+    """Two sides; where neither has steps, by what repeats in both, if anything does."""
+    sides = read(wanted)
+    if any(side.whole != WINDOW for side in sides):
+        return sides
+    repeated = read(replace(wanted, any_level=True))
+    return repeated if all(side.whole == STEP for side in repeated) else sides

@@ -25,12 +25,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpuledger.analyse.operators.operators import Ops
-from gpuledger.catalog.gpu_peaks import peak_bytes_per_s, peak_flops, peaks_of
+from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops, peaks_of
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Gpu, Trace
+from gpuledger.trace.model import Gpu, NotMeasured, Trace
 
 Shape = tuple[int, ...]
 

@@ -7,28 +7,46 @@ itself was recorded, its launch calls are the graph's nodes in order: call by ca
 launch, else if there are as many. Where several runs or captures fit and differ, what was launched before and after
 may tell them apart; if not, only what they agree on is a name, counted from the innermost. Where nothing fits there
 is none.
+
+The work inside CUDA graphs by its place in the program: how often, how long, and how much of it has a name.
+
+Names inside graphs from a second file: a trace and another of the same program in, the trace with its names out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.operators.equal_runs import MOST_TRIED, Run, Runs, in_order
-from gpuledger.analyse.operators.graph_launches import ComparedSides, LaunchedRows, LaunchSide, compared
+from gpuledger.analyse.operators.graph_launches import (
+    MOST_TRIED,
+    ComparedSides,
+    LaunchedRows,
+    LaunchSide,
+    Run,
+    Runs,
+    compared,
+    in_order,
+)
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR, Paths, nest
-from gpuledger.analyse.range_nest import Nest
-from gpuledger.analyse.stack_places import place
+from gpuledger.attribution.places import place
+from gpuledger.attribution.ranges import Nest
+from gpuledger.catalog.kernel_names import normalised
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
-from gpuledger.trace.graph_places import GraphPlace, GraphPlaces, Names
+from gpuledger.messages import say
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import parents
-from gpuledger.trace.stacks import torch_frame
+from gpuledger.trace.model import NAMES_FROM, GraphPlace, GraphPlaces, NameCoverage, Names, Note, Severity, Trace
+from gpuledger.trace.spans import Ints, parents
+from gpuledger.trace.strings import torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text, share_text
 
 SHORTEST_RUN: Final = 4
 """Fewer kernels in a row say too little, unless they are the whole graph."""
@@ -261,3 +279,182 @@ def _common_ending(paths: set[Names]) -> Names:
 
 def _ends_with(names: Names, ending: Names) -> bool:
     return len(names) >= len(ending) and names[len(names) - len(ending) :] == ending
+
+
+MODULE: Final = "nn.Module: "
+"""What torch puts before a module's class and number."""
+
+_MODULE_NUMBER: Final = re.compile(r"_\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphWork:
+    """What one place in the program does inside graphs."""
+
+    path: Names | None
+    """Annotations, modules and operators, the outermost first; None: not known."""
+    source: str | None
+    """How it is known."""
+    where: str | None
+    """The line of code, where stacks were recorded."""
+    count: int
+    device_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNames:
+    """The work of the graphs launched in the steady stretch of one GPU."""
+
+    launches: int
+    work: tuple[GraphWork, ...]
+    """By GPU time, the longest first."""
+
+    @property
+    def device_ns(self) -> int:
+        return sum(work.device_ns for work in self.work)
+
+    @property
+    def named_ns(self) -> int:
+        return sum(work.device_ns for work in self.work if work.path is not None)
+
+    @property
+    def named_share(self) -> float | None:
+        """Coverage: the share of the graphs' GPU time that has a name."""
+        return self.named_ns / self.device_ns if self.device_ns else None
+
+    @property
+    def layers_together(self) -> tuple[GraphWork, ...]:
+        """The same with equal layers as one: `Layer_3 > aten::mm` and `Layer_7 > aten::mm` are `Layer_# > aten::mm`."""
+        alike: dict[Names | None, list[GraphWork]] = {}
+        for work in self.work:
+            alike.setdefault(work.path and tuple(map(_of_any_layer, work.path)), []).append(work)
+        made = (_summed(path, same) for path, same in alike.items())
+        return tuple(sorted(made, key=lambda work: (-work.device_ns, work.path or ())))
+
+
+def graph_names(trace: Trace, device: Device) -> GraphNames:
+    """The work inside graphs by its place, as the second file tells it, or else the profile itself."""
+    side = LaunchSide.seen(trace, device.host, device.work)
+    places = trace.places or graph_places(side, side)
+    work = side.rows(np.zeros(len(side.call), np.intp))
+    mine = np.flatnonzero(work.in_graph & (work.gpu == device.gpu))
+    mine = mine[np.lexsort((work.stream[mine], work.start_ns[mine], work.launch[mine]))]
+    first = np.flatnonzero(np.diff(work.launch[mine], prepend=-1))
+    steady = device.begins_steady(work.start_ns[mine[first]])
+    mine = mine[np.repeat(steady, np.diff(first, append=len(mine)))]
+    place = np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]
+    by_place = [
+        GraphWork(*_told(places.places[number] if number >= 0 else None), count, time)
+        for number, count, time in _sums(place, work.end_ns[mine] - work.start_ns[mine])
+    ]
+    opaque = trace[Table.GRAPHS]
+    opaque = opaque.where((opaque["gpu"] == device.gpu) & device.begins_steady(opaque["start_ns"]))
+    if len(opaque):
+        by_place.append(GraphWork(None, None, None, len(opaque), int(np.maximum(opaque.duration_ns, 0).sum())))
+    by_place.sort(key=lambda work: (-work.device_ns, work.path or (), work.source or "", work.where or ""))
+    return GraphNames(int(steady.sum()) + len(opaque), tuple(by_place))
+
+
+def _of_any_layer(name: str) -> str:
+    """Without the number that tells equal ones apart; a number in a class's or an operator's name is part of it."""
+    if name.startswith(MODULE):
+        return _MODULE_NUMBER.sub("_#", name)
+    return name if "::" in name else normalised(name)
+
+
+def _summed(path: Names | None, same: Sequence[GraphWork]) -> GraphWork:
+    """Those of one place, under its own name where there is one only; the line of code is that of most of the time."""
+    first = same[0]
+    count, device_ns = sum(work.count for work in same), sum(work.device_ns for work in same)
+    return GraphWork(first.path if len(same) == 1 else path, first.source, first.where, count, device_ns)
+
+
+def _told(place: GraphPlace | None) -> tuple[Names | None, str | None, str | None]:
+    return (None, None, None) if place is None else (place.path, place.source, place.where or None)
+
+
+def _sums(place: NDArray[np.int32], time_ns: Ints) -> list[tuple[int, int, int]]:
+    """(place, how many, how long) of each place that occurs."""
+    first, number = group(place)
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, number, time_ns)
+    counts = np.bincount(number, minlength=len(first))
+    return list(zip(place[first].tolist(), counts.tolist(), total.tolist(), strict=True))
+
+
+LEAST_SHARE: Final = 0.5
+"""Of the time inside graphs so much must get a name."""
+ENOUGH_SHARE: Final = 0.95
+"""With less than so much, numbers by name are incomplete."""
+
+
+def named_by_trace(trace: Trace, profile: str, other: Trace, file: str) -> Trace:
+    """The trace, with names inside its graphs from another trace of the same program."""
+    side = _with_graphs(trace, profile)
+    return _named(trace, profile, side, graph_places(side, LaunchSide.of(other), file))
+
+
+def named_by_nodes(trace: Trace, profile: str, names_of_node: Mapping[int, Names], file: str) -> Trace:
+    """The trace, with names that were recorded by the graphs' nodes."""
+    side = _with_graphs(trace, profile)
+    return _named(trace, profile, side, places_of_nodes(trace, names_of_node, file))
+
+
+def _with_graphs(trace: Trace, profile: str) -> LaunchSide:
+    side = LaunchSide.of(trace)
+    if side.in_graph.any():
+        return side
+    if len(trace[Table.GRAPHS]):
+        raise NothingRecorded(
+            f"{profile}: graphs were traced as a whole, so there are no kernels in them to name",
+            hint="record with `gpuledger capture nsys`, or `nsys profile --cuda-graph-trace=node`",
+        )
+    raise NothingRecorded(
+        f"{profile}: no kernel ran in a CUDA graph, so there is nothing to name",
+        hint="leave --names-from out: what ran by itself has its own names",
+    )
+
+
+def coverage(side: LaunchSide, places: GraphPlaces) -> NameCoverage:
+    """How much of the work inside a trace's graphs these places name."""
+    work = side.rows(np.zeros(len(side.call), np.intp))
+    mine = np.flatnonzero(work.in_graph)
+    place = np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]
+    time, has_name = (work.end_ns - work.start_ns)[mine], place >= 0
+    is_part: NDArray[np.bool_] = np.array([*(told.is_part for told in places.places), False], np.bool_)
+    return NameCoverage(
+        len(mine), int(has_name.sum()), int(time.sum()), int(time[has_name].sum()), int(is_part[place].sum())
+    )
+
+
+def _named(trace: Trace, profile: str, side: LaunchSide, places: GraphPlaces) -> Trace:
+    covered = coverage(side, places)
+    if covered.named_share < LEAST_SHARE:
+        raise NothingRecorded(
+            f"{places.file} does not name the graphs of {profile}: is it of the same model, at the same size?",
+            found=f"{count_text(covered.named)} of {count_text(covered.count)} kernels and copies in graphs would get "
+            f"a name, {share_text(covered.named_share)} of their time; less than {share_text(LEAST_SHARE)} is not used",
+            hint="give a trace of the same program in which the graph is captured, or runs without a graph, "
+            "with the same batch size",
+        )
+    places = replace(places, coverage=covered)
+    return replace(trace, places=places, health=(*trace.health, _note(places, covered)))
+
+
+def _note(places: GraphPlaces, covered: NameCoverage) -> Note:
+    told = say(
+        "names inside graphs are from {file}: {named} of {count} kernels and copies in graphs have one, "
+        "{share} of their time",
+        file=places.file,
+        named=count_text(covered.named),
+        count=count_text(covered.count),
+        share=share_text(covered.named_share),
+    )
+    if covered.in_part:
+        told = say(
+            "{told}; for {count} several places fit, and only the names that these agree on are given",
+            told=told,
+            count=count_text(covered.in_part),
+        )
+    severity = Severity.INFO if covered.named_share >= ENOUGH_SHARE else Severity.WARNING
+    return Note(severity, NAMES_FROM, told, covered.count - covered.named)

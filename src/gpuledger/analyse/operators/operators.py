@@ -17,15 +17,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.range_nest import Nest
-from gpuledger.catalog.step_marks import PROFILER_STEP
+from gpuledger.attribution.ranges import Nest
+from gpuledger.catalog.range_names import PROFILER_STEP
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.tables import NOT_RECORDED

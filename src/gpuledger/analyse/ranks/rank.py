@@ -2,26 +2,334 @@
 
 The figures are those of the rank's GPU, of several the busiest, from the same books as its report, over the steady
 stretch. The collectives are that GPU's communication kernels.
+
+Which ranks a profile holds: one trace in, a trace of each of its ranks out.
+
+What is kept of one rank to replay it with the others: a device in; the graph of some of its steps out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank_collectives import Collectives, rank_collectives
-from gpuledger.analyse.ranks.rank_traces import Place
-from gpuledger.analyse.ranks.rank_work import RankWork, rank_work
+from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.ledger.activity import State
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.lines import COMM, Line, LineKind
+from gpuledger.ledger.books import COMM, Line, LineKind
+from gpuledger.ledger.busy import default_window
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.ranges import thread
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured, Severity
-from gpuledger.trace.model import Trace
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Note, NotMeasured, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
+
+_ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A process on a GPU."""
+
+    gpu: int
+    pid: int
+
+    def __str__(self) -> str:
+        return f"process {os_pid(self.pid)} on GPU {self.gpu}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankTrace:
+    """One rank of a profile."""
+
+    trace: Trace
+    wanted: Wanted
+    """With times that count from where this rank's own work begins."""
+    place: Place | None = None
+    """None: the profile is this one rank's."""
+    name: str = ""
+    """What tells it from the profile's other ranks: its GPU, its process, or both."""
+
+
+def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
+    """The ranks of a trace that was read whole, by GPU, then process; made one after another, as each takes memory."""
+    ran = _kernels_at(trace)
+    chosen = rank_places(trace, wanted.families)
+    asked = [place for place in chosen if wanted.device in (None, place.gpu)]
+    if not asked:  # one rank; or not on that GPU, and whoever analyses it says which ones there are
+        yield RankTrace(trace, wanted)
+        return
+    left_out = tuple(_left_out(place, ran[place]) for place in ran if place not in chosen)
+    whole = replace(
+        trace,
+        health=(*trace.health, *left_out),
+        origin=replace(trace.origin, rank=None, world_size=None),
+    )
+    zero_ns = 0 if wanted.time_ns is None else min(_zero_ns(_at(whole, place)) for place in chosen)
+    names = _names(chosen)
+    for place in asked:
+        alone = _at(whole, place)
+        yield RankTrace(alone, _counted_from(zero_ns, alone, wanted), place, names[chosen.index(place)])
+
+
+def rank_places(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> list[Place]:
+    """The ranks of a trace that holds several; none where it is one rank's. `families` are the user's own."""
+    ran, talking = _kernels_at(trace), _talking(trace, families)
+    is_one_of_several = trace.origin.rank is not None and (trace.origin.world_size or 1) > 1
+    if len(talking) < 2 and (len(ran) < 2 or is_one_of_several):
+        return []
+    return sorted(talking if len(talking) > 1 else ran, key=lambda place: (place.gpu, place.pid))
+
+
+def _kernels_at(trace: Trace) -> Counter[Place]:
+    """How many kernels and graphs each process ran on each GPU; where there are none at all, how many copies."""
+    for tables in ((Table.KERNELS, Table.GRAPHS), (Table.COPIES,)):
+        counts = Counter[Place]()
+        for table in tables:
+            counts += _places(trace[table])
+        if counts:
+            return counts
+    return Counter()
+
+
+def _talking(trace: Trace, families: tuple[tuple[str, str], ...]) -> Counter[Place]:
+    """How many communication kernels each process ran on each GPU."""
+    kernels = trace[Table.KERNELS]
+    talks = trace.strings.each(kernels.codes("name"), lambda name: family(name, families) == COMMUNICATION, np.bool_)
+    return _places(kernels.only("gpu", "pid").where(talks))
+
+
+def _places(rows: Rows) -> Counter[Place]:
+    """How many of these rows that took time each process has on each GPU."""
+    rows = rows.only("gpu", "pid").where(rows.duration_ns > 0)
+    processes, process = group(rows["pid"])
+    first, number = group(group(rows["gpu"])[1] * len(processes) + process)
+    places = map(Place, rows["gpu"][first].tolist(), rows["pid"][first].tolist())
+    return Counter(dict(zip(places, np.bincount(number, minlength=len(first)).tolist(), strict=True)))
+
+
+def _left_out(place: Place, kernels: int) -> Note:
+    count = say("1 kernel") if kernels == 1 else say("{count} kernels", count=count_text(kernels))
+    sentence = say(
+        "{place} ran {kernels} and takes no part in collectives: not counted as a rank", place=str(place), kernels=count
+    )
+    return Note(Severity.LOSS, "not-a-rank", sentence, kernels)
+
+
+def _names(places: Sequence[Place]) -> list[str]:
+    """The GPU if each has its own, the process if each has its own, else both."""
+    if len({place.gpu for place in places}) == len(places):
+        return [f"GPU {place.gpu}" for place in places]
+    if len({place.pid for place in places}) == len(places):
+        return [f"process {os_pid(place.pid)}" for place in places]
+    return [str(place) for place in places]
+
+
+def _at(trace: Trace, place: Place) -> Trace:
+    """What there would be if only this rank had been recorded."""
+    rank = _RankRows(trace, place)
+    tables = {table: _kept(rows, rank.owns(table, rows)) for table, rows in trace.tables.items()}
+    processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
+    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes), places=None)
+
+
+class _RankRows:
+    """Which rows of a trace are one rank's.
+
+    What its process does for other GPUs is not: calls that launch work there, and threads that launch nothing else.
+    """
+
+    def __init__(self, trace: Trace, place: Place) -> None:
+        self._place = place
+        self._launched = self._threads = np.empty(0, np.int64)
+        launched = [(rows["correlation"], rows["pid"] == place.pid, rows["gpu"] == place.gpu) for rows in _work(trace)]
+        there = np.concatenate([correlation[mine & ~here] for correlation, mine, here in launched])
+        if not len(there):
+            return
+        here = np.concatenate([correlation[mine & here] for correlation, mine, here in launched])
+        self._launched = np.setdiff1d(there, np.append(here, NOT_RECORDED))
+        calls = trace[Table.CALLS].only("pid", "tid", "correlation")
+        calls = calls.where(calls["pid"] == place.pid)
+        driving, busy = (calls["tid"][np.isin(calls["correlation"], ids)] for ids in (self._launched, here))
+        self._threads = np.setdiff1d(driving, busy)
+
+    def owns(self, table: Table, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows of a table are the rank's."""
+        own: NDArray[np.bool_] = rows["pid"] == self._place.pid
+        if "gpu" in rows:  # of synchronisations it may not be known
+            own &= (rows["gpu"] == self._place.gpu) | (rows["gpu"] == NOT_RECORDED) & (table not in _ON_A_GPU)
+        if "tid" in rows and len(self._threads):
+            own &= ~np.isin(rows["tid"], self._threads)
+        if table is Table.CALLS and len(self._launched):
+            own &= ~np.isin(rows["correlation"], self._launched)
+        return own
+
+
+def _work(trace: Trace) -> list[Rows]:
+    return [trace[table] for table in _ON_A_GPU]
+
+
+def _kept(rows: Rows, own: NDArray[np.bool_]) -> Rows:
+    """The rows that are a rank's own. Ranges point to the one around them, which is of the same thread."""
+    if "parent" in rows:
+        number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
+        number[:-1][own] = np.arange(int(own.sum()))
+        rows = rows.replaced("parent", number[rows["parent"]])
+    return rows.where(own)
+
+
+def _zero_ns(trace: Trace) -> int:
+    """Where a rank's own work begins."""
+    window = default_window(*host_and_activities(trace))
+    return 0 if isinstance(window, NotMeasured) else window.start_ns
+
+
+def _counted_from(zero_ns: int, alone: Trace, wanted: Wanted) -> Wanted:
+    """What is asked for in a rank's own times: `--time` counts from where the work of the whole profile begins."""
+    if wanted.time_ns is None:
+        return wanted
+    later_ns = _zero_ns(alone) - zero_ns
+    first, last = (None if instant is None else instant - later_ns for instant in wanted.time_ns)
+    return replace(wanted, time_ns=(first, last))
+
+
+LONGEST: Final = 25
+"""What has no steps, or long ones, is replayed if it has no more than so many times its share of operations."""
+
+_STEPS_AND_LEAD: Final = ((2, 1), (1, 1), (1, 0))
+"""How many steps are measured at least, and how many lead up to them: the first that are not too long."""
+
+_COLLECTS: Final = re.compile(r"^(python )?gc\b|garbage.?collect|\bgc\.collect\b", re.IGNORECASE)
+"""What ranges around a garbage collection are called: `Python GC` by torch.profiler."""
+
+
+_NEVER: Final = union((), ())
+
+
+class WorkPart(IntEnum):
+    """What a rank's time between two collectives consists of."""
+
+    COMPUTE = 0
+    COMM = 1
+    COPY = 2
+    HOST = 3
+    """Calls, and the code between them, but for what follows."""
+    GARBAGE = 4
+    SYSTEM = 5
+    """Calls of the operating system."""
+    THREAD = 6
+    """Waiting for another thread, such as a loader's."""
+
+
+OF_STATE: Final = {State.COMPUTE: WorkPart.COMPUTE, State.COMM: WorkPart.COMM, State.COPY: WorkPart.COPY}
+OF_CODE: Final = (WorkPart.GARBAGE, WorkPart.SYSTEM, WorkPart.THREAD)
+"""What is known of the code before a call; the rest of it is the host's own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankWork:
+    """Some steps of a rank, with one step before them where there is one. Times are on the profile's own clock."""
+
+    graph: DependencyGraph
+    part: NDArray[np.int8]
+    """The `WorkPart` of each operation."""
+    step: NDArray[np.int32]
+    """The number of the step that each operation begins in; -1: in none that was kept."""
+    first_step: int
+    edges: tuple[Anchor, ...]
+    """Where the steps that were kept begin and end, one more than there are."""
+    code_ns: Ints
+    """Of the code before each call, a column for each of `OF_CODE`."""
+    synchronises: NDArray[np.bool_]
+    """Which calls wait for the device: what they take is no work of the host's."""
+
+
+def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMeasured:
+    """About so many operations of a rank, in whole steps."""
+    if len(device.steady_stretches) > 1:
+        return NotMeasured(say("only parts of the run are selected, which are not replayed"))
+    steps = 1 if device.steps is None else len(device.steps)
+    most = LONGEST * operations * steps // max(len(device.work), 1)
+    fewest, lead = next((pair for pair in _STEPS_AND_LEAD if sum(pair) <= most), _STEPS_AND_LEAD[-1])
+    kept = excerpt(trace, device, enough=operations, fewest=fewest, lead=lead)
+    if len(kept.work) > LONGEST * operations:
+        return NotMeasured(say("steps are too long to replay all ranks together; --time=FROM:TO looks at less"))
+    graph = dependency_graph(trace, kept.host, kept.work)
+    first, edges_ns = _edges(device, kept, lead)
+    replayable = Scenario(trace, device, kept, graph)
+    step = np.searchsorted(edges_ns, kept.work.start_ns, side="right") - 1
+    is_kept = (step >= 0) & (step < len(edges_ns) - 1)
+    part = np.array([OF_STATE[state] for state in sorted(OF_STATE)], np.int8)
+    return RankWork(
+        graph=graph,
+        part=part[kept.work.state],
+        step=np.where(is_kept, step + first, -1).astype(np.int32),
+        first_step=first,
+        edges=tuple(replayable.anchor(int(instant)) for instant in edges_ns),
+        code_ns=_code_ns(trace, kept, graph),
+        synchronises=kept.host.are(CallKind.SYNC)[graph.call_row],
+    )
+
+
+def _edges(device: Device, kept: Excerpt, lead: int) -> tuple[int, Ints]:
+    """The number of the first step that was kept, and where the steps begin and end."""
+    if device.steps is None:
+        return 0, np.array(device.steady, np.int64)
+    edges = device.steps.edges_ns
+    if kept.rows is None:
+        return 0, edges
+    begin, end = np.searchsorted(edges, (kept.measured.start_ns[0], kept.measured.end_ns[-1])).tolist()
+    return begin - lead, edges[begin - lead : end + 1]
+
+
+def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
+    """How much of the code before each call each of `OF_CODE` takes; nothing of what comes before a thread's first."""
+    calls, recorded = graph.calls, graph.recorded
+    amounts = np.zeros((len(calls), len(OF_CODE)), np.int64)
+    garbage = _collections(trace)
+    for number, identity in enumerate(kept.host.threads.tolist()):
+        own = np.flatnonzero(calls.thread == number)
+        begin, end = recorded.call_end[own[:-1]], recorded.call_begin[own[1:]]
+        by_cause = kept.host.thread(number).split(begin, end)
+        collected = covered(garbage.get(identity, _NEVER), begin, end)
+        columns = (collected, *(by_cause.get(cause, 0) for cause in (Cause.OS, Cause.WAIT_THREAD)))
+        left = calls.code_ns[own[1:]].copy()  # where another thread hands over, less than lies between the calls
+        for column, amount in enumerate(columns):
+            amounts[own[1:], column] = np.minimum(amount, left)
+            left -= amounts[own[1:], column]
+    return amounts
+
+
+def _collections(trace: Trace) -> dict[int, Spans]:
+    """When each thread collected garbage, as far as the profile says so."""
+    ranges = trace[Table.RANGES]
+    collects = trace.strings.each(ranges.codes("name"), lambda name: bool(_COLLECTS.search(name)), np.bool_)
+    if not collects.any():
+        return {}
+    ranges = ranges.where(collects)
+    owner = thread(ranges)
+    return {
+        int(number): union(ranges["start_ns"][owner == number], ranges["end_ns"][owner == number])
+        for number in np.unique(owner)
+    }
+
 
 NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
 

@@ -11,31 +11,24 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.align.alignment import Isolation, alignment
-from gpuledger.analyse.align.forwards import Forwards
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
-from gpuledger.analyse.align.from_timing import side_of_timing
-from gpuledger.analyse.align.known_differences import KnownDifferences, known
+from gpuledger.analyse.align.kernel_sequences import Forwards
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
+from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, KnownDifferences, known
+from gpuledger.analyse.align.sides_from import mock_from_table, model_from_table, of_mock, of_model, side_of_timing
 from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.cli.completion import files
-from gpuledger.cli.diff_sides import timings_at, told_apart
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.names import named, names_option
-from gpuledger.cli.output import Output, cache_option, page_options
+from gpuledger.cli.output import Output, cache_option, limit_option, named, names_option, page_options, regex_option
 from gpuledger.cli.progress import ProgressLine
-from gpuledger.cli.regex import regex_option
+from gpuledger.cli.verbs.diff import timings_at, told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused
-from gpuledger.fleet.profiles import Profile, job_profiles
+from gpuledger.fleet.run import Profile, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.read import open_trace
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.trace.health import Note
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import Note, Trace
 
 GATE = 3
 """The exit code where --gate was given and a check fails."""

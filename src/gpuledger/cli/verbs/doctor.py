@@ -15,7 +15,7 @@ from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.rep_file import NsysRepReader
+from gpuledger.read.nsys.other_exports import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
 from gpuledger.workloads import trial_launches, trial_torch

@@ -8,14 +8,12 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
-from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
-from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
+from gpuledger.analyse.ranks.job import slowest_step_ns
+from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.cli.completion import files
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, page_options, step_options
+from gpuledger.cli.output import Output, limit_option, page_options, step_options
 from gpuledger.findings.ranks import job_findings
-from gpuledger.fleet.profiles import described
-from gpuledger.fleet.run import Fleet
+from gpuledger.fleet.run import Fleet, described
 from gpuledger.fleet.run import fleet as analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -24,7 +22,7 @@ from gpuledger.present.views.fleet import Map, Merged, fleet_document
 from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
 from gpuledger.read.request import Progress
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
 _BAR = 20

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.memory_snapshot import analysed_snapshot, show_snapshot
-from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import (
     Output,
+    limit_option,
+    named,
+    names_option,
     page_options,
     profile_argument,
     step_options,
 )
+from gpuledger.cli.verbs.questions import analysed_snapshot, show_snapshot
 from gpuledger.errors import MissingPackage
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.steps import Wanted
@@ -26,7 +27,7 @@ from gpuledger.read import open_trace
 
 if TYPE_CHECKING:
     from gpuledger.read.request import Progress
-    from gpuledger.trace.kernel_report import KernelReport
+    from gpuledger.trace.measured import KernelReport
 
 
 @click.command()

@@ -16,16 +16,21 @@ from gpuledger.present.formats import FORMATS
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
 from gpuledger.present.writers import write
-from gpuledger.runbook.definition import Runbook
-from gpuledger.runbook.engine import Engine, all_needs
+from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
+from gpuledger.runbook.engine import FINISHED, Engine, all_needs, state_of
 from gpuledger.runbook.files import is_free, locked, make_folder, runbook_text, shipped, shipped_text, written
-from gpuledger.runbook.matrix import MatrixCell, cells_of
-from gpuledger.runbook.needs import missing
-from gpuledger.runbook.plan import Choices, cell_needs, comparisons_of, environment_of, jobs_of, prelude_of
-from gpuledger.runbook.read import runbook_of
-from gpuledger.runbook.shown import shown_jobs, shown_settings
-from gpuledger.runbook.state import FINISHED, state_of
-from gpuledger.runbook.suggestion import suggestion
+from gpuledger.runbook.forms import suggestion
+from gpuledger.runbook.plan import (
+    Choices,
+    cell_needs,
+    comparisons_of,
+    environment_of,
+    jobs_of,
+    prelude_of,
+    shown_jobs,
+    shown_settings,
+)
+from gpuledger.runbook.read import missing, runbook_of
 from gpuledger.runbook.summary import RunSummary, summed_up
 from gpuledger.system.interruption import Interruption
 from gpuledger.version import own_version

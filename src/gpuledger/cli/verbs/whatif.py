@@ -10,14 +10,20 @@ import click
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.cli.completion import finding_codes
-from gpuledger.cli.in_order import InOrder, in_order
-from gpuledger.cli.limits import limit_option
 from gpuledger.cli.main import sentence
-from gpuledger.cli.output import Output, page_options, profile_argument, step_options
-from gpuledger.cli.regex import checked_regex
+from gpuledger.cli.output import (
+    InOrder,
+    Output,
+    checked_regex,
+    in_order,
+    limit_option,
+    page_options,
+    profile_argument,
+    step_options,
+)
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import diagnosed
-from gpuledger.ledger.lines import EXPOSED, LineKind
+from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.tables import tables_document
@@ -25,10 +31,8 @@ from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_she
 from gpuledger.read import open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.units import parse_instant
-from gpuledger.whatif.answer import answer
-from gpuledger.whatif.change import ProgramChange
-from gpuledger.whatif.changes import Changes
-from gpuledger.whatif.of_tables import speed_up_of_tables
+from gpuledger.whatif.answer import answer, speed_up_of_tables
+from gpuledger.whatif.changes import Changes, ProgramChange
 
 
 def _factor(text: str) -> float | None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.request import Progress
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import same
+from gpuledger.trace.keys import same
 from gpuledger.trace.spans import Ints
 
 try:

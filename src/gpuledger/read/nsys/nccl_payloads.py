@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL, NsysExport
-from gpuledger.read.nsys.finish import Raw
-from gpuledger.read.nsys.strings import TextCoder
+from gpuledger.read.nsys.finish import Raw, TextCoder
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import PID_BITS
 from gpuledger.trace.spans import Ints

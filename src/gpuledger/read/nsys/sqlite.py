@@ -24,9 +24,10 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
-from gpuledger.read.request import Progress, too_many_rows
-from gpuledger.read.source import Source, opened, too_slow
-from gpuledger.trace.model import Decoding
+from gpuledger.read.nsys.reader import read_export
+from gpuledger.read.request import Progress, WantedColumns, too_many_rows
+from gpuledger.read.source import Source, in_time, opened, too_slow
+from gpuledger.trace.model import Decoding, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text
 
@@ -378,3 +379,16 @@ def _in_one_sentence(
 
 def _damaged(name: str, found: str) -> UnreadableProfile:
     return UnreadableProfile(f"{name}: a damaged SQLite database", found=found, hint="copy or export it again")
+
+
+class SqliteReader:
+    """What `nsys export --type=sqlite` writes."""
+
+    name = "nsys sqlite"
+
+    def recognises(self, source: Source) -> bool:
+        return source.head.startswith(MAGIC)
+
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
+        with in_time(source.name, limits), open_sqlite(source, limits, progress) as export:
+            return read_export(export, source.name, wanted, limits, progress)
