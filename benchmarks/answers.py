@@ -15,6 +15,7 @@ import difflib
 import hashlib
 import lzma
 import multiprocessing
+import os
 import re
 import shutil
 import sys
@@ -47,8 +48,7 @@ RANDOM = 24
 """Generated exports that are looked at, of 200."""
 
 
-def profiles(folder: Path) -> list[Path]:
-    """Every profile, unpacked below `folder`."""
+def _unpack(folder: Path) -> None:
     sources = [ROOT / "captures", ROOT.parent / "shared" / "corpus"]
     for source in sources:
         for packed in sorted(source.rglob("*")):
@@ -65,6 +65,14 @@ def profiles(folder: Path) -> list[Path]:
                 target.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
             else:
                 shutil.copyfile(packed, target)
+
+
+def profiles(folder: Path) -> list[Path]:
+    """Every profile, unpacked below `folder`."""
+    if not folder.exists():
+        half = folder.with_name(f"{folder.name}.{os.getpid()}")
+        _unpack(half)
+        half.rename(folder)
     listed = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_profile(path)]
     listed += [
         path for path in sorted(folder.rglob("*")) if path.is_dir() and path.suffix in (".arrowdir", ".parquetdir")
