@@ -31,8 +31,6 @@ BETWEEN: Final = " > "
 """Between the names of a range and of those around it, as reports print a place."""
 
 _MOST_LISTED: Final = 12
-_COMPUTE: Final = frozenset(translated(say("compute"), language) for language in LANGUAGES)
-_OTHER_FAMILIES: Final = frozenset(translated(OTHER_FAMILIES, language).strip() for language in LANGUAGES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +88,12 @@ def named_work(trace: Trace, device: Device, name: str) -> NamedWork:
 
 def named_lines(device: Device, wanted: str) -> NamedLines | None:
     """What `wanted` names: a line, else a family or a cause, else all lines of a kind; None for nothing."""
+    compute = _in_all_languages(say("compute"))
     for matches in (
         [line for line in device.line_ns if line == wanted],
         [line for line in device.line_ns if wanted in names_of(line) or line.detail == wanted],
-        [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in _COMPUTE)],
-        small_families(device.line_ns) if wanted in _OTHER_FAMILIES else [],
+        [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in compute)],
+        small_families(device.line_ns) if wanted in map(str.strip, _in_all_languages(OTHER_FAMILIES)) else [],
     ):
         if matches:
             return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
@@ -103,7 +102,11 @@ def named_lines(device: Device, wanted: str) -> NamedLines | None:
 
 def names_of(line: Line) -> set[str]:
     """Its name in documents, and what reports call it."""
-    return {str(line), *(translated(text, to) for text in (line.label, line.brief_label) for to in LANGUAGES)}
+    return {str(line)} | _in_all_languages(line.label) | _in_all_languages(line.brief_label)
+
+
+def _in_all_languages(text: str) -> set[str]:
+    return {translated(text, language) for language in LANGUAGES}
 
 
 def _line_names(device: Device) -> list[str]:
