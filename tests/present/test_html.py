@@ -26,8 +26,7 @@ from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
-from gpuledger.messages import Message
-from gpuledger.messages.zh import TEMPLATES
+from gpuledger.messages import Message, catalogue
 from gpuledger.present.document import Document
 from gpuledger.present.palette import TONES
 from gpuledger.present.views.page import critical
@@ -164,7 +163,7 @@ def test_chinese_throughout(drawn: Drawn) -> None:
 
 
 def test_every_word_for_a_missing_table_is_known() -> None:
-    assert all(isinstance(means, Message) and means in TEMPLATES for means in MEANING.values())
+    assert all(isinstance(means, Message) and means in catalogue("zh") for means in MEANING.values())
 
 
 def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer: KernelReport) -> None:

@@ -150,6 +150,7 @@ OPENERS = {
     "read/stream.py": "members of what source opened",
     "read/cache/store.py": "the cache, which it wrote itself",
     "config.py": "the user's settings",
+    "messages/__init__.py": "translations, which are part of the package",
     "findings/advice.py": "pages, which are part of the package",
     "diagnosis/cases.py": "the cases, which are part of the package, and a tool's answers",
     "diagnosis/score.py": "archives of our own captures",
