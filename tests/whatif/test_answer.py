@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuledger import open_trace
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.fixes import OF_CODE
+from gpuledger.findings.rules import EDIT_OF
 from gpuledger.ledger.books import LineKind
 from gpuledger.replay import scenario
 from gpuledger.replay.scenario import excerpt
@@ -180,7 +180,7 @@ def test_some_steps_of_many_say_the_same(monkeypatch: pytest.MonkeyPatch, ask: A
 
 
 CHOICES: tuple[Asked, ...] = (
-    *(fixed(code) for code in OF_CODE),
+    *(fixed(code) for code in EDIT_OF),
     faster("gemm", 3),
     faster("kernel:gemm_tn", 0.5),
     faster("products", 2),

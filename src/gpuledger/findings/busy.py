@@ -20,20 +20,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.steady_kernels import Shortened
-from gpuledger.catalog.frameworks import framework_of
+from gpuledger.analyse.wasted_work import (
+    batched,
+    between_products,
+    fused,
+    fused_updates,
+    narrower,
+    one_layout,
+    picked,
+    spread,
+    views,
+)
+from gpuledger.catalog.frameworks import Framework, framework_of
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
-from gpuledger.findings.advice import advice_for
 from gpuledger.findings.finding import (
     LEAST_SHARE,
     MOST_EXAMPLES,
     Evidence,
     Finding,
     counted,
-    finding,
     per_step,
     worth_telling,
 )
+from gpuledger.findings.fixes import Fixes, OtherWay
 from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
@@ -63,16 +73,19 @@ MOST_NAMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FixWords:
-    """What kernels do, and what is assumed of those that would run instead."""
+class OtherWayWords:
+    """What kernels do, what is assumed of those that would run instead, and what to change, by framework."""
 
     doing: Message
     assumption: Message
+    advice: Mapping[Framework, Message]
 
 
-def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneGpu) -> Sequence[Finding]:
+def _shorter_another_way(
+    way: OtherWay, words: Mapping[str, OtherWayWords], least: float, rule: Rule[OneGpu], subject: OneGpu
+) -> Sequence[Finding]:
     device, scene, work = subject.device, subject.scenario, subject.fixes.work
-    chosen = subject.fixes.faster(code)
+    chosen = subject.fixes.shorter(way)
     if not len(chosen):
         return ()
     took = (work.end_ns - work.start_ns)[chosen.operations]
@@ -80,7 +93,7 @@ def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneG
     time, lost = (scene.of_steady(int(amount)) for amount in (took.sum(), less))
     if lost < least * device.steady_ns:
         return ()
-    edit = subject.edit(code)
+    edit = rule.edit_of(subject)
     count = round(len(chosen) * device.step_count / scene.part.steps)
     kernels = counted(device, count, say("kernel"), say("kernels"))
     said = words[chosen.kind]
@@ -89,9 +102,9 @@ def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneG
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
         return ()
-    told = finding(device, code, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
-    confidence = told.confidence if chosen.was_sampled else say("medium")  # by their names
-    return [replace(told, fix=_fix(subject, code, chosen), confidence=confidence)]
+    faster = rule.finding(device, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
+    confidence = faster.confidence if chosen.was_sampled else say("medium")  # by their names
+    return [replace(faster, fix=_advice(subject, said), confidence=confidence)]
 
 
 def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
@@ -127,75 +140,200 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
     )
 
 
-def _fix(subject: OneGpu, code: str, chosen: Shortened) -> Message:
-    """What to change, in the words of the framework."""
+def _advice(subject: OneGpu, words: OtherWayWords) -> Message:
+    """What to change, in the words of the framework; as CUDA has it, where that has none of its own for it."""
     strings = subject.trace.strings
     framework = framework_of(strings.text(int(name)) or "" for name in distinct(subject.fixes.busy.names))
-    return advice_for(code, chosen.kind, framework)
+    return words.advice.get(framework, words.advice[Framework.CUDA])
 
 
-def _rule(code: str, doing: Message, assumption: Message, least: float = LEAST) -> Rule[OneGpu]:
-    return Rule(code, partial(_found, code, least, {"": FixWords(doing, assumption)}), is_estimate=True)
+def _rule(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: float = LEAST) -> Rule[OneGpu]:
+    """A rule about kernels that another way of doing their work would make shorter; words by what is found."""
+    find, general = partial(_shorter_another_way, way, words, least), next(iter(words.values()))
+    edit = partial(Fixes.another_way, way=way)
+    return Rule(code, find, general.advice[Framework.CUDA], edit=edit, is_estimate=True)
 
-
-PRECISION: Final = {
-    "fp32": FixWords(
-        say("FP32 matrix kernels, which do not run on tensor cores"),
-        say("they run in bfloat16 on tensor cores, and the tensors around them are half the size"),
-    ),
-    "tf32": FixWords(
-        say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
-        say("they run in bfloat16, and the tensors around them are half the size"),
-    ),
-    "fp64": FixWords(
-        say("FP64 kernels, in a program that otherwise uses none"),
-        say("they run in FP32, on half the bytes"),
-    ),
-}
 
 RULES: Final = (
-    Rule("PRECISION", partial(_found, "PRECISION", LEAST, PRECISION), is_estimate=True),
+    _rule(
+        "PRECISION",
+        narrower,
+        {
+            "fp32": OtherWayWords(
+                say("FP32 matrix kernels, which do not run on tensor cores"),
+                say("they run in bfloat16 on tensor cores, and the tensors around them are half the size"),
+                {
+                    Framework.TORCH: say(
+                        "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"
+                    ),
+                    Framework.JAX: say(
+                        "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
+                    ),
+                    Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
+                    Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
+                },
+            ),
+            "tf32": OtherWayWords(
+                say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
+                say("they run in bfloat16, and the tensors around them are half the size"),
+                {
+                    Framework.TORCH: say(
+                        "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"
+                    ),
+                    Framework.JAX: say(
+                        "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
+                    ),
+                    Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
+                    Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
+                },
+            ),
+            "fp64": OtherWayWords(
+                say("FP64 kernels, in a program that otherwise uses none"),
+                say("they run in FP32, on half the bytes"),
+                {
+                    Framework.TORCH: say(
+                        "NumPy defaults to float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`"
+                    ),
+                    Framework.JAX: say("leave `jax_enable_x64` off, and cast NumPy arrays to float32"),
+                    Framework.CUDA: say("float instead of double, and constants as `1.0f`"),
+                },
+            ),
+        },
+    ),
     _rule(
         "ATTENTION-UNFUSED",
-        say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
-        say("one fused kernel does it all and never writes the score matrix"),
+        between_products,
+        {
+            "": OtherWayWords(
+                say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
+                say("one fused kernel does it all and never writes the score matrix"),
+                {
+                    Framework.TORCH: say(
+                        "`F.scaled_dot_product_attention`, or `attn_implementation='sdpa'` in transformers"
+                    ),
+                    Framework.JAX: say("`jax.nn.dot_product_attention(implementation='cudnn')`"),
+                    Framework.CUDA: say("a FlashAttention kernel, or cuDNN's fused attention"),
+                },
+            )
+        },
     ),
     _rule(
         "LAYOUT",
-        say("layout conversions between kernels"),
-        say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
+        one_layout,
+        {
+            "": OtherWayWords(
+                say("layout conversions between kernels"),
+                say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
+                {
+                    Framework.TORCH: say("model and inputs `.to(memory_format=torch.channels_last)`"),
+                    Framework.JAX: say("NHWC in `dimension_numbers` of `lax.conv_general_dilated`"),
+                    Framework.TENSORRT: say(
+                        "give inputs and outputs the format that the engine's layers use (`--inputIOFormats`)"
+                    ),
+                    Framework.CUDA: say("`CUDNN_TENSOR_NHWC` for tensors and filters throughout"),
+                },
+            )
+        },
     ),
     _rule(
         "DEVICE-COPY",
-        say("device-to-device tensor copies"),
-        say("tensors are written in place or used as views: these kernels go away"),
+        views,
+        {
+            "": OtherWayWords(
+                say("device-to-device tensor copies"),
+                say("tensors are written in place or used as views: these kernels go away"),
+                {
+                    Framework.TORCH: say(
+                        "views instead of `.contiguous()` and `torch.cat`; write into preallocated buffers"
+                    ),
+                    Framework.JAX: say("`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)"),
+                    Framework.CUDA: say("write results where they are read"),
+                },
+            )
+        },
         LEAST_COPIED,
     ),
     _rule(
         "FULL-SORT",
-        say("whole tensors are sorted"),
-        say("only the largest values are needed: picking them takes a fifth of a sort"),
+        picked,
+        {
+            "": OtherWayWords(
+                say("whole tensors are sorted"),
+                say("only the largest values are needed: picking them takes a fifth of a sort"),
+                {
+                    Framework.TORCH: say(
+                        "`torch.topk` for the few largest, `torch.bincount` to count; a sampler without a sort "
+                        "for top-p"
+                    ),
+                    Framework.JAX: say("`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest"),
+                    Framework.CUDA: say(
+                        "a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"
+                    ),
+                },
+            )
+        },
         LEAST_SORTED,
     ),
     _rule(
         "UNFUSED-CHAIN",
-        say("chains of elementwise kernels, each reading what the last one wrote"),
-        say("one fused kernel reads and writes the data once"),
+        fused,
+        {
+            "": OtherWayWords(
+                say("chains of elementwise kernels, each reading what the last one wrote"),
+                say("one fused kernel reads and writes the data once"),
+                {
+                    Framework.TORCH: say(
+                        "`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"
+                    ),
+                    Framework.JAX: say("call it inside one `jax.jit`, which fuses it"),
+                    Framework.CUDA: say("one kernel that keeps intermediates in registers"),
+                },
+            )
+        },
     ),
     _rule(
         "OPTIMIZER-UNFUSED",
-        say("the optimizer updates parameters one by one, in many passes over memory"),
-        say("a fused optimizer reads and writes parameter, gradient and moments once"),
+        fused_updates,
+        {
+            "": OtherWayWords(
+                say("the optimizer updates parameters one by one, in many passes over memory"),
+                say("a fused optimizer reads and writes parameter, gradient and moments once"),
+                {
+                    Framework.TORCH: say("`torch.optim.AdamW(..., fused=True)`"),
+                    Framework.CUDA: say("one kernel for all passes over a parameter"),
+                },
+            )
+        },
     ),
     _rule(
         "GEMM-LOOP",
-        say("the same small GEMM runs over and over"),
-        say("one batched or grouped GEMM does them all"),
+        batched,
+        {
+            "": OtherWayWords(
+                say("the same small GEMM runs over and over"),
+                say("one batched or grouped GEMM does them all"),
+                {
+                    Framework.TORCH: say("`torch.bmm`, or `torch._grouped_mm` where sizes differ"),
+                    Framework.JAX: say("`jax.vmap` over the loop, or `jax.lax.ragged_dot` where sizes differ"),
+                    Framework.CUDA: say("`cublasGemmStridedBatchedEx`, or CUTLASS's grouped GEMM"),
+                },
+            )
+        },
     ),
     _rule(
         "UNDER-FILLED",
-        say("kernels with too few blocks leave most SMs idle"),
-        say("their work is spread over all SMs"),
+        spread,
+        {
+            "": OtherWayWords(
+                say("kernels with too few blocks leave most SMs idle"),
+                say("their work is spread over all SMs"),
+                {
+                    Framework.TORCH: say("one call for all rows or requests, instead of a loop over them"),
+                    Framework.JAX: say("`jax.vmap` instead of a loop"),
+                    Framework.CUDA: say("more blocks: split rows, or handle several of them in one launch"),
+                },
+            )
+        },
     ),
 )
 
@@ -213,7 +351,7 @@ MOST_KERNELS: Final = 3
 """So many slow kernels are told, each as a finding of its own."""
 
 
-def _casts(subject: OneGpu) -> Sequence[Finding]:
+def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     trace, device = subject.trace, subject.device
     codes = distinct(trace[Table.KERNELS].codes("name")).tolist()
     casts = [code for code in codes if changes_type(trace.strings.text(code) or "")]
@@ -233,7 +371,7 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
     evidence, edit = (_of_kernels(names, cast_rows, np.ones(len(cast_rows), np.bool_)),), subject.fixes.kernels(casts)
     saving, assumption = subject.saved_ns(edit, time), say("the dtype is kept, or converted inside another kernel")
-    return [finding(device, "CAST", claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
 def _of_kernels(
@@ -255,7 +393,7 @@ def _of_kernels(
     )
 
 
-def _tiny(subject: OneGpu) -> Sequence[Finding]:
+def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Where kernels are too short to be worth a launch: the host falls behind, or the device goes from one to the next.
 
     What the device needs between two kernels it also needs in a graph, only less.
@@ -277,19 +415,18 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     lost = max(time - kept, 0)
     if share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
         return ()
-    edit = subject.edit("TINY-KERNELS")
+    edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     claim = say(
         "{share} of the kernels take under 5 us, less than a launch: {time} of gaps",
         share=share_text(share),
         time=per_step(device, time),
     )
-    advice = say("fuse them, batch them, or capture the step in a CUDA graph")
     assumption = say("the gaps close, as in a CUDA graph")
-    evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
+    evidence = _of_kernels(rule.fix or "", kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
-    return [finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, (evidence,), saving, assumption, explains=time, edit=edit)]
 
 
 def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
@@ -299,16 +436,16 @@ def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
     return before
 
 
-def _headroom(subject: OneGpu) -> Sequence[Finding]:
+def _headroom(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """One finding for each of the kernels that would save the most, of those that Nsight Compute profiled."""
     if subject.kernels is None:
         return ()
     worth = [match for match in subject.kernels.matches if worth_telling(subject.device, match.saving_ns)]
     ranked = sorted(worth, key=lambda match: -match.saving_ns)[:MOST_KERNELS]
-    return [told for match in ranked if (told := _far_from_its_roof(subject, match)) is not None]
+    return [slow for match in ranked if (slow := _far_from_its_roof(rule, subject, match)) is not None]
 
 
-def _far_from_its_roof(subject: OneGpu, match: KernelMatch) -> Finding | None:
+def _far_from_its_roof(rule: Rule[OneGpu], subject: OneGpu, match: KernelMatch) -> Finding | None:
     if match.launch is None:
         return None
     device, judged, entry = subject.device, match.launch, match.entry
@@ -330,13 +467,21 @@ def _far_from_its_roof(subject: OneGpu, match: KernelMatch) -> Finding | None:
     told = (*reasons, judged.advice[0])
     evidence = tuple(Evidence(sentence, kernel=entry.name, count=entry.calls) for sentence in told)
     lost = match.saving_ns
-    return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, explains=lost, edit=edit)
+    return rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
 
 
 KERNELS_RULES: Final = (
-    Rule("CAST", _casts),
-    Rule("TINY-KERNELS", _tiny, (QueueTrigger.BEHIND, Cause.TURNAROUND)),
-    Rule("KERNEL-HEADROOM", _headroom),
+    Rule("CAST", _casts, say("keep weights and activations in one type; convert weights once, not in each step")),
+    Rule(
+        "TINY-KERNELS",
+        _tiny,
+        say("fuse them, batch them, or capture the step in a CUDA graph"),
+        edit=Fixes.launches,
+        triggers=(QueueTrigger.BEHIND, Cause.TURNAROUND),
+        is_bound=True,
+        is_slowed=True,
+    ),
+    Rule("KERNEL-HEADROOM", _headroom, None),
 )
 
 
@@ -349,12 +494,12 @@ MOST_PART: Final = 0.85
 LOOPS_MOST_NAMES: Final = 2
 
 
-def _looped(subject: OneGpu) -> Sequence[Finding]:
+def _looped(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Part of what the host launches are the same few kernels, for one tensor after the other."""
     device, repeated = subject.device, subject.fixes.looped.repeated
     if not len(repeated) or are_most_of_launching(subject):
         return ()
-    edit = subject.edit("KERNEL-LOOP")
+    edit = rule.edit_of(subject)
     lost = _host_ns(subject)
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
@@ -368,7 +513,7 @@ def _looped(subject: OneGpu) -> Sequence[Finding]:
     )
     assumption = say("one kernel handles all tensors: only the first round of each loop is launched")
     evidence = loop_evidence(subject)
-    return [finding(device, "KERNEL-LOOP", claim, evidence, saving, assumption, explains=lost, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
 def _host_ns(subject: OneGpu) -> int:
@@ -381,7 +526,7 @@ def are_most_of_launching(subject: OneGpu) -> bool:
     """Whether loops are nearly all of what launching costs."""
     if not len(subject.fixes.looped.repeated):
         return False
-    part, bound = (subject.scenario.saved_ns(subject.edit(code)) for code in ("KERNEL-LOOP", "LAUNCH-BOUND"))
+    part, bound = map(subject.scenario.saved_ns, (subject.fixes.loops(), subject.fixes.launches()))
     return part > MOST_PART * bound
 
 
@@ -420,7 +565,15 @@ def loop_evidence(subject: OneGpu) -> tuple[Evidence, ...]:
     )
 
 
-LOOPS_RULES: Final = (Rule("KERNEL-LOOP", _looped, (QueueTrigger.BEHIND,)),)
+LOOPS_RULES: Final = (
+    Rule(
+        "KERNEL-LOOP",
+        _looped,
+        say("use the fused or foreach form: one kernel for all tensors"),
+        edit=Fixes.loops,
+        triggers=(QueueTrigger.BEHIND,),
+    ),
+)
 
 
 HELD_DOWN: Final = 0.85
@@ -436,7 +589,7 @@ FIXED: Final = 0.02
 """A clock that varies by less of its mean is set, not regulated."""
 
 
-def _clocks_low(subject: OneGpu) -> Sequence[Finding]:
+def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """A clock that is set has a bound of what it costs; one that power or heat holds down is only told."""
     if subject.use is None or (clock := subject.use[1].clock) is None:
         return ()
@@ -447,7 +600,7 @@ def _clocks_low(subject: OneGpu) -> Sequence[Finding]:
     if not low or busy_share < MOSTLY_BUSY or clock.busy_ns < LEAST_NS:
         return ()
     if not clock.varies_by(FIXED):
-        return [_fixed(subject, clock)]
+        return [_fixed(rule, subject, clock)]
     claim = say(
         "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum",
         mean=_megahertz(clock.mean_hz),
@@ -455,11 +608,11 @@ def _clocks_low(subject: OneGpu) -> Sequence[Finding]:
         highest=_megahertz(highest),
     )
     assumption = say("power, temperature or a set limit holds it down; the cost is unknown")
-    told = finding(device, "CLOCKS-LOW", claim, (_clocks_evidence(clock),), 0, assumption)
-    return [replace(told, confidence=say("low"))]
+    low_clock = rule.finding(device, claim, (_clocks_evidence(clock),), 0, assumption)
+    return [replace(low_clock, confidence=say("low"))]
 
 
-def _fixed(subject: OneGpu, clock: Clock) -> Finding:
+def _fixed(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     """What a higher clock would save of the kernels whose speed it is; memory has a clock of its own."""
     from gpuledger.analyse.utilization.kernel_use import CLASSES, UseClass
     from gpuledger.analyse.utilization.stretches import compute_split
@@ -478,21 +631,13 @@ def _fixed(subject: OneGpu, clock: Clock) -> Finding:
     assumption = say("compute-bound kernels run at the maximum clock")
     evidence = [_clocks_evidence(clock)]
     if class_of_row is None or not lost:
-        return finding(device, "CLOCKS-LOW", claim, tuple(evidence), 0, assumption)
+        return rule.finding(device, claim, tuple(evidence), 0, assumption)
     edit = subject.fixes.faster_rows(class_of_row == CLASSES.index(UseClass.COMPUTE_ROOF), less)
     share = at_roof_ns / device.compute_ns
     told = say("{share} of compute time is at the compute roof, which scales with the clock", share=share_text(share))
     evidence.append(Evidence(told, share=share, of=say("compute time")))
-    return finding(
-        device,
-        "CLOCKS-LOW",
-        claim,
-        tuple(evidence),
-        subject.saved_ns(edit, lost),
-        assumption,
-        explains=lost,
-        edit=edit,
-    )
+    saving = subject.saved_ns(edit, lost)
+    return rule.finding(device, claim, tuple(evidence), saving, assumption, explains=lost, edit=edit)
 
 
 def _clocks_evidence(clock: Clock) -> Evidence:
@@ -511,4 +656,11 @@ def _megahertz(hertz: float) -> str:
     return count_text(round(hertz / 1e6))
 
 
-CLOCKS_RULES: Final = (Rule("CLOCKS-LOW", _clocks_low),)
+CLOCKS_RULES: Final = (
+    Rule(
+        "CLOCKS-LOW",
+        _clocks_low,
+        say("see what holds it down: `nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`; unlock with `nvidia-smi -rgc`"),
+        is_bound=True,
+    ),
+)

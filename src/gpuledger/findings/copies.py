@@ -15,7 +15,8 @@ import numpy as np
 
 from gpuledger.analyse.memory.figures import MEMSET, NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, WITHIN_DEVICE, CopyFlow
 from gpuledger.attribution.lost_time import longest
-from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, finding, per_step, worth_telling
+from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, per_step, worth_telling
+from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import UNIFIED, State, shortened
 from gpuledger.ledger.books import COMM, LineKind
@@ -27,8 +28,10 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
+OVERLAP_COMMUNICATION: Final = say("overlap it with compute: async collectives, prefetch, two micro-batches")
 
-def _overlap_exposed(subject: OneGpu) -> Sequence[Finding]:
+
+def _overlap_exposed(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
     exposed = device.exposed_ns(LineKind.COMM)
     if not exposed:
@@ -36,7 +39,7 @@ def _overlap_exposed(subject: OneGpu) -> Sequence[Finding]:
     lost = min(max(exposed - device.exposed_beside_lost_ns(LineKind.COMM), 0), device.compute_ns)
     if not worth_telling(device, lost):
         return ()
-    edit = subject.edit("COMM-EXPOSED")
+    edit = rule.edit_of(subject)
     saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("communication"))
@@ -44,10 +47,18 @@ def _overlap_exposed(subject: OneGpu) -> Sequence[Finding]:
     steady = clip(device.ledger.busy.comm, device.steady)
     span = longest(steady) if len(steady) else None
     told = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
-    return [finding(device, "COMM-EXPOSED", claim, (told,), saving, assumption, explains=lost, edit=edit)]
+    return [rule.finding(device, claim, (told,), saving, assumption, explains=lost, edit=edit)]
 
 
-OVERLAP_RULES: Final = (Rule("COMM-EXPOSED", _overlap_exposed, exposed=LineKind.COMM),)
+OVERLAP_RULES: Final = (
+    Rule(
+        "COMM-EXPOSED",
+        _overlap_exposed,
+        OVERLAP_COMMUNICATION,
+        edit=lambda fixes: fixes.hidden(State.COMM),
+        exposed=LineKind.COMM,
+    ),
+)
 
 
 _FAULTS: Final = ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS")
@@ -59,7 +70,7 @@ def migrations(flows: Sequence[CopyFlow]) -> tuple[CopyFlow, ...]:
     return tuple(flow for flow in flows if flow.kind.startswith(UNIFIED))
 
 
-def _pages_migrate(subject: OneGpu) -> Sequence[Finding]:
+def _pages_migrate(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Pages move, and the device has nothing to run meanwhile, or kernels stall until theirs are there."""
     trace, device = subject.trace, subject.device
     flows = migrations(subject.copy_flows)
@@ -77,7 +88,7 @@ def _pages_migrate(subject: OneGpu) -> Sequence[Finding]:
     assumption = say("pages are already resident, or prefetched at the link's rate")
     low, explains = max(exposed - needed, 0), exposed + stalled + waited
     claim = _claim(device, flows)
-    return [finding(device, "UNIFIED-MEMORY", claim, evidence, saving, assumption, low=low, explains=explains)]
+    return [rule.finding(device, claim, evidence, saving, assumption, low=low, explains=explains)]
 
 
 def _claim(device: Device, flows: Sequence[CopyFlow]) -> str:
@@ -144,7 +155,14 @@ def _prefetches(device: Device) -> bool:
     return any("MemPrefetch" in (device.host.calls.strings.text(code) or "") for code in names)
 
 
-UNIFIED_MEMORY_RULES: Final = (Rule("UNIFIED-MEMORY", _pages_migrate, (Cause.PAGE_MIGRATION,)),)
+UNIFIED_MEMORY_RULES: Final = (
+    Rule(
+        "UNIFIED-MEMORY",
+        _pages_migrate,
+        say("prefetch pages before they are touched, or use plain device memory"),
+        triggers=(Cause.PAGE_MIGRATION,),
+    ),
+)
 
 
 WAYS: Final[Mapping[str, str]] = {
@@ -173,7 +191,7 @@ LEAST_EXPOSED: Final = 0.01
 """Of the time: inputs have to come from somewhere."""
 
 
-def _pageable(subject: OneGpu) -> Sequence[Finding]:
+def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
     device = subject.device
     flows = [flow for flow in subject.copy_flows if flow.is_pageable and flow.bytes_per_s]
@@ -187,13 +205,13 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
     )
     evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
     assumption = say("pinned memory reaches the link's usual rate, and no call blocks")
-    edit = subject.edit("COPY-PAGEABLE")
+    edit = rule.edit_of(subject)
     evidence = (*evidence, *_place(evidence[0]))
     saving = subject.saved_ns(edit, time)
-    return [finding(device, "COPY-PAGEABLE", claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
-def _exposed(subject: OneGpu) -> Sequence[Finding]:
+def _exposed(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Copies that compute could hide. Where copies are most of the time it cannot: that is COPY-BOUND."""
     device, flows = subject.device, _launched(subject)
     exposed = _exposed_ns(flows)
@@ -203,12 +221,12 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     lost = could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
     if lost < LEAST_EXPOSED * device.steady_ns:
         return ()
-    edit = subject.edit("COPY-EXPOSED")
+    edit = rule.edit_of(subject)
     saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("copies"))
     evidence = (_share_of_time(device, exposed), *_flows(subject, flows))
-    return [finding(device, "COPY-EXPOSED", claim, evidence, saving, assumption, explains=lost, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
 def could_be_hidden_ns(device: Device, exposed: int) -> int:
@@ -224,7 +242,7 @@ def _hidden_ns(device: Device) -> int:
     return total(clip(union(copies.start_ns, copies.end_ns), device.steady)) - device.exposed_ns(LineKind.COPY)
 
 
-def _bound(subject: OneGpu) -> Sequence[Finding]:
+def _bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Copies are most of what the GPU does: what counts is their rate and their bytes, not what runs beside them."""
     device, flows = subject.device, _launched(subject)
     if not _is_bound(device, flows):
@@ -248,11 +266,7 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
         )
     evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
     assumption = _assumption(slow, hidden)
-    return [
-        finding(
-            device, "COPY-BOUND", claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None
-        )
-    ]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)]
 
 
 def _launched(subject: OneGpu) -> tuple[CopyFlow, ...]:
@@ -413,7 +427,24 @@ def _what_helps(flow: CopyFlow) -> str:
 
 
 RULES: Final = (
-    Rule("COPY-BOUND", _bound, exposed=LineKind.COPY, is_symptom=True),
-    Rule("COPY-EXPOSED", _exposed, exposed=LineKind.COPY),
-    Rule("COPY-PAGEABLE", _pageable),
+    Rule(
+        "COPY-BOUND",
+        _bound,
+        say("copy fewer bytes, or from pinned memory on its own stream"),
+        exposed=LineKind.COPY,
+        is_symptom=True,
+    ),
+    Rule(
+        "COPY-EXPOSED",
+        _exposed,
+        say("keep data on the device, or copy one step ahead on a side stream from pinned memory"),
+        edit=lambda fixes: fixes.hidden(State.COPY),
+        exposed=LineKind.COPY,
+    ),
+    Rule(
+        "COPY-PAGEABLE",
+        _pageable,
+        say("copy from and to pinned memory (`pin_memory=True`), and reuse the buffers"),
+        edit=Fixes.pinned,
+    ),
 )

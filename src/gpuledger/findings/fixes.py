@@ -6,7 +6,7 @@ An edit is the plainest change that does what the finding asks for. Its words ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -16,17 +16,6 @@ from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
 from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, CopyFlow
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
-from gpuledger.analyse.wasted_work import (
-    batched,
-    between_products,
-    fused,
-    fused_updates,
-    narrower,
-    one_layout,
-    picked,
-    spread,
-    views,
-)
 from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
@@ -58,9 +47,6 @@ SMALL_COPY_NS: Final = 20_000
 MOST_SERVING: Final = 4
 """So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
 
-BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS", "CLOCKS-LOW"})
-"""Codes whose edit no program attains: launching never costs nothing, and power may not allow the highest clock."""
-
 BESIDE: Final = 1 / 12
 """What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
 
@@ -69,6 +55,10 @@ OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Caus
 
 USUAL_LAUNCH_NS: Final = 5_000
 """Where a run has no launches."""
+
+
+OtherWay = Callable[[SteadyKernels], Shortened]
+"""Says which steady kernels would be shorter or gone if their work were done another way."""
 
 
 class Fixes:
@@ -82,7 +72,7 @@ class Fixes:
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
         """Which calls begin in the steady stretch."""
-        self._faster: dict[str, Shortened] = {}
+        self._shorter: dict[OtherWay, Shortened] = {}
 
     # what the host does
 
@@ -304,15 +294,15 @@ class Fixes:
         """Its steady kernels."""
         return SteadyKernels(self.trace, self.device, self.work, self._use)
 
-    def faster(self, code: str) -> Shortened:
-        """Which of them would be shorter or gone."""
-        if code not in self._faster:
-            self._faster[code] = SHORTENED[code](self.busy)
-        return self._faster[code]
+    def shorter(self, way: OtherWay) -> Shortened:
+        """Which of them another way of doing their work would make shorter, or leave out."""
+        if way not in self._shorter:
+            self._shorter[way] = way(self.busy)
+        return self._shorter[way]
 
-    def shortened(self, code: str) -> Edit:
+    def another_way(self, way: OtherWay) -> Edit:
         """Kernels take as long as another way of doing their work would, or do not run and are not launched."""
-        chosen = self.faster(code)
+        chosen = self.shorter(way)
         stays = chosen.duration_ns > 0
         gone = self.not_launched(np.sort(chosen.operations[~stays]))
         return lambda graph: with_durations(gone(graph), chosen.operations[stays], chosen.duration_ns[stays])
@@ -390,37 +380,3 @@ class Fixes:
         duration = (work.end_ns - work.start_ns)[chosen]
         least = np.where(allowed > 0, size * NS_PER_S // np.maximum(allowed, 1), duration)
         return lambda graph: with_durations(graph, chosen, np.minimum(duration, least))
-
-
-SHORTENED: Final[Mapping[str, Callable[[SteadyKernels], Shortened]]] = {
-    "PRECISION": narrower,
-    "ATTENTION-UNFUSED": between_products,
-    "LAYOUT": one_layout,
-    "DEVICE-COPY": views,
-    "FULL-SORT": picked,
-    "UNFUSED-CHAIN": fused,
-    "OPTIMIZER-UNFUSED": fused_updates,
-    "GEMM-LOOP": batched,
-    "UNDER-FILLED": spread,
-}
-"""Codes about kernels that run, and which of them would be shorter or gone."""
-
-OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
-    "HOST-LOAD": Fixes.load,
-    "HOST-ALLOC": lambda fixes: fixes.calls(CallKind.ALLOC),
-    "HOST-OS": lambda fixes: fixes.host_code(Cause.OS),
-    "HOST-THREAD": lambda fixes: fixes.host_code(Cause.WAIT_THREAD),
-    "HOST-CODE": lambda fixes: fixes.host_code(Cause.HOST_CODE),
-    "HOST-SYNC": Fixes.waits,
-    "HOST-COPY": Fixes.small_copies,
-    "LAUNCH-BOUND": Fixes.launches,
-    "TINY-KERNELS": Fixes.launches,
-    "KERNEL-LOOP": Fixes.loops,
-    "DEVICE-WAIT": lambda fixes: fixes.gaps(Cause.DEVICE_WAIT),
-    "GPU-SHARED": lambda fixes: fixes.gaps(Cause.CONTEXT_SWITCH),
-    "COPY-PAGEABLE": Fixes.pinned,
-    "COPY-EXPOSED": lambda fixes: fixes.hidden(State.COPY),
-    "COMM-EXPOSED": lambda fixes: fixes.hidden(State.COMM),
-    **{code: partial(Fixes.shortened, code=code) for code in SHORTENED},
-}
-"""What stands for acting on each code. Codes that are not here are about the capture, or say when and not why."""

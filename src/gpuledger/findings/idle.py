@@ -27,6 +27,7 @@ from gpuledger.attribution.places import (
     program_thread,
     wait_places,
 )
+from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.busy import are_most_of_launching, loop_evidence
 from gpuledger.findings.finding import (
@@ -35,12 +36,11 @@ from gpuledger.findings.finding import (
     Evidence,
     Finding,
     counted,
-    finding,
     often,
     per_step,
     worth_telling,
 )
-from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS
+from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State, shortened
 from gpuledger.ledger.books import LineKind
@@ -277,20 +277,19 @@ def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     return sum(time for time, _ in lost), sum(count for _, count in lost)
 
 
-def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
+def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host did something else than launching."""
-    device = subject.device
+    device, [cause] = subject.device, rule.triggers
     time, count = _lost_ns(device, cause)
-    if not count:
+    if not count or not worth_telling(device, time):
         return ()
-    if not worth_telling(device, time):
-        return ()
-    edit = subject.edit(code)
+    edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
-    evidence, told = gap_evidence(subject, cause), _with_what_follows(device, claim, time, saving)
-    return [finding(device, code, told, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
+    claim = _with_what_follows(device, claim, time, saving)
+    evidence, explains = gap_evidence(subject, cause), max(time, saving)
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)]
 
 
 def _saved_ns(subject: OneGpu, edit: Edit, gaps_ns: int, after_ns: int) -> int:
@@ -307,32 +306,32 @@ def _with_what_follows(device: Device, claim: Message, gaps_ns: int, saving: int
     return say("{claim}, and {more} more until the host is ahead again", claim=claim, more=more)
 
 
-def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
+def _device_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Work was queued, and the device did not run it."""
-    device = subject.device
+    device, [cause] = subject.device, rule.triggers
     time, _ = _lost_ns(device, cause)
     if not time or not worth_telling(device, time):
         return ()
-    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), subject.edit(code)
+    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), rule.edit_of(subject)
     saving, assumption = subject.saved_ns(edit, time), say("the wait goes away")
     evidence = gap_evidence(subject, cause)
-    return [finding(device, code, claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
-def _host_waited(subject: OneGpu) -> Sequence[Finding]:
+def _host_waited(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host waits, the queue runs dry, and the device then waits for the host."""
     device = subject.device
     time = _waited_ns(device)
     if 2 * _time_between_copies(device) > time or not worth_telling(device, time):
         return ()
-    edit = subject.edit("HOST-SYNC")
+    edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device) + _longer_waited_ns(device))
     claim = say("syncs drain the queue, and the GPU idles after them: {rounds}", rounds=_rounds(device, time))
     claim = _with_what_follows(device, claim, time, saving)
     assumption = say("no syncs: they go away, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    told = finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
-    return [replace(told, fix=_UPLOADED) if _waits_for_uploads(subject) else told]
+    sync = rule.finding(device, claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
+    return [replace(sync, fix=_UPLOADED) if _waits_for_uploads(subject) else sync]
 
 
 def _waits_for_uploads(subject: OneGpu) -> bool:
@@ -375,7 +374,7 @@ def _read_ns(device: Device) -> int:
     return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[np.setdiff1d(before, chosen)].sum())
 
 
-def _small_copies(subject: OneGpu) -> Sequence[Finding]:
+def _small_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host waits for one small copy after the other."""
     device = subject.device
     time, count = _lost_ns(device, *_WAITED)
@@ -384,13 +383,13 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     lost = time + device.exposed_ns(LineKind.COPY)
     if not worth_telling(device, lost):
         return ()
-    edit = subject.edit("HOST-COPY")
+    edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     rounds = _rounds(device, time)
     claim = say("back-to-back small blocking copies drain the queue: {rounds}", rounds=rounds)
     assumption = say("one packed, asynchronous copy takes the place of the small ones")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, explains=lost, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
 def _rounds(device: Device, time: int) -> Message:
@@ -409,7 +408,7 @@ def _time_between_copies(device: Device) -> int:
     return int(gaps.length_ns[drained][small[before] & small[after] & same_way].sum())
 
 
-def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
+def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Gaps in which the host was behind, and those after waits that it would be behind in if it did not wait."""
     device = subject.device
     own, _ = _lost_ns(device, QueueTrigger.BEHIND)
@@ -417,11 +416,11 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
         return ()
     waited = _waited_ns(device)
     if worth_telling(device, waited):
-        waited -= subject.saved_ns(subject.edit("HOST-SYNC"), waited)
+        waited -= subject.saved_ns(subject.fixes.waits(), waited)
     lost = own + waited
     if not worth_telling(device, lost):
         return ()
-    edit = subject.edit("LAUNCH-BOUND")
+    edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
@@ -430,29 +429,82 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
     if are_most_of_launching(subject):
         evidence = (*loop_evidence(subject), *evidence)
-    told = finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, explains=lost, edit=edit)
-    return [replace(told, follows="HOST-SYNC") if own < waited else told]
-
-
-def _host_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
-    return Rule(code, partial(_host_was_busy, cause, code, doing), (cause,))
-
-
-def _device_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
-    return Rule(code, partial(_device_was_busy, cause, code, doing), (cause,))
+    late = rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
+    return [replace(late, follows="HOST-SYNC") if own < waited else late]
 
 
 RULES: Final = (
-    _host_rule("HOST-LOAD", Cause.LOAD, say("modules are loaded, compiled or tuned")),
-    _host_rule("HOST-ALLOC", Cause.ALLOC, say("the host allocates or frees memory")),
-    _host_rule("HOST-OS", Cause.OS, say("the host is in OS calls")),
-    _host_rule("HOST-THREAD", Cause.WAIT_THREAD, say("the launching thread waits for another thread")),
-    _host_rule("HOST-CODE", Cause.HOST_CODE, say("the host runs its own code")),
-    Rule("HOST-SYNC", _host_waited, _WAITED),
-    Rule("HOST-COPY", _small_copies, _WAITED),
-    Rule("LAUNCH-BOUND", _host_was_behind, (QueueTrigger.BEHIND,)),
-    _device_rule(
-        "DEVICE-WAIT", Cause.DEVICE_WAIT, say("work was queued but not started: the GPU waited for something else")
+    Rule(
+        "HOST-LOAD",
+        partial(_host_was_busy, say("modules are loaded, compiled or tuned")),
+        say("keep shapes stable (pad to buckets), and run every shape once before the measured steps"),
+        edit=Fixes.load,
+        triggers=(Cause.LOAD,),
     ),
-    _device_rule("GPU-SHARED", Cause.CONTEXT_SWITCH, say("the GPU switched between processes")),
+    Rule(
+        "HOST-ALLOC",
+        partial(_host_was_busy, say("the host allocates or frees memory")),
+        say("allocate once at start-up; no `cudaMalloc`, `empty_cache()` or pinning in the loop"),
+        edit=lambda fixes: fixes.calls(CallKind.ALLOC),
+        triggers=(Cause.ALLOC,),
+    ),
+    Rule(
+        "HOST-OS",
+        partial(_host_was_busy, say("the host is in OS calls")),
+        say("move reads, writes and sleeps off the launching thread"),
+        edit=lambda fixes: fixes.host_code(Cause.OS),
+        triggers=(Cause.OS,),
+    ),
+    Rule(
+        "HOST-THREAD",
+        partial(_host_was_busy, say("the launching thread waits for another thread")),
+        say("shorten what the other thread does, or start it a step earlier"),
+        edit=lambda fixes: fixes.host_code(Cause.WAIT_THREAD),
+        triggers=(Cause.WAIT_THREAD,),
+    ),
+    Rule(
+        "HOST-CODE",
+        partial(_host_was_busy, say("the host runs its own code")),
+        say("move the host's work off the launching thread, or run it while the GPU is busy"),
+        edit=lambda fixes: fixes.host_code(Cause.HOST_CODE),
+        triggers=(Cause.HOST_CODE,),
+        is_slowed=True,
+    ),
+    Rule(
+        "HOST-SYNC",
+        _host_waited,
+        say("do not read results back in the step: no `.item()`, `.cpu()` or `nonzero`; read one step later"),
+        edit=Fixes.waits,
+        triggers=_WAITED,
+    ),
+    Rule(
+        "HOST-COPY",
+        _small_copies,
+        say("replace the loop of small copies by one tensor operation, or pack them into one copy"),
+        edit=Fixes.small_copies,
+        triggers=_WAITED,
+    ),
+    Rule(
+        "LAUNCH-BOUND",
+        _host_was_behind,
+        say("replay the step as a CUDA graph, or compile it (`torch.compile(mode='reduce-overhead')`)"),
+        edit=Fixes.launches,
+        triggers=(QueueTrigger.BEHIND,),
+        is_bound=True,
+        is_slowed=True,
+    ),
+    Rule(
+        "DEVICE-WAIT",
+        partial(_device_was_busy, say("work was queued but not started: the GPU waited for something else")),
+        say("record the event right after the producer, and launch that work earlier"),
+        edit=lambda fixes: fixes.gaps(Cause.DEVICE_WAIT),
+        triggers=(Cause.DEVICE_WAIT,),
+    ),
+    Rule(
+        "GPU-SHARED",
+        partial(_device_was_busy, say("the GPU switched between processes")),
+        say("give the process the GPU for itself, or run both under MPS"),
+        edit=lambda fixes: fixes.gaps(Cause.CONTEXT_SWITCH),
+        triggers=(Cause.CONTEXT_SWITCH,),
+    ),
 )

@@ -22,7 +22,6 @@ from gpuledger.findings.finding import (
     Finding,
     counted,
     explain_command,
-    finding,
     often,
     per_step,
 )
@@ -61,7 +60,7 @@ class SnapshotOfGpu:
 def snapshot_findings(snapshot: MemorySnapshot, figures: Sequence[SnapshotFigures]) -> tuple[Finding, ...]:
     """All findings, in the order of the rules; of each code those of every GPU."""
     subjects = [SnapshotOfGpu(snapshot, of_gpu) for of_gpu in figures]
-    return tuple(found for rule in RULES for subject in subjects for found in rule.find(subject))
+    return tuple(found for rule in RULES for subject in subjects for found in rule.findings(subject))
 
 
 def place_words(path: Sequence[str], deepest: int = 3) -> str:
@@ -85,15 +84,15 @@ def holder_words(holder: Holder) -> str:
 
 
 def _finding(
+    rule: Rule[SnapshotOfGpu],
     subject: SnapshotOfGpu,
-    code: str,
     claim: Message,
     evidence: Sequence[str],
-    fix: Message | None,
+    fix: Message | None = None,
     confidence: str = "high",
 ) -> Finding:
     return Finding(
-        code=code,
+        code=rule.code,
         claim=claim,
         evidence=tuple(map(Evidence, evidence)),
         saving_ns=0,
@@ -102,8 +101,8 @@ def _finding(
         assumption="",
         confidence=confidence,
         gpu=subject.figures.gpu,
-        next=explain_command(code),
-        fix=fix,
+        next=explain_command(rule.code),
+        fix=fix or rule.fix,
     )
 
 
@@ -119,7 +118,7 @@ def _held(holders: Sequence[Holder], whole: int) -> list[Message]:
     ]
 
 
-def _out_of_memory(subject: SnapshotOfGpu) -> Sequence[Finding]:
+def _out_of_memory(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     """The last one: those before it were survived."""
     if not subject.figures.out_of_memories:
         return ()
@@ -144,7 +143,7 @@ def _out_of_memory(subject: SnapshotOfGpu) -> Sequence[Finding]:
             held=bytes_text(layout.allocated_bytes),
         )
     evidence = [_room(failed), *_held(failed.held, layout.allocated_bytes)]
-    return [_finding(subject, "MEM-OOM", claim, evidence, _what_helps(subject, failed))]
+    return [_finding(rule, subject, claim, evidence, _what_helps(subject, failed))]
 
 
 def _room(failed: OutOfMemory) -> Message:
@@ -183,7 +182,7 @@ def _what_helps(subject: SnapshotOfGpu, failed: OutOfMemory) -> Message:
     )
 
 
-def _leak(subject: SnapshotOfGpu) -> Sequence[Finding]:
+def _leak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     leaks = subject.figures.leaks
     if leaks.size_bytes < max(LEAST_LEAK_BYTES, LEAST_LEAK_SHARE * subject.figures.peak_bytes):
         return ()
@@ -214,10 +213,7 @@ def _leak(subject: SnapshotOfGpu) -> Sequence[Finding]:
                 most=bytes_text(first.size_bytes),
             )
     evidence = [_leaking(leak, leaks) for leak in leaks.leaks[:NAMED]]
-    fix = say(
-        "find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them"
-    )
-    return [_finding(subject, "MEM-LEAK", claim, evidence, fix, "high" if leaks.step_name else "medium")]
+    return [_finding(rule, subject, claim, evidence, confidence="high" if leaks.step_name else "medium")]
 
 
 def _leaking(leak: Leak, leaks: Leaks) -> Message:
@@ -233,7 +229,7 @@ def _leaking(leak: Leak, leaks: Leaks) -> Message:
     return say("{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}", **told)
 
 
-def _fragmented(subject: SnapshotOfGpu) -> Sequence[Finding]:
+def _fragmented(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     """At the end, at the peak, or when memory ran out: wherever the most is stranded."""
     figures = subject.figures
     at_oom = [failed.layout for failed in figures.out_of_memories]
@@ -257,8 +253,7 @@ def _fragmented(subject: SnapshotOfGpu) -> Sequence[Finding]:
         )
         for segment in worst.partly_used[:1]
     ]
-    fix = say("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate what stays before what comes and goes")
-    return [_finding(subject, "MEM-FRAGMENTED", claim, evidence, fix)]
+    return [_finding(rule, subject, claim, evidence)]
 
 
 def _when(figures: SnapshotFigures, moment: MemoryMoment) -> Message:
@@ -268,7 +263,7 @@ def _when(figures: SnapshotFigures, moment: MemoryMoment) -> Message:
     return say("{time} after the history began", time=time_text(since))
 
 
-def _peak(subject: SnapshotOfGpu) -> Sequence[Finding]:
+def _peak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     """Who holds it. That there is one is no fault: it says where to begin where memory is short."""
     figures = subject.figures
     if not figures.peak_bytes:
@@ -300,10 +295,10 @@ def _peak(subject: SnapshotOfGpu) -> Sequence[Finding]:
             for holder in figures.peak_gradients[:1]
         ),
     ]
-    return [_finding(subject, "MEM-PEAK", claim, evidence, None)]
+    return [_finding(rule, subject, claim, evidence)]
 
 
-def _segments_churn(subject: SnapshotOfGpu) -> Sequence[Finding]:
+def _segments_churn(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     churn = subject.figures.segment_churn
     if min(churn.taken, churn.given_back) < MANY_SEGMENTS:
         return ()
@@ -314,16 +309,27 @@ def _segments_churn(subject: SnapshotOfGpu) -> Sequence[Finding]:
         size=bytes_text(churn.taken_bytes),
     )
     evidence = [say("given back by {place}", place=place_words(churn.giving_path))]
-    fix = say("leave out `torch.cuda.empty_cache()` in the loop; near the limit, hold less or use expandable segments")
-    return [_finding(subject, "ALLOC-CHURN", claim, evidence, fix)]
+    return [_finding(rule, subject, claim, evidence)]
 
 
 RULES: Final = (
-    Rule("MEM-OOM", _out_of_memory),
-    Rule("MEM-LEAK", _leak),
-    Rule("MEM-FRAGMENTED", _fragmented),
-    Rule("ALLOC-CHURN", _segments_churn),
-    Rule("MEM-PEAK", _peak),
+    Rule("MEM-OOM", _out_of_memory, None),
+    Rule(
+        "MEM-LEAK",
+        _leak,
+        say("find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them"),
+    ),
+    Rule(
+        "MEM-FRAGMENTED",
+        _fragmented,
+        say("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate what stays before what comes and goes"),
+    ),
+    Rule(
+        "ALLOC-CHURN",
+        _segments_churn,
+        say("leave out `torch.cuda.empty_cache()` in the loop; near the limit, hold less or use expandable segments"),
+    ),
+    Rule("MEM-PEAK", _peak, None),
 )
 
 
@@ -331,7 +337,7 @@ CHURN_PER_STEP: Final = 2
 """From so many allocation calls a step on, memory is churned."""
 
 
-def _churn(subject: OneGpu) -> Sequence[Finding]:
+def _churn(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Memory allocated and freed in every step. What that costs in idle time is another finding's: it saves nothing."""
     device = subject.device
     host = device.host
@@ -348,7 +354,7 @@ def _churn(subject: OneGpu) -> Sequence[Finding]:
     )
     assumption = say("hidden by the host today, but not in a faster step")
     evidence = tuple(_calls_of(device, name, calls[[other == name for other in names]]) for name in common)
-    return [finding(device, "ALLOC-CHURN", claim, evidence, 0, assumption)]
+    return [rule.finding(device, claim, evidence, 0, assumption)]
 
 
 def _calls_of(device: Device, name: str, calls: Positions) -> Evidence:
@@ -365,4 +371,6 @@ def _calls_of(device: Device, name: str, calls: Positions) -> Evidence:
     )
 
 
-MEMORY_RULES: Final = (Rule("ALLOC-CHURN", _churn),)
+MEMORY_RULES: Final = (
+    Rule("ALLOC-CHURN", _churn, say("preallocate buffers and reuse them (`out=`, one arena sized at warm-up)")),
+)

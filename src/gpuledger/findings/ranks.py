@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.findings.copies import OVERLAP_COMMUNICATION
 from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
@@ -127,11 +128,11 @@ def job_findings(job: Job, fixed: Fixing | NotMeasured) -> tuple[Finding, ...]:
     """What the ranks together say, the most profitable first; nothing where no collective was matched."""
     if not any(part.counted for part in job.parts):
         return ()
-    found = [finding for rule in RULES for finding in rule.find(AllRanks(job, fixed))]
+    found = [finding for rule in RULES for finding in rule.findings(AllRanks(job, fixed))]
     return tuple(sorted(found, key=lambda finding: (-finding.saving_ns, finding.code)))
 
 
-def _skew(ranks: AllRanks) -> Sequence[Finding]:
+def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
     """Ranks that arrive early wait for the last one. What waiting runs under compute costs nothing."""
     job, fixed = ranks.job, ranks.fixed
     if job.waited_ns < max(WORTH_TELLING * _steady_ns(job), 1):
@@ -144,7 +145,7 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
             Evidence(say("one step was recorded: its first collective also shows how far apart captures began"))
         )
     if isinstance(fixed, NotMeasured):
-        return [_not_replayed(job, late, waits, evidence, fixed.reason)]
+        return [_not_replayed(rule, job, late, waits, evidence, fixed.reason)]
     fixes = fixed.of_late_ranks
     saving = job.steps * sum(fix.then_ns for fix in fixes)
     if saving < WORTH_TELLING * _steady_ns(job) and job.waited_ns < _MUCH * _steady_ns(job):
@@ -153,8 +154,8 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         said = say("{waits}; bringing any one rank to the median pace would not make the job faster", waits=waits)
         return [
             _finding(
+                rule,
                 job,
-                "COMM-SKEW",
                 said,
                 [*evidence, *_doubts(job)],
                 (0, 0),
@@ -180,15 +181,17 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         *_what_stays(job, saving),
         _replayed(job, fixed),
     ]
-    return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
+    return [_finding(rule, job, claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
 
 
-def _not_replayed(job: Job, late: int, waits: str, evidence: list[Evidence], reason: str) -> Finding:
+def _not_replayed(
+    rule: Rule[AllRanks], job: Job, late: int, waits: str, evidence: list[Evidence], reason: str
+) -> Finding:
     """Who is waited for is known; what fixing it saves is not, but no more than what is waited."""
     claim = say("{waits}, most of all for {rank}", waits=waits, rank=job.ranks[late].label)
     evidence.append(Evidence(say("what fixing it saves was not replayed: {reason}", reason=reason)))
     assumption = say("all ranks arrive together, as early as those that wait do now")
-    finding = _finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), assumption)
+    finding = _finding(rule, job, claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), assumption)
     return replace(finding, is_bound=True)
 
 
@@ -307,7 +310,7 @@ def _most_and_least(job: Job) -> Evidence:
     )
 
 
-def _exposed(ranks: AllRanks) -> Sequence[Finding]:
+def _exposed(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
     """What of the exposed communication is not waiting: the transfer itself, for the middle rank."""
     job, fixed = ranks.job, ranks.fixed
     moving = [rank.exposed_comm_ns - part.exposed_wait_ns for rank, part in zip(job.ranks, job.parts, strict=True)]
@@ -342,7 +345,7 @@ def _exposed(ranks: AllRanks) -> Sequence[Finding]:
         said = say("{count} collectives were not matched: this includes their waits", count=count_text(unmatched))
         evidence.append(Evidence(said, count=unmatched))
     assumption = say("compute in the same step hides it, without slowing down")
-    return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], (saving, saving), assumption)]
+    return [_finding(rule, job, claim, [*evidence, *_doubts(job)], (saving, saving), assumption)]
 
 
 def _slow_collectives(job: Job, fixed: Fixing | NotMeasured) -> list[Evidence]:
@@ -393,7 +396,7 @@ def _doubts(job: Job) -> list[Evidence]:
 
 
 def _finding(
-    job: Job, code: str, claim: str, evidence: list[Evidence], saves: tuple[int, int], assumption: str
+    rule: Rule[AllRanks], job: Job, claim: str, evidence: list[Evidence], saves: tuple[int, int], assumption: str
 ) -> Finding:
     """`saves` is the saving in the steady stretch, and its low end."""
     coverage, steps, stepped = job.coverage, job.steps, has_steps(job)
@@ -403,7 +406,7 @@ def _finding(
     everybody = isinstance(job.world_size, NotMeasured) or job.world_size == len(job.ranks)
     confidence = (say("low"), say("low"), say("medium"), say("high"))[whole + everybody + (steps > 1)]
     return Finding(
-        code=code,
+        code=rule.code,
         claim=claim,
         evidence=tuple(evidence),
         saving_ns=saving,
@@ -412,8 +415,12 @@ def _finding(
         assumption=assumption,
         confidence=confidence,
         gpu=-1,
-        next=explain_command(code),
+        next=explain_command(rule.code),
+        fix=rule.fix,
     )
 
 
-RULES: Final = (Rule("COMM-SKEW", _skew), Rule("COMM-EXPOSED", _exposed))
+RULES: Final = (
+    Rule("COMM-SKEW", _skew, say("fix the ranks that come late: `gpuledger fleet` names them")),
+    Rule("COMM-EXPOSED", _exposed, OVERLAP_COMMUNICATION),
+)

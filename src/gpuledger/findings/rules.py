@@ -9,7 +9,7 @@ What would be saved without the profiler: the same edits on a host that it does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings import busy, capture, copies, idle, memory, ranks, steps
 from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
+from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.findings.steps import believed
 from gpuledger.ledger.device import Device
@@ -163,6 +164,11 @@ REFUSALS: Final = ("CAPTURE-EMPTY",)
 RULE_OF: Final[Mapping[str, Rule[Any]]] = {rule.code: rule for rule in reversed(RULES)}
 """By code: of a code that one profile and a whole job can have, the profile's."""
 
+EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
+    rule.code: rule.edit for rule in OF_ONE_GPU if rule.edit is not None
+}
+"""What stands for acting on a code. Others are about the capture, say when and not why, or edit what they found."""
+
 ESTIMATED: Final = 0.25
 """Savings by what other kernels would take are off by as much."""
 
@@ -202,12 +208,14 @@ def findings(
             if key not in best or found.saving_ns > best[key].saving_ns:
                 best[key] = found
     whole = Capture(trace, devices)
-    first, last = ([found for rule in rules for found in rule.find(whole)] for rules in (capture.FIRST, capture.RULES))
+    first, last = (
+        [found for rule in rules for found in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
+    )
     return (*first, *in_order(_ranked(with_plain_savings(list(best.values()), subjects)), subjects), *last)
 
 
 def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
-    return [believed(subject.device, rule, found) for rule in rules for found in rule.find(subject)]
+    return [believed(subject.device, rule, found) for rule in rules for found in rule.findings(subject)]
 
 
 def _ranked(found: list[Finding]) -> list[Finding]:

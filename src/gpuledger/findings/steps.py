@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.catalog.calls import CallKind
-from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, finding, worth_telling
+from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.causes import Cause, QueueTrigger
@@ -28,7 +28,7 @@ def _comparable(device: Device) -> Variation | None:
     return None if device.lost.is_notable else variation(device)
 
 
-def _outliers(subject: OneGpu) -> Sequence[Finding]:
+def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
     varies = _comparable(device)
     if varies is None or not varies.outliers:
@@ -50,9 +50,8 @@ def _outliers(subject: OneGpu) -> Sequence[Finding]:
         line=worst.line.label,
     )
     return [
-        finding(
+        rule.finding(
             device,
-            "STEP-OUTLIERS",
             claim,
             (Evidence(evidence, span=_step(varies, worst.step), count=len(varies.outliers)),),
             saving,
@@ -66,7 +65,7 @@ def _step(varies: Variation, number: int) -> Span:
     return Span(int(edges[number]), int(edges[number + 1]))
 
 
-def _drift(subject: OneGpu) -> Sequence[Finding]:
+def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
     varies = _comparable(device)
     if varies is None or varies.drift is None or not varies.drifts or varies.drift.share < 0:
@@ -87,9 +86,8 @@ def _drift(subject: OneGpu) -> Sequence[Finding]:
         line=drift.line.label,
     )
     return [
-        finding(
+        rule.finding(
             device,
-            "STEP-DRIFT",
             claim,
             (Evidence(evidence, span=_step(varies, len(varies.steps) - 1)),),
             saving,
@@ -99,8 +97,8 @@ def _drift(subject: OneGpu) -> Sequence[Finding]:
 
 
 RULES: Final = (
-    Rule("STEP-OUTLIERS", _outliers, is_symptom=True),
-    Rule("STEP-DRIFT", _drift, is_symptom=True),
+    Rule("STEP-OUTLIERS", _outliers, None, is_symptom=True),
+    Rule("STEP-DRIFT", _drift, None, is_symptom=True),
 )
 
 
@@ -108,7 +106,7 @@ MOSTLY_ONE: Final = 0.9
 """A finding that has this share of its time in one gap rests on that gap alone."""
 
 
-def _cold_start(subject: OneGpu) -> Sequence[Finding]:
+def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The context, the code or the process was not there yet. Nothing is saved: a longer run pays it once too."""
     device = subject.device
     gaps, chosen = device.ledger.gaps, device.gaps_of(QueueTrigger.COLD)
@@ -122,9 +120,8 @@ def _cold_start(subject: OneGpu) -> Sequence[Finding]:
     else:
         claim = say("the first GPU work takes {time} to start, once", time=time_text(time))
     longest = int(chosen[gaps.length_ns[chosen].argmax()])
-    told = finding(
+    told = rule.finding(
         device,
-        "COLD-START",
         claim,
         (*_causes(device, longest), *_calls(device, longest)),
         0,
@@ -204,4 +201,4 @@ def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
     return replace(cold, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0, edit=None)
 
 
-COLD_START_RULES: Final = (Rule("COLD-START", _cold_start, (QueueTrigger.COLD,)),)
+COLD_START_RULES: Final = (Rule("COLD-START", _cold_start, None, triggers=(QueueTrigger.COLD,)),)

@@ -23,8 +23,8 @@ from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, 
 from gpuledger.catalog.calls import CALL_KINDS, CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.fixes import BOUNDS, OF_CODE, Fixes
-from gpuledger.findings.rules import codes
+from gpuledger.findings.fixes import Fixes
+from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
@@ -158,9 +158,9 @@ class Changes:
         if wanted not in self._fixable:
             raise self._no_fix(wanted)
         if finding is None or finding.edit is None:
-            note, edit = say("the report has no such finding"), OF_CODE[wanted](self.fixes)
-            return ProgramChange(words, "", edit, is_bound=wanted in BOUNDS, note=note, code=wanted)
-        edit = finding.edit if self._as_findings else OF_CODE[wanted](self.fixes)
+            note, edit = say("the report has no such finding"), EDIT_OF[wanted](self.fixes)
+            return ProgramChange(words, "", edit, is_bound=RULE_OF[wanted].is_bound, note=note, code=wanted)
+        edit = finding.edit if self._as_findings else EDIT_OF[wanted](self.fixes)
         told = finding.assumption, edit
         return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
 
@@ -168,14 +168,14 @@ class Changes:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
         by_edit: dict[object, str] = {}
         for code in self._fixable:
-            by_edit.setdefault(OF_CODE.get(code, code), code)
+            by_edit.setdefault(EDIT_OF.get(code, code), code)
         return {code: self.fix(code) for code in by_edit.values()}
 
     @property
     def _fixable(self) -> list[str]:
         """The codes that a change stands for: those that were found, then the others."""
         found = [code for code, finding in self.findings.items() if finding.edit is not None]
-        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in OF_CODE), *OF_CODE)))
+        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in EDIT_OF), *EDIT_OF)))
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
@@ -212,7 +212,7 @@ class Changes:
         return ProgramChange(
             say("{kind} hidden", kind=kind),
             say("it runs on a stream of its own: only what needs its result waits for it, and compute is not slowed"),
-            OF_CODE[HIDES[kind]](self.fixes),
+            EDIT_OF[HIDES[kind]](self.fixes),
             about_ns=self.device.exposed_ns(kind),
             code=HIDES[kind],
         )
