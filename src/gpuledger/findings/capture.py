@@ -22,7 +22,7 @@ _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.pr
 
 
 def _opaque_graphs(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
-    told = []
+    opaque = []
     for note in subject.trace.health:
         if note.code == "graphs-opaque":
             claim = say(
@@ -30,8 +30,8 @@ def _opaque_graphs(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
                 count=count_text(note.count),
             )
             advice = say("record with `nsys profile --cuda-graph-trace=node`")
-            told.append(_finding(rule, claim, Evidence(advice, count=note.count)))
-    return told
+            opaque.append(_finding(rule, claim, Evidence(advice, count=note.count)))
+    return opaque
 
 
 def _overhead(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
@@ -43,7 +43,7 @@ def _overhead(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
 
 
 def _lost_work(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
-    """Calls whose work on the GPU is missing. Their time looks idle and is not, so this is told first."""
+    """Calls whose work on the GPU is missing. Their time looks idle and is not, so this is opaque first."""
     device = subject.devices[0]
     lost, calls = device.lost, device.host.calls
     if not lost.is_notable:

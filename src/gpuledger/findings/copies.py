@@ -46,19 +46,8 @@ def _overlap_exposed(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     share = exposed / device.steady_ns
     steady = clip(device.ledger.busy.comm, device.steady)
     span = longest(steady) if len(steady) else None
-    told = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
-    return [rule.finding(device, claim, (told,), saving, assumption, explains=lost, edit=edit)]
-
-
-OVERLAP_RULES: Final = (
-    Rule(
-        "COMM-EXPOSED",
-        _overlap_exposed,
-        OVERLAP_COMMUNICATION,
-        edit=lambda fixes: fixes.hidden(State.COMM),
-        exposed=LineKind.COMM,
-    ),
-)
+    part = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
+    return [rule.finding(device, claim, (part,), saving, assumption, explains=lost, edit=edit)]
 
 
 _FAULTS: Final = ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS")
@@ -142,27 +131,17 @@ def _faults(trace: Trace) -> list[Evidence]:
     host, gpu = (rows.get(table, 0) for table in _FAULTS)
     if not host + gpu:
         return []
-    told = say(
+    counts = say(
         "in the whole profile: {host} host page faults, {gpu} groups of GPU page faults",
         host=count_text(host),
         gpu=count_text(gpu),
     )
-    return [Evidence(told, count=host + gpu)]
+    return [Evidence(counts, count=host + gpu)]
 
 
 def _prefetches(device: Device) -> bool:
     names = device.host.calls.strings.distinct(device.host.calls.codes("name"))
     return any("MemPrefetch" in (device.host.calls.strings.text(code) or "") for code in names)
-
-
-UNIFIED_MEMORY_RULES: Final = (
-    Rule(
-        "UNIFIED-MEMORY",
-        _pages_migrate,
-        say("prefetch pages before they are touched, or use plain device memory"),
-        triggers=(Cause.PAGE_MIGRATION,),
-    ),
-)
 
 
 WAYS: Final[Mapping[str, str]] = {
@@ -309,8 +288,8 @@ def _share_of_time(device: Device, exposed: int) -> Evidence:
 def _flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
     """The flows that hold a notable part of the exposed copies, and where the longest copy was launched."""
     whole = _exposed_ns(flows)
-    told = tuple(_rates(subject, flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows)
-    evidence = _weighty(told)
+    rates = tuple(_rates(subject, flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows)
+    evidence = _weighty(rates)
     return (*evidence, *_place(evidence[0]))
 
 
@@ -446,5 +425,18 @@ RULES: Final = (
         _pageable,
         say("copy from and to pinned memory (`pin_memory=True`), and reuse the buffers"),
         edit=Fixes.pinned,
+    ),
+    Rule(
+        "COMM-EXPOSED",
+        _overlap_exposed,
+        OVERLAP_COMMUNICATION,
+        edit=lambda fixes: fixes.hidden(State.COMM),
+        exposed=LineKind.COMM,
+    ),
+    Rule(
+        "UNIFIED-MEMORY",
+        _pages_migrate,
+        say("prefetch pages before they are touched, or use plain device memory"),
+        triggers=(Cause.PAGE_MIGRATION,),
     ),
 )

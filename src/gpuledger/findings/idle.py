@@ -29,7 +29,6 @@ from gpuledger.attribution.places import (
 )
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.findings.busy import are_most_of_launching, loop_evidence
 from gpuledger.findings.finding import (
     LEAST_SHARE,
     MOST_EXAMPLES,
@@ -41,6 +40,7 @@ from gpuledger.findings.finding import (
     worth_telling,
 )
 from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
+from gpuledger.findings.kernels import are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State, shortened
 from gpuledger.ledger.books import LineKind
@@ -67,18 +67,18 @@ def gap_evidence(subject: OneGpu, trigger: Trigger) -> tuple[Evidence, ...]:
     lost = lost_time(device, chosen, trigger)
     if not lost.ns:
         return ()
-    told = _Told(subject, trigger, lost)
+    pieces = _GapEvidence(subject, trigger, lost)
     if trigger is QueueTrigger.DRAINED:
-        where = told.waits()
+        where = pieces.waits()
     elif trigger in (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH):
-        where = told.launches()
+        where = pieces.launches()
     else:
-        where = told.host()
-    return (*where, told.before(), *told.by_cause(chosen))
+        where = pieces.host()
+    return (*where, pieces.before(), *pieces.by_cause(chosen))
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _GapEvidence:
     """Pieces of evidence about gaps with one trigger."""
 
     subject: OneGpu
@@ -111,15 +111,15 @@ class _Told:
     def waits(self) -> Iterator[Evidence]:
         """Where the host waited, and where it was after that."""
         trace, device, gaps = self.subject.trace, self._device, self._device.ledger.gaps
-        made = wait_places(trace, self.subject.ranges, device, self.lost)
+        where_waited = wait_places(trace, self.subject.ranges, device, self.lost)
         waits = waits_behind(device, self.lost.gaps)
         base = self._example(device.host.calls["correlation"][waits])
-        if made.path:
-            where = say("after waits in {ranges}", ranges=path_text(made.path))
-            yield self._piece(made.path_ns, where, **base, ranges=made.path)
-        if made.stack is not None:
-            where = say("after waits in {ranges}", ranges=_cut(made.stack.name))
-            yield self._piece(made.stack.amount, where, **base)
+        if where_waited.path:
+            where = say("after waits in {ranges}", ranges=path_text(where_waited.path))
+            yield self._piece(where_waited.path_ns, where, **base, ranges=where_waited.path)
+        if where_waited.stack is not None:
+            where = say("after waits in {ranges}", ranges=_cut(where_waited.stack.name))
+            yield self._piece(where_waited.stack.amount, where, **base)
         name, amount = _costliest(gaps.draining, gaps.drained_by[self.lost.gaps], self.lost.by_gap_ns)
         names = [shortened(call or "") for call in device.host.calls.at(waits).texts("name")]
         yield self._piece(amount, say("after {name}", name=_cut(name)), **base, call=name, count=names.count(name))
@@ -238,8 +238,8 @@ class _Told:
 def path_text(path: Sequence[str]) -> str:
     """A path of ranges in words, the innermost of a long one; what calls itself by its own name counts once."""
     names = [name for name, around in zip(path, (None, *path), strict=False) if name != around]
-    told = [_cut(name) for name in names[-_INNERMOST:]]
-    return " > ".join(("…", *told) if len(names) > _INNERMOST else told)
+    shown = [_cut(name) for name in names[-_INNERMOST:]]
+    return " > ".join(("…", *shown) if len(names) > _INNERMOST else shown)
 
 
 def _cut(name: str) -> str:

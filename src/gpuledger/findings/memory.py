@@ -60,7 +60,7 @@ class SnapshotOfGpu:
 def snapshot_findings(snapshot: MemorySnapshot, figures: Sequence[SnapshotFigures]) -> tuple[Finding, ...]:
     """All findings, in the order of the rules; of each code those of every GPU."""
     subjects = [SnapshotOfGpu(snapshot, of_gpu) for of_gpu in figures]
-    return tuple(found for rule in RULES for subject in subjects for found in rule.findings(subject))
+    return tuple(finding for rule in RULES for subject in subjects for finding in rule.findings(subject))
 
 
 def place_words(path: Sequence[str], deepest: int = 3) -> str:
@@ -187,29 +187,29 @@ def _leak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding
     if leaks.size_bytes < max(LEAST_LEAK_BYTES, LEAST_LEAK_SHARE * subject.figures.peak_bytes):
         return ()
     first = leaks.leaks[0]
-    told = {"size": bytes_text(leaks.size_bytes), "place": place_words(first.path)}
+    parts = {"size": bytes_text(leaks.size_bytes), "place": place_words(first.path)}
     grows = {"step": bytes_text(leaks.bytes_per_step), "steps": count_text(leaks.steps)}
     match bool(leaks.step_name), len(leaks.leaks) > 1:
         case True, False:
             claim = say(
                 "memory grows by {step} per step: {size} allocated in {steps} steps by {place} is never freed",
-                **told,
+                **parts,
                 **grows,
             )
         case True, True:
             claim = say(
                 "memory grows by {step} per step: {size} allocated in {steps} steps is never freed, {most} of it by "
                 "{place}",
-                **told,
+                **parts,
                 **grows,
                 most=bytes_text(first.size_bytes),
             )
         case False, False:
-            claim = say("{size} allocated by {place} in the second half of the history is never freed", **told)
+            claim = say("{size} allocated by {place} in the second half of the history is never freed", **parts)
         case _:
             claim = say(
                 "{size} allocated in the second half of the history is never freed, {most} of it by {place}",
-                **told,
+                **parts,
                 most=bytes_text(first.size_bytes),
             )
     evidence = [_leaking(leak, leaks) for leak in leaks.leaks[:NAMED]]
@@ -217,7 +217,7 @@ def _leak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding
 
 
 def _leaking(leak: Leak, leaks: Leaks) -> Message:
-    told = {
+    parts = {
         "size": bytes_text(leak.size_bytes),
         "count": count_text(leak.allocations),
         "steps": count_text(leak.steps),
@@ -225,8 +225,8 @@ def _leaking(leak: Leak, leaks: Leaks) -> Message:
         "place": place_words(leak.path),
     }
     if leaks.step_name:
-        return say("{size} in {count} allocations, in {steps} of {whole} steps: {place}", **told)
-    return say("{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}", **told)
+        return say("{size} in {count} allocations, in {steps} of {whole} steps: {place}", **parts)
+    return say("{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}", **parts)
 
 
 def _fragmented(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
@@ -371,6 +371,6 @@ def _calls_of(device: Device, name: str, calls: Positions) -> Evidence:
     )
 
 
-MEMORY_RULES: Final = (
+OF_A_RUN: Final = (
     Rule("ALLOC-CHURN", _churn, say("preallocate buffers and reuse them (`out=`, one arena sized at warm-up)")),
 )

@@ -1,8 +1,6 @@
 """One profile's books, steps and findings together: a trace in, everything that is said of it out.
 
-What a report says first: how much the GPU works, how much of the window that is about, and the largest loss.
-
-Where to look for a finding: a finding and its GPU in, the stretch of time that shows it best out.
+With the headline, what a report says first of a GPU, and the stretch of time that shows a finding best.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from gpuledger.trace.tables import EVENTS, Table
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
     from gpuledger.analyse.utilization.against_counters import HeldAgainst
-    from gpuledger.analyse.utilization.kernel_use import UseOfKernels
     from gpuledger.analyse.utilization.stretches import SampledUse
     from gpuledger.trace.measured import KernelReport
 
@@ -86,16 +83,10 @@ class ProfiledRun:
     @property
     def main_device(self) -> Device:
         """The one to show first: where the most would be saved, else the busiest."""
-        gpus = [found.gpu for found in self.findings if found.gpu >= 0]
+        gpus = [finding.gpu for finding in self.findings if finding.gpu >= 0]
         if gpus:
             return next(device for device in self.devices if device.gpu == gpus[0])
         return max(self.devices, key=lambda device: device.device_floor_ns)
-
-
-def _window(devices: Sequence[Device]) -> Span:
-    """From the first instant that is looked at to the last, on any GPU."""
-    windows = [device.ledger.window for device in devices]
-    return Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
 
 
 def sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
@@ -105,13 +96,7 @@ def sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
     from gpuledger.analyse.utilization.stretches import use_of_device
 
     use = {device.gpu: use_of_device(trace, device, device.steady_stretches) for device in devices}
-    return {gpu: told for gpu, told in use.items() if not isinstance(told, NotMeasured)}
-
-
-def _held_against(use: UseOfKernels, profiled: KernelReport) -> tuple[HeldAgainst, ...]:
-    from gpuledger.analyse.utilization.against_counters import held_against
-
-    return held_against(use, profiled)
+    return {gpu: measured for gpu, measured in use.items() if not isinstance(measured, NotMeasured)}
 
 
 def diagnosed(
@@ -124,19 +109,24 @@ def diagnosed(
 ) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     stage(BOOKS)
-    made = analysed(trace, name, wanted)
+    devices = analysed(trace, name, wanted)
+    windows = [device.ledger.window for device in devices]
+    window = Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
     stage(FINDINGS)
-    use = sampled(trace, made)
+    use = sampled(trace, devices)
     if profiled is None:
-        return ProfiledRun(name, trace, _window(made), made, findings(trace, made, use=use), use=use)
+        return ProfiledRun(name, trace, window, devices, findings(trace, devices, use=use), use=use)
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import matched_timeline, overview
+    from gpuledger.analyse.utilization.against_counters import held_against
 
-    launches = [judged(each) for each in profiled.launches]
-    kernels = {device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in made}
-    found = findings(trace, made, kernels, use)
-    against = {gpu: _held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
-    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health, use, against)
+    launches = [judged(launch) for launch in profiled.launches]
+    kernels = {
+        device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in devices
+    }
+    against = {gpu: held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
+    all_findings = findings(trace, devices, kernels, use)
+    return ProfiledRun(name, trace, window, devices, all_findings, kernels, profiled.health, use, against)
 
 
 LITTLE: Final = 0.02
@@ -202,8 +192,8 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         finding=first,
         loss=largest if largest is not None and 2 * explained_ns < largest.time_ns else None,
         outside=_largest(outside, window_ns),
-        unrecorded=_told(_UNRECORDED, total.get(_UNRECORDED, 0), window_ns),
-        lost=_told(_LOST, total.get(_LOST, 0), window_ns),
+        unrecorded=_notable(_UNRECORDED, total.get(_UNRECORDED, 0), window_ns),
+        lost=_notable(_LOST, total.get(_LOST, 0), window_ns),
     )
 
 
@@ -217,10 +207,10 @@ def _largest(lines: Mapping[Line, int], whole_ns: int) -> Loss | None:
     if not losses:
         return None
     ns, line = max(losses)
-    return _told(line, ns, whole_ns)
+    return _notable(line, ns, whole_ns)
 
 
-def _told(line: Line, ns: int, whole_ns: int) -> Loss | None:
+def _notable(line: Line, ns: int, whole_ns: int) -> Loss | None:
     return Loss(line, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
 
 

@@ -112,7 +112,7 @@ def listed(names: Sequence[str]) -> str:
 
 _MOSTLY: Final = 0.5
 _MUCH: Final = 0.1
-"""Waiting that takes so much of the steps is told even if no rank that is slow explains it."""
+"""Waiting that takes so much of the steps is enough even if no rank that is slow explains it."""
 _WAITING: Final = say("the waiting of all ranks")
 
 
@@ -128,8 +128,8 @@ def job_findings(job: Job, fixed: Fixing | NotMeasured) -> tuple[Finding, ...]:
     """What the ranks together say, the most profitable first; nothing where no collective was matched."""
     if not any(part.counted for part in job.parts):
         return ()
-    found = [finding for rule in RULES for finding in rule.findings(AllRanks(job, fixed))]
-    return tuple(sorted(found, key=lambda finding: (-finding.saving_ns, finding.code)))
+    findings = [finding for rule in RULES for finding in rule.findings(AllRanks(job, fixed))]
+    return tuple(sorted(findings, key=lambda finding: (-finding.saving_ns, finding.code)))
 
 
 def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
@@ -162,12 +162,12 @@ def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
                 say("every rank at the median rank's pace between collectives"),
             )
         ]
-    told = enough_of(fixes)
-    why, saved = why_slow(job, told[0]), what_is_saved(job, fixed, told)
+    enough = enough_of(fixes)
+    why, saved = why_slow(job, enough[0]), what_is_saved(job, fixed, enough)
     claim = (
         say("{why}; {saved}", why=why, saved=saved)
-        if len(told) == 1
-        else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, told), saved=saved)
+        if len(enough) == 1
+        else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, enough), saved=saved)
     )
     alone = job.steps * max(fix.alone_ns for fix in fixes)
     assumption = say(

@@ -1,10 +1,7 @@
-"""Every rule, and what a profile is found to have: figures in, findings out, the most profitable first.
+"""Every rule, and what a profile is found to have: books in, findings out, the most profitable first.
 
-What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
-
-What findings save together: each alone, and each after those before it.
-
-What would be saved without the profiler: the same edits on a host that it does not slow down.
+Each has what it saves alone, after those before it, and without the profiler: the same edits on a host that it does not
+slow down. What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.attribution.ranges import ProgramRanges
-from gpuledger.findings import busy, capture, copies, idle, memory, ranks, steps
+from gpuledger.findings import busy, capture, copies, idle, kernels, memory, ranks, steps
 from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
-from gpuledger.findings.steps import believed
+from gpuledger.findings.steps import with_confidence
 from gpuledger.ledger.device import Device
 from gpuledger.replay.edits import Edit, host_scaled
 from gpuledger.replay.scenario import Scenario
@@ -34,27 +31,27 @@ if TYPE_CHECKING:
 
 def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:
     """The findings with what they save in this order; what saves next to nothing alone and after others is left out."""
-    main = next((found.gpu for found in ranked if found.edit is not None), -1)
-    told: list[Finding] = []
-    mended: list[Edit] = []
+    main = next((finding.gpu for finding in ranked if finding.edit is not None), -1)
+    kept: list[Finding] = []
+    fixed: list[Edit] = []
     saved = 0
-    for found in ranked:
-        if found.edit is None:
-            told.append(found)
+    for finding in ranked:
+        if finding.edit is None:
+            kept.append(finding)
             continue
-        subject = subjects[found.gpu]
+        subject = subjects[finding.gpu]
         then = None
-        if found.gpu == main:
-            together = max(subject.scenario.saved_ns(*mended, found.edit), saved)
-            then = min(together - saved, found.explains_ns)
-        if not worth_telling(subject.device, max(found.saving_ns, then or 0)):
+        if finding.gpu == main:
+            together = max(subject.scenario.saved_ns(*fixed, finding.edit), saved)
+            then = min(together - saved, finding.explains_ns)
+        if not worth_telling(subject.device, max(finding.saving_ns, then or 0)):
             continue
-        if found.gpu == main:
-            then = then if mended else found.saving_ns  # nothing is mended before it
-            mended.append(found.edit)
+        if finding.gpu == main:
+            then = then if fixed else finding.saving_ns  # nothing is fixed before it
+            fixed.append(finding.edit)
             saved = together
-        told.append(replace(found, then_ns=then))
-    return tuple(told)
+        kept.append(replace(finding, then_ns=then))
+    return tuple(kept)
 
 
 MOST_SLOWED: Final = 1.8
@@ -69,11 +66,20 @@ EITHER_WAY: Final = 0.2
 _HALVINGS: Final = 12
 
 
-def with_plain_savings(told: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
+def with_plain_savings(findings: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
     """The findings with what they save without the profiler, where that can be replayed."""
-    replayed = {found.gpu for found in told if found.edit is not None}
-    hosts = {gpu: PlainHost(subjects[gpu].scenario) for gpu in replayed}
-    return [found if found.edit is None else hosts[found.gpu].plainly(found, found.edit) for found in told]
+    hosts = {
+        gpu: PlainHost(subjects[gpu].scenario)
+        for gpu in {finding.gpu for finding in findings if finding.edit is not None}
+    }
+    plain = []
+    for finding in findings:
+        if finding.edit is not None:
+            saving = hosts[finding.gpu].saving(finding.edit, finding.saving_ns, finding.explains_ns)
+            low = None if finding.saving_ns_per_step is None else saving.low_ns // finding.steps
+            finding = replace(finding, plain=saving, saving_low_ns_per_step=low)
+        plain.append(finding)
+    return plain
 
 
 class PlainHost:
@@ -81,12 +87,6 @@ class PlainHost:
 
     def __init__(self, scene: Scenario) -> None:
         self.scene = scene
-
-    def plainly(self, found: Finding, edit: Edit) -> Finding:
-        """A finding with what it saves on this host."""
-        plain = self.saving(edit, found.saving_ns, found.explains_ns)
-        low = None if found.saving_ns_per_step is None else plain.low_ns // found.steps
-        return replace(found, plain=plain, saving_low_ns_per_step=low)
 
     @cached_property
     def steady_ns(self) -> int | None:
@@ -120,14 +120,12 @@ class PlainHost:
 
     def saving(self, edit: Edit, saving_ns: int, lost_ns: int) -> PlainSaving:
         """Of a change that saves so much under the profiler, of so much lost."""
-        at_pace = min(max(self._at_pace_ns - self._edited_ns(edit), 0), lost_ns)
+        edited_ns = self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
+        at_pace = min(max(self._at_pace_ns - edited_ns, 0), lost_ns)
         if self.steady_ns is None:
             return PlainSaving(None, *_range(at_pace, saving_ns, self.scene.device.steady_ns))
         in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
         return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion, self.steady_ns))
-
-    def _edited_ns(self, edit: Edit) -> int:
-        return self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
 
 
 def _range(one_ns: int, other_ns: int, steady_ns: int) -> tuple[int, int]:
@@ -138,15 +136,10 @@ def _range(one_ns: int, other_ns: int, steady_ns: int) -> tuple[int, int]:
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
-    *steps.COLD_START_RULES,
     *copies.RULES,
-    *copies.OVERLAP_RULES,
-    *memory.MEMORY_RULES,
-    *copies.UNIFIED_MEMORY_RULES,
-    *busy.KERNELS_RULES,
-    *busy.LOOPS_RULES,
+    *memory.OF_A_RUN,
+    *kernels.RULES,
     *busy.RULES,
-    *busy.CLOCKS_RULES,
     *steps.RULES,
 )
 RULES: Final[tuple[Rule[Any], ...]] = (
@@ -199,34 +192,34 @@ def findings(
         subject = OneGpu(trace, device, ranges, LazyScenario(trace, device, sampled), counted, sampled)
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
-            lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]
-            lambda subject=subject: _told(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
+            lambda subject=subject: _of_rules(subject, idle.RULES),  # type: ignore[misc]
+            lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
         subjects[device.gpu] = subject
-        for found in (*about_gaps, *others):
-            key = found.claim if found.code == "KERNEL-HEADROOM" else found.code
-            if key not in best or found.saving_ns > best[key].saving_ns:
-                best[key] = found
+        for finding in (*about_gaps, *others):
+            key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
+            if key not in best or finding.saving_ns > best[key].saving_ns:
+                best[key] = finding
     whole = Capture(trace, devices)
     first, last = (
-        [found for rule in rules for found in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
+        [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
     )
     return (*first, *in_order(_ranked(with_plain_savings(list(best.values()), subjects)), subjects), *last)
 
 
-def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
-    return [believed(subject.device, rule, found) for rule in rules for found in rule.findings(subject)]
+def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
+    return [with_confidence(subject.device, rule, finding) for rule in rules for finding in rule.findings(subject)]
 
 
-def _ranked(found: list[Finding]) -> list[Finding]:
+def _ranked(findings: list[Finding]) -> list[Finding]:
     """By what they may be expected to save; of neighbours that save about the same, the one that explains more idle
     time itself comes first, and what goes before what would be faster by an estimate.
 
     What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
     causes that explain half of it, and before what explains less.
     """
-    found = sorted(found, key=lambda finding: (-finding.expected_ns, finding.code))
-    ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
+    by_saving = sorted(findings, key=lambda finding: (-finding.expected_ns, finding.code))
+    ranked = [finding for finding in by_saving if not RULE_OF[finding.code].is_symptom]
     for position, (first, second) in enumerate(pairwise(list(ranked))):
         alike = second.expected_ns > (1 - ALIKE) * first.expected_ns
         is_near = second.expected_ns > (1 - ESTIMATED) * first.expected_ns
@@ -237,8 +230,8 @@ def _ranked(found: list[Finding]) -> list[Finding]:
     for later in [finding for finding in ranked if finding.follows]:
         _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
     for bound in [finding for finding in reversed(ranked) if finding.is_bound]:
-        _put_behind(ranked, bound, [part for part in ranked if busy.is_what_to_begin_with(part, bound)])
-    for symptom in (finding for finding in found if RULE_OF[finding.code].is_symptom):
+        _put_behind(ranked, bound, [part for part in ranked if kernels.is_what_to_begin_with(part, bound)])
+    for symptom in (finding for finding in by_saving if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked
 

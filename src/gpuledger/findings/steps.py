@@ -96,12 +96,6 @@ def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     ]
 
 
-RULES: Final = (
-    Rule("STEP-OUTLIERS", _outliers, None, is_symptom=True),
-    Rule("STEP-DRIFT", _drift, None, is_symptom=True),
-)
-
-
 MOSTLY_ONE: Final = 0.9
 """A finding that has this share of its time in one gap rests on that gap alone."""
 
@@ -120,7 +114,7 @@ def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     else:
         claim = say("the first GPU work takes {time} to start, once", time=time_text(time))
     longest = int(chosen[gaps.length_ns[chosen].argmax()])
-    told = rule.finding(
+    finding = rule.finding(
         device,
         claim,
         (*_causes(device, longest), *_calls(device, longest)),
@@ -128,7 +122,7 @@ def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         say("it happens once, however long the program runs"),
         explains=time,
     )
-    return [replace(told, confidence=say("low"))]
+    return [replace(finding, confidence=say("low"))]
 
 
 def _causes(device: Device, gap: int) -> list[Evidence]:
@@ -176,7 +170,7 @@ def _calls(device: Device, gap: int) -> list[Evidence]:
     ]
 
 
-def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
+def with_confidence(device: Device, rule: Rule[OneGpu], finding: Finding) -> Finding:
     """A finding about gaps, believed highly only if they are several: what was seen once may not happen again.
 
     Code that is loaded in one gap is known not to be loaded again; nothing is saved of steps that do not have it.
@@ -184,10 +178,10 @@ def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
     gaps, triggered = device.ledger.gaps, [device.gaps_of(trigger) for trigger in rule.triggers]
     chosen = np.concatenate([np.empty(0, np.intp), *triggered])
     lengths = gaps.length_ns[chosen]
-    if not len(lengths) or not told.saving_ns or lengths.max() < MOSTLY_ONE * lengths.sum():
-        return told
+    if not len(lengths) or not finding.saving_ns or lengths.max() < MOSTLY_ONE * lengths.sum():
+        return finding
     if Cause.LOAD not in rule.triggers:
-        return replace(told, confidence=say("medium")) if told.confidence == "high" else told
+        return replace(finding, confidence=say("medium")) if finding.confidence == "high" else finding
     longest, share = chosen[lengths.argmax()], float(lengths.max() / lengths.sum())
     once = Evidence(
         say("{share} of it in one gap: it is loaded once", share=share_text(share)),
@@ -195,10 +189,14 @@ def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
         share=share,
         of=say("the time of its gaps"),
     )
-    cold = replace(told, confidence=say("low"), evidence=(once, *told.evidence))
+    cold = replace(finding, confidence=say("low"), evidence=(once, *finding.evidence))
     if device.steps is None:
         return cold
     return replace(cold, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0, edit=None)
 
 
-COLD_START_RULES: Final = (Rule("COLD-START", _cold_start, None, triggers=(QueueTrigger.COLD,)),)
+RULES: Final = (
+    Rule("STEP-OUTLIERS", _outliers, None, is_symptom=True),
+    Rule("STEP-DRIFT", _drift, None, is_symptom=True),
+    Rule("COLD-START", _cold_start, None, triggers=(QueueTrigger.COLD,)),
+)
