@@ -17,8 +17,7 @@ from gpuledger.ledger.ranges import ranges_around
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 
-LONGEST: Final = 20
-"""So many single gaps are described where nobody says from which length on."""
+LONGEST: Final = 20  # so many single gaps are described where nobody says from which length on
 
 
 @dataclass(frozen=True, slots=True)

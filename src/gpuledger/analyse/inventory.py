@@ -22,8 +22,7 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
 
-ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
-"""The tables that record work on a GPU."""
+ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)  # the tables that record work on a GPU
 
 MEANING = {
     Table.KERNELS: say("no GPU time by kernel"),

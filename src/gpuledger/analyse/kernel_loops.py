@@ -20,11 +20,8 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Codes
 
-FEWEST: Final = 16
-"""What repeats fewer times than this in a row may be layers, or chance."""
-
-LONGEST: Final = 24
-"""A period has no more kernels than this: what is done for one tensor, not a layer."""
+FEWEST: Final = 16  # what repeats fewer times than this in a row may be layers, or chance
+LONGEST: Final = 24  # a period has no more kernels than this: what is done for one tensor, not a layer
 
 
 @dataclass(frozen=True, slots=True)

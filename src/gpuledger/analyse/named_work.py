@@ -27,8 +27,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, intersection, parents, total, union
 from gpuledger.trace.tables import Rows
 
-BETWEEN: Final = " > "
-"""Between the names of a range and of those around it, as reports print a place."""
+BETWEEN: Final = " > "  # between the names of a range and of those around it, as reports print a place
 
 _MOST_LISTED: Final = 12
 _COMPUTE: Final = frozenset(translated(say("compute"), language) for language in LANGUAGES)

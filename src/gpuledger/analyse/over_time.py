@@ -25,11 +25,8 @@ from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
 
 BINS: Final = 240
-MOST_STREAMS: Final = 24
-"""So many streams are told apart, those with the most work first."""
-
-_ROWS_AT_ONCE: Final = 1 << 18
-"""Of a long column, so that there is no second one of its length."""
+MOST_STREAMS: Final = 24  # so many streams are told apart, those with the most work first
+_ROWS_AT_ONCE: Final = 1 << 18  # of a long column, so that there is no second one of its length
 
 DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
     (say("during the call"), 0),
@@ -117,8 +114,7 @@ def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
     return tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
 
 
-ON_THE_DEVICE = ("Device", "Device Static", "Managed")
-"""Kinds of memory that lie on the GPU, in NVIDIA's words."""
+ON_THE_DEVICE = ("Device", "Device Static", "Managed")  # kinds of memory that lie on the GPU, in NVIDIA's words
 
 
 def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints]:

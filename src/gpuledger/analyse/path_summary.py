@@ -28,14 +28,9 @@ from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import NO_TEXT
 
-MOST_ROWS: Final = 10
-"""So many kernels, calls and ranges are named, those with the most time."""
-
-MOST_BESIDE: Final = 5
-"""So many kernels beside the path are tried twice as fast."""
-
-LEAST_BESIDE: Final = 0.001
-"""Kernels that run beside the path for a smaller share of the stretch are not worth a word."""
+MOST_ROWS: Final = 10  # so many kernels, calls and ranges are named, those with the most time
+MOST_BESIDE: Final = 5  # so many kernels beside the path are tried twice as fast
+LEAST_BESIDE: Final = 0.001  # kernels that run beside the path for a smaller share of the stretch are not worth a word
 
 _BETWEEN: Final = (Cause.LAUNCH_LATENCY, Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT)
 _OUTSIDE: Final = (Cause.UNATTRIBUTED, Cause.TAIL)

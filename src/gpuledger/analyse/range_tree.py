@@ -37,8 +37,7 @@ from gpuledger.trace.tables import Rows
 if TYPE_CHECKING:
     from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 
-_LONGEST_OPEN: Final = 2
-"""Times the steady steps' time."""
+_LONGEST_OPEN: Final = 2  # times the steady steps' time
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +208,7 @@ def _counted_names(ranges: Rows) -> tuple[list[str], Ints]:
     return ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
 
 
-HELD: Final = 0.9
-"""A range holds the others if they fill this share of it, and no more than all of it."""
+HELD: Final = 0.9  # a range holds the others if they fill this share of it, and no more than all of it
 
 
 class RangeRole(StrEnum):

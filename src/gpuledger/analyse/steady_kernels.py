@@ -28,8 +28,7 @@ from gpuledger.trace.tables import Table
 
 Mask = NDArray[np.bool_]
 
-LEAST_NS: Final = 5_000
-"""Shorter kernels wait for their launch more than for memory."""
+LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -231,23 +231,15 @@ def lead_ns(work: Activities, host: Host, span: Span) -> int:
     return min(ahead, span.end_ns - span.start_ns)
 
 
-MOST_EVENTS: Final = 50_000
-"""Of all stretches together."""
+MOST_EVENTS: Final = 50_000  # of all stretches together
 
 MOST_STRETCHES: Final = 48
 
 _FIRST_SHARE: Final = 0.6
-_NEXT_SHARE: Final = 0.5
-"""Of what room is left, the first stretch may take one share, each after it the other."""
-
-_FEWEST: Final = 400
-"""With less room than this nothing more is shown."""
-
-_MANY: Final = 8_000
-"""Of a step with more events, only what is around a place is shown."""
-
-_AROUND: Final = 4
-"""A place by itself is shown with so many times its length before and after it."""
+_NEXT_SHARE: Final = 0.5  # of what room is left, the first stretch may take one share, each after it the other
+_FEWEST: Final = 400  # with less room than this nothing more is shown
+_MANY: Final = 8_000  # of a step with more events, only what is around a place is shown
+_AROUND: Final = 4  # a place by itself is shown with so many times its length before and after it
 
 _LEAST_AROUND_NS: Final = 500_000
 

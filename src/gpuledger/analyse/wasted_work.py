@@ -44,11 +44,8 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
-NEAR: Final = 8
-"""The two products have at most so many kernels between them and the softmax: scales, masks, casts."""
-
-MOST_COPIES: Final = 3
-"""Of queries, keys and values."""
+NEAR: Final = 8  # the two products have at most so many kernels between them and the softmax: scales, masks, casts
+MOST_COPIES: Final = 3  # of queries, keys and values
 
 
 def between_products(kernels: SteadyKernels) -> Shortened:
@@ -82,11 +79,8 @@ def _copies_around(kernels: SteadyKernels, first: Positions, second: Positions) 
     return around
 
 
-READS_VIEW: Final = 1.1
-"""What a kernel by element that reads a view takes, of what copying the view takes (H200)."""
-
-ALIKE_SIZES: Final = 4
-"""Tensors whose numbers of elements differ by more are not one another's copy."""
+READS_VIEW: Final = 1.1  # what a kernel by element that reads a view takes, of what copying the view takes (H200)
+ALIKE_SIZES: Final = 4  # tensors whose numbers of elements differ by more are not one another's copy
 
 
 def views(kernels: SteadyKernels) -> Shortened:
@@ -133,17 +127,13 @@ START_NS: Final = 3_500
 """What a kernel takes to start, to fetch the first of its data and to end, however little it does (products of a few
 megabytes on an H200)."""
 
-LONG_NS: Final = 7_000
-"""Shorter kernels mostly start and end."""
-
-FEW: Final = 0.5
-"""Kernels with blocks for no more of the multiprocessors than this leave the GPU idle."""
+LONG_NS: Final = 7_000  # shorter kernels mostly start and end
+FEW: Final = 0.5  # kernels with blocks for no more of the multiprocessors than this leave the GPU idle
 
 FEWEST_PRODUCTS: Final = 8
 """The same matrix product so many times in a row, with nothing between, is a loop: layers have other kernels, too."""
 
-AT_ROOF: Final = 0.9
-"""What a kernel that fills the GPU attains of its roof."""
+AT_ROOF: Final = 0.9  # what a kernel that fills the GPU attains of its roof
 
 
 def spread(kernels: SteadyKernels) -> Shortened:
@@ -218,14 +208,12 @@ def _has(part: str, name: str) -> bool:
     return part in name
 
 
-FEWEST_ROUNDS: Final = 6
-"""The same kernels so many times in a row are a loop over tensors."""
+FEWEST_ROUNDS: Final = 6  # the same kernels so many times in a row are a loop over tensors
 
 LEAST_TENSORS: Final = 2.5
 """What the passes of an update move on average: gradients and moments come in. Chains over one tensor move two."""
 
-ADAM_KERNELS, MOST_ADAM_KERNELS = 8, 16
-"""PyTorch's passes for one parameter, and the most that are taken for one."""
+ADAM_KERNELS, MOST_ADAM_KERNELS = 8, 16  # PyTorch's passes for one parameter, and the most that are taken for one
 
 FUSED_PACE: Final = {2: 1.4, 4: 1.2}
 ADAM_PACE: Final = {2: 1.87, 4: 1.3}
@@ -296,14 +284,12 @@ ATTAINED: Final = 0.7
 USUALLY_FASTER: Final = 5.0
 """Of a GPU whose peaks are not known but whose kernels are made for tensor cores: V100s have the least, 5.6 times."""
 
-LEAST_FASTER: Final = 2.0
-"""Types whose peaks differ by less are not worth a change."""
+LEAST_FASTER: Final = 2.0  # types whose peaks differ by less are not worth a change
 
 MOSTLY: Final = 0.3
 """From this share of the kernels' time in a wide type on, the tensors are of that type: others would move half."""
 
-BY_ACCIDENT: Final = 0.5
-"""Programs that spend more than this in double precision mean it."""
+BY_ACCIDENT: Final = 0.5  # programs that spend more than this in double precision mean it
 
 
 def narrower(kernels: SteadyKernels) -> Shortened:
@@ -378,11 +364,8 @@ def _is_integer(name: str) -> bool:
     return "long" in name.replace("unsigned long)", "") or "int64" in name
 
 
-FEWEST: Final = 3
-"""A chain has so many kernels at least; copies and casts between them do not count, but go."""
-
-ALIKE: Final = 4
-"""A chain goes through one tensor: where the number of elements changes by more, another begins."""
+FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts between them do not count, but go
+ALIKE: Final = 4  # a chain goes through one tensor: where the number of elements changes by more, another begins
 
 
 def fused(kernels: SteadyKernels) -> Shortened:
@@ -459,8 +442,7 @@ PICKED: Final = 0.2
 """What `topk` takes of a sort's time: 441 of 2,072 us for 50 of 128,000 values in each of 256 rows (H200). A radix sort
 moves values and indices four times, a radix selection reads values four times."""
 
-SORTING_LONG_NS: Final = 20_000
-"""Shorter sorts are of few values, as of an expert's tokens."""
+SORTING_LONG_NS: Final = 20_000  # shorter sorts are of few values, as of an expert's tokens
 
 
 def picked(kernels: SteadyKernels) -> Shortened:

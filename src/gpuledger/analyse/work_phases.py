@@ -37,14 +37,9 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows, Table
 
-NOWHERE: Final = -1
-"""The phase of work that is of none, and the layer of work that is in none."""
-
-_BETWEEN: Final = ("gemm", "activation")
-"""Families of kernels that are the experts' between a dispatch and a combine."""
-
-_MODULE: Final = "nn.Module: "
-"""How torch.profiler names the calls of modules among the functions of Python."""
+NOWHERE: Final = -1  # the phase of work that is of none, and the layer of work that is in none
+_BETWEEN: Final = ("gemm", "activation")  # families of kernels that are the experts' between a dispatch and a combine
+_MODULE: Final = "nn.Module: "  # how torch.profiler names the calls of modules among the functions of Python
 
 
 class ToldBy(IntEnum):
@@ -71,8 +66,7 @@ class WorkPhases:
     """That layer's own number; NOWHERE for none."""
 
 
-Asked = Sequence[tuple[str, str]]
-"""Phases of the user's own: name and regular expression."""
+Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression
 
 
 def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:

@@ -28,11 +28,8 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import torch_frame
 from gpuledger.trace.tables import Table
 
-MOST_NODES: Final = 2_500
-"""Of one tree; those with the least are left out."""
-
-_LARGEST_GRID: Final = 10_000_000
-"""Pairs of a path and a name that are counted in a place each."""
+MOST_NODES: Final = 2_500  # of one tree; those with the least are left out
+_LARGEST_GRID: Final = 10_000_000  # pairs of a path and a name that are counted in a place each
 
 
 class TreeKind(Enum):

@@ -110,8 +110,7 @@ def placed_paths(
     return PlacedPaths(paths, list(number_of), of_base, of_work)
 
 
-FEWEST_LAYERS: Final = 3
-"""A stretch that repeats less often is no layer."""
+FEWEST_LAYERS: Final = 3  # a stretch that repeats less often is no layer
 
 
 @dataclass(frozen=True, slots=True)

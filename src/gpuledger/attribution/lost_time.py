@@ -29,8 +29,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, either, intersection, total, union
 from gpuledger.trace.tables import Rows, Table
 
-_NOT_THE_HOSTS: Final = (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH)
-"""What ends these gaps had been launched in time."""
+_NOT_THE_HOSTS: Final = (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH)  # what ends these gaps had been launched in time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,11 +170,8 @@ def _around(trace: Trace, device: Device, steady: NDArray[np.intp], began_ns: in
     return int(ranges["start_ns"][around].min(initial=began_ns))
 
 
-FEWEST_SAMPLES: Final = 3
-"""So many samples of a thread show that it was busy."""
-
-MOSTLY: Final = 0.5
-"""A thread with ranges open for this share of the time says where the program was."""
+FEWEST_SAMPLES: Final = 3  # so many samples of a thread show that it was busy
+MOSTLY: Final = 0.5  # a thread with ranges open for this share of the time says where the program was
 
 LEAST_BUSY: Final = 0.2
 """A thread that nothing is known of for more than the rest of the time was not what the other one waited for."""

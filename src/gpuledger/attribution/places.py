@@ -35,11 +35,8 @@ from gpuledger.trace.tables import Rows, Table
 GOES_ON: Final = 0.5
 """A range that holds this share of what the one around it holds is the place, rather than the one around it."""
 
-LEAST_OF_ALL: Final = 0.2
-"""A path goes on only while it holds this share of the whole."""
-
-_OUTSIDE: Final = -1
-"""The path of what lies in no range."""
+LEAST_OF_ALL: Final = 0.2  # a path goes on only while it holds this share of the whole
+_OUTSIDE: Final = -1  # the path of what lies in no range
 
 _Sides = tuple[str | None, str | None]
 
@@ -354,11 +351,8 @@ def _most(weights: dict[str, int], whole: int) -> StackPlace | None:
     return StackPlace(name, amount, whole)
 
 
-MOSTLY: Final = 0.5
-"""A thread that waited, or was in no range, for this share of the time was not the one that held it."""
-
-_HOST_FUNCTION: Final = ("LaunchHostFunc", "StreamAddCallback")
-"""Calls that queue a function of the host on a stream."""
+MOSTLY: Final = 0.5  # a thread that waited, or was in no range, for this share of the time was not the one that held it
+_HOST_FUNCTION: Final = ("LaunchHostFunc", "StreamAddCallback")  # calls that queue a function of the host on a stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,8 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.units import time_text
 
-BINS: Final = 1000
-"""Parts of the window for which the share of busy time is told."""
-
-_STEPS, FINDINGS, PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)
-"""The order in which tracks of a GPU are shown."""
+BINS: Final = 1000  # parts of the window for which the share of busy time is told
+_STEPS, FINDINGS, PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)  # the order in which tracks of a GPU are shown
 
 
 def book_side(

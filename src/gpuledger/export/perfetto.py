@@ -30,8 +30,7 @@ Octets = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
 
-_FEW: Final = 16
-"""So many different sets of pieces are worth a round each."""
+_FEW: Final = 16  # so many different sets of pieces are worth a round each
 
 _MOST_BITS: Final = 62
 
@@ -161,8 +160,7 @@ def runs(octets: Octets, size: Ints) -> list[bytes]:
     return [whole[first:last] for first, last in pairwise([0, *np.cumsum(size).tolist()])]
 
 
-CHUNK: Final = 32_768
-"""So many events, arrows included, are encoded together."""
+CHUNK: Final = 32_768  # so many events, arrows included, are encoded together
 
 _PACKET: Final = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _DESCRIPTOR = 8, 10, 11, 12, 13, 60

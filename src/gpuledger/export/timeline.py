@@ -23,11 +23,8 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
 
-LONGEST_TITLE: Final = 500
-"""A longer title is cut; the whole text is then an argument."""
-
-NAMELESS: Final = "(no name)"
-"""The title of what has none."""
+LONGEST_TITLE: Final = 500  # a longer title is cut; the whole text is then an argument
+NAMELESS: Final = "(no name)"  # the title of what has none
 
 
 class TrackKind(Enum):

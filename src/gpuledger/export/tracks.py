@@ -212,8 +212,7 @@ def backwards(tables: Sequence[Rows]) -> tuple[Argument, ...]:
 
 
 _CATEGORIES = ("kernel", "copy", "memset", "graph")
-FIRST_STREAM = 100
-"""Streams come after everything else that is shown of a GPU."""
+FIRST_STREAM = 100  # streams come after everything else that is shown of a GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 Value = int | float | str | bool | list[Any] | dict[str, Any] | None
 
-_SHOWN: Final = 50
-"""So many rows are shown in a notebook."""
-
-_FROM_SAMPLES: Final = ("use", "findings")
-"""Tables that say more where a GPU's counters were sampled."""
+_SHOWN: Final = 50  # so many rows are shown in a notebook
+_FROM_SAMPLES: Final = ("use", "findings")  # tables that say more where a GPU's counters were sampled
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ _FETCHED: Final = 10_000
 _AGAIN_S: Final = 0.05
 _GRACE_S: Final = 5.0
 """What a query that is interrupted has to notice it; what takes longer is left behind, within its memory."""
-_BESIDES: Final = 1 << 30
-"""Address space that threads and DuckDB take beside what the limit is about."""
+_BESIDES: Final = 1 << 30  # address space that threads and DuckDB take beside what the limit is about
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 

@@ -26,11 +26,8 @@ from gpuledger.attribution.places import own_frames, place
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints
 
-BEFORE: Final = -1
-"""The moment before the first event."""
-
-ROUNDED_TO: Final = 512
-"""Bytes: torch hands out multiples of it."""
+BEFORE: Final = -1  # the moment before the first event
+ROUNDED_TO: Final = 512  # bytes: torch hands out multiples of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,8 +294,7 @@ def end_moment(memory: GpuMemory) -> int:
     return len(memory.history) - 1 if len(memory.history) else BEFORE
 
 
-MOST_STACKS: Final = 10
-"""So many are told; the others are one line."""
+MOST_STACKS: Final = 10  # so many are told; the others are one line
 
 
 class NoPlace(Enum):

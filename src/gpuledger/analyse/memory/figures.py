@@ -64,14 +64,9 @@ def copies_by_kind(trace: Trace, device: Device) -> tuple[CopiesOfKind, ...]:
     return tuple(sorted(by_kind, key=lambda copied: -copied.total_ns))
 
 
-AT_RATE: Final = 0.8
-"""From this share of what its way allows on, a copy is as fast as it gets."""
-
-BRIEF_NS: Final = 10_000
-"""A copy that its way could carry in less than this is mostly latency: too small."""
-
-MOST_COPIES: Final = 20
-"""So many copies are named, the longest first."""
+AT_RATE: Final = 0.8  # from this share of what its way allows on, a copy is as fast as it gets
+BRIEF_NS: Final = 10_000  # a copy that its way could carry in less than this is mostly latency: too small
+MOST_COPIES: Final = 20  # so many copies are named, the longest first
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -80,8 +75,7 @@ TO_HOST: Final = ("Device-to-Host", "Array-to-Host")
 WITHIN_DEVICE: Final = ("Device-to-Device", "Array-to-Array", "Array-to-Device", "Device-to-Array")
 UNIFIED: Final = ("Unified Host-to-Device", "Unified Device-to-Host")
 PEER: Final = ("Peer-to-Peer", "Unified Device-to-Device")
-MEMSET: Final = "Memset"
-"""NVIDIA's labels, by the way that a copy takes."""
+MEMSET: Final = "Memset"  # NVIDIA's labels, by the way that a copy takes
 
 PAGEABLE: Final = "Pageable"
 

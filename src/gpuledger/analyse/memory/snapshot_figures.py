@@ -101,11 +101,8 @@ def segment_churn(snapshot: MemorySnapshot, memory: GpuMemory) -> SegmentChurn:
     return SegmentChurn(len(taken), len(given), int(history.size_bytes[taken].sum()), most(taken), most(given))
 
 
-LEAST_BYTES: Final = 1 << 20
-"""Smaller blocks are of a few common sizes."""
-
-MOST_SIZES: Final = 16
-"""So many are looked for, those with the most bytes first."""
+LEAST_BYTES: Final = 1 << 20  # smaller blocks are of a few common sizes
+MOST_SIZES: Final = 16  # so many are looked for, those with the most bytes first
 
 
 def likely_gradients(snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp]) -> tuple[Holder, ...]:
@@ -132,17 +129,10 @@ def _function(place: str) -> str:
     return place.rpartition(":")[0] or place
 
 
-LEAST_STEPS: Final = 5
-"""Fewer steps after warm-up prove nothing."""
-
-WARM_UP: Final = 2
-"""Steps at the start that set up what stays: gradients, the optimizer's state."""
-
-PARTS: Final = 10
-"""Of a history without marks."""
-
-MOST_STEPS_LEAK: Final = 0.8
-"""A stack that leaves something behind in this share of the steps leaks."""
+LEAST_STEPS: Final = 5  # fewer steps after warm-up prove nothing
+WARM_UP: Final = 2  # steps at the start that set up what stays: gradients, the optimizer's state
+PARTS: Final = 10  # of a history without marks
+MOST_STEPS_LEAK: Final = 0.8  # a stack that leaves something behind in this share of the steps leaks
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,8 +347,7 @@ def _convolution_back(given: Inputs, order: tuple[int, int, int]) -> Count | Non
     return Count(2 * 2 * prod(gradient) * prod(weight[1:]), given.kind(order[0]), is_bound=True)
 
 
-Outputs = Mapping[tuple[Shape, Shape], set[Shape]]
-"""Output shapes of convolutions, by the shapes of images and weights."""
+Outputs = Mapping[tuple[Shape, Shape], set[Shape]]  # output shapes of convolutions, by the shapes of images and weights
 
 _CONV_BACK: Final = {
     "aten::convolution_backward": (0, 1, 2),

@@ -23,8 +23,7 @@ from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 
-MOST_PLACES: Final = 50
-"""So many places of waiting calls are told apart."""
+MOST_PLACES: Final = 50  # so many places of waiting calls are told apart
 
 MOVES: Final = ("aten::to", "aten::_to_copy", "aten::copy_")
 INDEXING: Final = re.compile(

@@ -263,13 +263,9 @@ def _says_kernels(calls: Rows, capture: Positions) -> bool:
     return len(capture) > 0 and bool((calls.codes("kernel")[capture] != NO_TEXT).all())
 
 
-MOST_TRIED: Final = 32
-"""So many equal runs on either side are compared for what they agree on."""
-
-_MOST_PLACES: Final = 10_000
-"""What occurs more often says nothing of where one is."""
-_MOST_COMPARED: Final = 1_000_000_000
-"""So many pairs of a place and a sequence are compared."""
+MOST_TRIED: Final = 32  # so many equal runs on either side are compared for what they agree on
+_MOST_PLACES: Final = 10_000  # what occurs more often says nothing of where one is
+_MOST_COMPARED: Final = 1_000_000_000  # so many pairs of a place and a sequence are compared
 
 
 @dataclass(frozen=True, slots=True)

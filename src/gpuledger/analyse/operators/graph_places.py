@@ -48,8 +48,7 @@ from gpuledger.trace.strings import torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text, share_text
 
-SHORTEST_RUN: Final = 4
-"""Fewer kernels in a row say too little, unless they are the whole graph."""
+SHORTEST_RUN: Final = 4  # fewer kernels in a row say too little, unless they are the whole graph
 
 LIKELY: Final = 0.7
 """A capture of another file that only has as many calls must give so much of the work the operator that equal work
@@ -57,8 +56,7 @@ has elsewhere in the graph."""
 
 EAGER, CAPTURE, ANNOTATED = "equal run", "capture", "annotation"
 _MODULE: Final = "nn.Module: "
-_DEEPEST: Final = 200
-"""Of so many functions around a call its line of code is looked for."""
+_DEEPEST: Final = 200  # of so many functions around a call its line of code is looked for
 
 
 def graph_places(target: LaunchSide, source: LaunchSide, file: str = "") -> GraphPlaces:
@@ -281,8 +279,7 @@ def _ends_with(names: Names, ending: Names) -> bool:
     return len(names) >= len(ending) and names[len(names) - len(ending) :] == ending
 
 
-MODULE: Final = "nn.Module: "
-"""What torch puts before a module's class and number."""
+MODULE: Final = "nn.Module: "  # what torch puts before a module's class and number
 
 _MODULE_NUMBER: Final = re.compile(r"_\d+$")
 
@@ -382,10 +379,8 @@ def _sums(place: NDArray[np.int32], time_ns: Ints) -> list[tuple[int, int, int]]
     return list(zip(place[first].tolist(), counts.tolist(), total.tolist(), strict=True))
 
 
-LEAST_SHARE: Final = 0.5
-"""Of the time inside graphs so much must get a name."""
-ENOUGH_SHARE: Final = 0.95
-"""With less than so much, numbers by name are incomplete."""
+LEAST_SHARE: Final = 0.5  # of the time inside graphs so much must get a name
+ENOUGH_SHARE: Final = 0.95  # with less than so much, numbers by name are incomplete
 
 
 def named_by_trace(trace: Trace, profile: str, other: Trace, file: str) -> Trace:

@@ -31,14 +31,10 @@ from gpuledger.trace.tables import Rows, Table
 
 _ROUGHLY: Final = 1e-2
 """Keeps columns that the samples do not tell apart from taking any value, where only the noise is asked for."""
-_FAINT: Final = 0.15
-"""What a sample of 1 % is taken for at first: it was rounded up, and is mostly next to nothing."""
-_FAINT_ROUNDS: Final = 4
-"""Then it is what the levels say, and they are found again."""
-_MOST_BOUNDS: Final = 60
-"""How often levels are set to a bound before the rest is taken as it is."""
-_LEAST_NOISE: Final = 0.1
-"""Samples are whole percents: a twelfth, and a little."""
+_FAINT: Final = 0.15  # what a sample of 1 % is taken for at first: it was rounded up, and is mostly next to nothing
+_FAINT_ROUNDS: Final = 4  # then it is what the levels say, and they are found again
+_MOST_BOUNDS: Final = 60  # how often levels are set to a bound before the rest is taken as it is
+_LEAST_NOISE: Final = 0.1  # samples are whole percents: a twelfth, and a little
 _STRETCHES: Final = 100
 _SAMPLES_PER_STRETCH: Final = 20
 
@@ -272,8 +268,7 @@ _MOST_GROUPS: Final = 400
 _MOST_SHARED: Final = 100
 _MOST_SPLIT: Final = 50
 """Kernels with a column of their own, columns that others share, kernels with several columns: by time."""
-_FEWEST_LAUNCHES: Final = 8
-"""Of a kernel with several columns."""
+_FEWEST_LAUNCHES: Final = 8  # of a kernel with several columns
 _EDGE: Final = 0.3
 _PARTS: Final = (0.4, 0.8, 1.4, 2.0, 3.0, 5.0)
 """In periods: from what length on a kernel has two columns, three, and so on."""
@@ -285,8 +280,7 @@ microseconds reads little at first, and that what is read then is its neighbour'
 _MOST_WITH_FINER: Final = 300
 """Columns in all, up to which kernels get finer ones, by time: the fit takes time by the cube of their number."""
 _MOST_PARTS: Final = 1 + len(_PARTS) + len(_PARTS_IF_OFTEN)
-_PHASES_DIFFER: Final = 20.0
-"""Points by which the phases of a kernel usually differ from their mean."""
+_PHASES_DIFFER: Final = 20.0  # points by which the phases of a kernel usually differ from their mean
 _COPY_KINDS: Final = 7
 _OTHERS: Final = _COPY_KINDS + 1
 _OTHERS_DIFFER, _IDLE_DIFFERS = 40.0, 0.03

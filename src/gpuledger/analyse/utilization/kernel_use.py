@@ -59,8 +59,7 @@ counter is, is not known."""
 _COMPUTE: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
 _MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
-FigureColumns = tuple[Floats, Floats, Floats]
-"""Percent, low and high of each kernel."""
+FigureColumns = tuple[Floats, Floats, Floats]  # percent, low and high of each kernel
 
 
 def use_classes(figures: Mapping[GpuMetric, FigureColumns], count: int) -> NDArray[np.int8]:
@@ -110,16 +109,13 @@ ALONE: Final = 0.4
 """Of that, what is missing in a timeline where a kernel follows no other: more of its launch lies in its own time."""
 
 COVERAGE: Final = 0.9
-_DEVIATIONS: Final = 1.645
-"""Of a normal distribution on each side of the mean, for that coverage."""
+_DEVIATIONS: Final = 1.645  # of a normal distribution on each side of the mean, for that coverage
 
 _FEWEST_SAMPLES: Final = 20
-_FEWEST_ACTIVE: Final = 5.0
-"""Percent of multiprocessors active, below which nothing is said of how many warps each has."""
+_FEWEST_ACTIVE: Final = 5.0  # percent of multiprocessors active, below which nothing is said of how many warps each has
 _EXPECTED: Final = {GpuMetric.SM_ACTIVE: 0.25, GpuMetric.WARPS: 0.25}
 """Of what the launch shape allows, where samples tell nothing: every kernel has warps on multiprocessors."""
-_SHARED_DIFFER: Final = 15.0
-"""Points by which kernels that share a column differ."""
+_SHARED_DIFFER: Final = 15.0  # points by which kernels that share a column differ
 _POINTS: Final = 1.0
 _SHARE, _ISSUE_SHARE = 0.05, 0.08
 _EDGE_NS: Final = 400

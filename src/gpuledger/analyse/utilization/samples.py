@@ -31,10 +31,8 @@ Floats = NDArray[Any]
 
 NEEDS: Final = (Table.METRICS,)
 
-_MOST_COUNTERS: Final = 200
-"""Of a sample, where rows are taken by their place."""
-_LARGEST: Final = 2**40
-"""Of a measurement, which is not negative either: nsys lets some counters overflow."""
+_MOST_COUNTERS: Final = 200  # of a sample, where rows are taken by their place
+_LARGEST: Final = 2**40  # of a measurement, which is not negative either: nsys lets some counters overflow
 
 MetricColumns = Mapping[GpuMetric, Ints]
 
@@ -114,8 +112,7 @@ def _one_by_one(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[np.boo
     return common, {metric: value[np.searchsorted(stamp, common)] for metric, (stamp, value) in columns.items()}
 
 
-_MOST_PAIRS: Final = 4_000_000
-"""Pairs of entries that are multiplied at once."""
+_MOST_PAIRS: Final = 4_000_000  # pairs of entries that are multiplied at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,10 +212,8 @@ def _merged(used: Ints, sample: Ints, column: Ints, share: Floats, columns: int)
 
 
 MOST_SAMPLES: Final = 120_000
-_STRETCH: Final = 64
-"""Samples."""
-_RARE: Final = 100
-"""A column that ran so often is looked at each time."""
+_STRETCH: Final = 64  # samples
+_RARE: Final = 100  # a column that ran so often is looked at each time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,20 +255,14 @@ class LookedAt:
         return first, last
 
 
-_LOOKED_AT: Final = 3000
-"""Samples that are looked at: the first ones in which something runs."""
-_FEWEST: Final = 200
-"""With fewer samples the lag is taken to be one period."""
-_COLUMNS: Final = 60
-"""Columns that are told apart, those with the most time; the rest is one."""
+_LOOKED_AT: Final = 3000  # samples that are looked at: the first ones in which something runs
+_FEWEST: Final = 200  # with fewer samples the lag is taken to be one period
+_COLUMNS: Final = 60  # columns that are told apart, those with the most time; the rest is one
 _USUAL: Final = 1.0
 _COARSE: Final = tuple(_USUAL + eighth / 8 for eighth in range(-12, 13))
-_STEPS: Final = (0.0625, 0.03125)
-"""In periods: how far the next lags to be tried are from the best so far."""
-_NOTICEABLE: Final = 0.2
-"""A lag other than one period is taken where it leaves so much less unexplained, as a share."""
-_ROUNDING: Final = 1 / 12
-"""Samples are whole percents: so much is always left."""
+_STEPS: Final = (0.0625, 0.03125)  # in periods: how far the next lags to be tried are from the best so far
+_NOTICEABLE: Final = 0.2  # a lag other than one period is taken where it leaves so much less unexplained, as a share
+_ROUNDING: Final = 1 / 12  # samples are whole percents: so much is always left
 
 
 def lag_ns(samples: GpuSamples, *views: ColumnSpans) -> int:

@@ -31,8 +31,7 @@ from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, union
 from gpuledger.trace.tables import Table
 
-_FULL_CLOCK: Final = 0.9
-"""Of a sample, the share in which kernels ran, for its clock to be one of a busy GPU."""
+_FULL_CLOCK: Final = 0.9  # of a sample, the share in which kernels ran, for its clock to be one of a busy GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +239,7 @@ def _by_line(families: tuple[str, ...], times: list[list[int]]) -> dict[Line, Ti
     }
 
 
-USES_TENSOR: Final = 5.0
-"""Percent of the tensor cores' cycles, from which on a kernel is told by them."""
+USES_TENSOR: Final = 5.0  # percent of the tensor cores' cycles, from which on a kernel is told by them
 
 _EIGHT_BITS: Final = re.compile(r"e4m3|e5m2|fp8|float8|_f8", re.IGNORECASE)
 _HALF: Final = ("bf16", "fp16")
