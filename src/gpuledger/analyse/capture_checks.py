@@ -28,13 +28,10 @@ _LIBRARIES: Final = ("cublas", "cudnn")
 class CaptureWishes:
     """What was to be recorded."""
 
-    traces: tuple[str, ...] = ("cuda",)
-    """In nsys's words."""
-    nodes: bool = False
-    """Whether each kernel inside a CUDA graph was to be seen."""
+    traces: tuple[str, ...] = ("cuda",)  # in nsys's words
+    nodes: bool = False  # whether each kernel inside a CUDA graph was to be seen
     memory: bool = False
-    ranged: bool = False
-    """Whether recording was to begin with a profiler range."""
+    ranged: bool = False  # whether recording was to begin with a profiler range
     duration_ns: int | None = None
 
 

@@ -81,11 +81,9 @@ class Contents:
     span: Span | NotMeasured
     gpus: tuple[GpuUse, ...]
     processes: tuple[ProcessUse, ...]
-    rows: tuple[tuple[str, int], ...]
-    """Rows of each of our tables that the profile holds."""
+    rows: tuple[tuple[str, int], ...]  # rows of each of our tables that the profile holds
     missing: tuple[Missing, ...]
-    launched: float | NotMeasured
-    """Share of GPU work whose launch call was recorded too."""
+    launched: float | NotMeasured  # share of GPU work whose launch call was recorded too
 
 
 def _no_os_calls(trace: Trace) -> str:

@@ -67,8 +67,7 @@ class QueueDelays:
     median_ns: float
     p10_ns: float
     p90_ns: float
-    ahead_share: float
-    """Of the activities, those that waited longer than AHEAD_NS."""
+    ahead_share: float  # of the activities, those that waited longer than AHEAD_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +76,9 @@ class LaunchQueue:
 
     activities: int
     activities_per_step: float
-    tiny_share: float | None
-    """Of the activities, those shorter than TINY_NS; None where there are none."""
-    launched: int
-    """Of the activities, those whose launch call was recorded."""
-    delays: QueueDelays | None
-    """None where no launch call was recorded."""
+    tiny_share: float | None  # of the activities, those shorter than TINY_NS; None where there are none
+    launched: int  # of the activities, those whose launch call was recorded
+    delays: QueueDelays | None  # None where no launch call was recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,18 +47,15 @@ class NamedRanges:
     """Ranges of the steady steps."""
 
     ranges: Rows
-    time_ns: int
-    """How long at least one of them is open on the host."""
+    time_ns: int  # how long at least one of them is open on the host
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedKernels:
     """Kernels of the steady steps."""
 
-    operations: Positions
-    """Among the device's activities."""
-    time_ns: int
-    """How long at least one of them runs."""
+    operations: Positions  # among the device's activities
+    time_ns: int  # how long at least one of them runs
 
 
 NamedWork = NamedLines | NamedRanges | NamedKernels

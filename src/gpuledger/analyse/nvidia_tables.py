@@ -63,8 +63,7 @@ def _most_time_first(calls: Rows) -> tuple[CallTimes, ...]:
 class CopyTimes:
     """The copies of one kind: their times in nanoseconds, and their bytes."""
 
-    operation: str
-    """NVIDIA's display name."""
+    operation: str  # NVIDIA's display name
     times: Statistics
     sizes: Statistics
 
@@ -158,8 +157,7 @@ class KernelLaunchTimes:
     device: int
     function: str
     kernel: str
-    whole: Statistics
-    """From the call's start to the end of the call or of the kernel, whichever is later."""
+    whole: Statistics  # from the call's start to the end of the call or of the kernel, whichever is later
     in_call: Statistics
     queued: Statistics | None
     """From the call's return to the kernel's start, of those that started no earlier; None where all did."""
@@ -231,8 +229,7 @@ class RangeTimes:
 
     name: RangeName
     instances: int
-    times: Statistics | None
-    """None where no range's end was recorded."""
+    times: Statistics | None  # None where no range's end was recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +239,9 @@ class RangeProjection:
     name: RangeName
     projected: Statistics
     """From the start of the first operation launched in a range to the end of the last, in nanoseconds."""
-    host: Statistics
-    """On the host, in nanoseconds."""
-    operations: Statistics
-    """Launched in a range."""
-    mean_level: float | None
-    """In the thread's tree; None where none has a level."""
+    host: Statistics  # on the host, in nanoseconds
+    operations: Statistics  # launched in a range
+    mean_level: float | None  # in the thread's tree; None where none has a level
     mean_children: float
 
 
@@ -255,11 +249,9 @@ class RangeProjection:
 class RangeKernelTimes:
     """The executions of one kernel that one thread launched in the ranges of one name, in nanoseconds."""
 
-    range: RangeName | None
-    """None: in no range."""
+    range: RangeName | None  # None: in no range
     pid: int | None
-    tid: int | None
-    """None where the launch call was not recorded."""
+    tid: int | None  # None where the launch call was not recorded
     range_instances: int
     kernel_instances: int
     kernel: str
@@ -443,8 +435,7 @@ def _distinct(groups: Positions, values: Ints, count: int) -> Ints:
 class OperationTimes:
     """One kernel, kind of copy or function, in nanoseconds."""
 
-    category: str
-    """NVIDIA's word for what it is."""
+    category: str  # NVIDIA's word for what it is
     operation: str
     times: Statistics
 
@@ -483,8 +474,7 @@ class NvidiaReport(Generic[R]):
     OS calls are traced only on request.
     """
 
-    make: Callable[[Trace], tuple[R, ...]]
-    """The function that has NVIDIA's name."""
+    make: Callable[[Trace], tuple[R, ...]]  # the function that has NVIDIA's name
     title: str
     needs: tuple[Table, ...] = ()
     any_of: tuple[Table, ...] = ()

@@ -56,8 +56,7 @@ class StreamsOverTime:
 
     edges_ns: Ints
     streams: tuple[StreamUse, ...]
-    left_out: int
-    """How many more there are."""
+    left_out: int  # how many more there are
 
 
 def bin_edges(window: Span, bins: int = BINS) -> Ints:

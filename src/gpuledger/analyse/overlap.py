@@ -73,14 +73,11 @@ class StreamOverlap:
 
     gpu: int
     steps: int
-    kernels: int
-    """Kernels that begin before all before them on their stream have ended."""
-    in_graphs: int
-    """Of those, how many run in CUDA graphs."""
+    kernels: int  # kernels that begin before all before them on their stream have ended
+    in_graphs: int  # of those, how many run in CUDA graphs
     overlap_ns: int
     """How much longer they would take one after the other: durations added up, less the time that they cover."""
-    pairs: tuple[OverlappingPair, ...]
-    """By what they overlap, the longest first; they sum to `overlap_ns`."""
+    pairs: tuple[OverlappingPair, ...]  # by what they overlap, the longest first; they sum to `overlap_ns`
 
 
 def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:

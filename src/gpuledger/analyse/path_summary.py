@@ -41,23 +41,19 @@ class PathSide(StrEnum):
 
     HOST = "host"
     GPU = "gpu"
-    BETWEEN = "between"
-    """Neither: a launch is on its way, or one operation makes room for the next."""
-    OUTSIDE = "outside"
-    """Nobody knows."""
+    BETWEEN = "between"  # neither: a launch is on its way, or one operation makes room for the next
+    OUTSIDE = "outside"  # nobody knows
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOnPath:
     """Kernels of one name, copies of one kind, or graphs traced whole."""
 
-    name: str
-    """Empty for graphs."""
+    name: str  # empty for graphs
     line: Line
     path_ns: int
     times: int
-    gpu_ns: int
-    """What all of them take in the same stretch, on the path or beside it."""
+    gpu_ns: int  # what all of them take in the same stretch, on the path or beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +64,7 @@ class CallOnPath:
     call_ns: int
     code_ns: int
     times: int
-    waits: int
-    """How often the path goes from the return of the call to what it waited for."""
+    waits: int  # how often the path goes from the return of the call to what it waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +83,11 @@ class BesidePath:
     name: str
     beside_ns: int
     beside: int
-    launches: int
-    """All of the name, on the path or beside it."""
+    launches: int  # all of the name, on the path or beside it
     slack_ns: int | None
     """Half of those beside it have less; None: the end of the stretch depends on fewer than half of them."""
     least_slack_ns: int | None
-    saved_ns: int
-    """If all of the name were twice as fast."""
+    saved_ns: int  # if all of the name were twice as fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +95,7 @@ class PathSummary:
     """What the length of one GPU's steady stretch is due to, or of the part of it that is replayed."""
 
     gpu: int
-    steps: int | None
-    """How many are looked at; None: there are none."""
+    steps: int | None  # how many are looked at; None: there are none
     whole_ns: int
     lines: tuple[tuple[Line, int, int], ...]
     """Each with its time and its number of segments, longest first; they sum to the whole."""

@@ -39,22 +39,16 @@ class Pieces:
 
     start_ns: Ints
     end_ns: Ints
-    tile: Positions
-    """Which row of the ledger's books it lies in."""
-    phase: Ints
-    """The phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`."""
+    tile: Positions  # which row of the ledger's books it lies in
+    phase: Ints  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
     before: Ints
-    after: Ints
-    """The phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own."""
-    inside: NDArray[np.bool_]
-    """Whether the same phase of the same layer and step goes on after a stretch."""
+    after: Ints  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
     cycle: Ints
     """The layer that a piece belongs to, as `WorkPhases.instance` or the how-manieth; of a stretch, that of what
     comes after it. NOWHERE for none."""
-    layer: Ints
-    """That layer's number; NOWHERE for none."""
-    work_ns: Ints
-    """How much of it the GPU worked: all of a phase's, of a stretch that in no phase."""
+    layer: Ints  # that layer's number; NOWHERE for none
+    work_ns: Ints  # how much of it the GPU worked: all of a phase's, of a stretch that in no phase
     idle_ns: Ints
     begins: NDArray[np.bool_]
     """Which stretches begin here, rather than at a cut; of work, where phase, layer or step is another than before."""
@@ -190,12 +184,9 @@ class PhaseCost:
 
     phase: str
     told_by: tuple[ToldBy, ...]
-    visits: int
-    """How often it was begun, by a layer or after another phase."""
-    busy_ns: int
-    """When the GPU worked at it and at nothing more important."""
-    hidden_ns: int
-    """When it ran beside something more important."""
+    visits: int  # how often it was begun, by a layer or after another phase
+    busy_ns: int  # when the GPU worked at it and at nothing more important
+    hidden_ns: int  # when it ran beside something more important
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,26 +194,20 @@ class BetweenPhases:
     """What lies between two phases, or inside one."""
 
     before: str | None
-    after: str | None
-    """None: the window begins, or ends, there."""
-    inside: bool
-    """Whether the same phase of the same layer and step goes on."""
+    after: str | None  # None: the window begins, or ends, there
+    inside: bool  # whether the same phase of the same layer and step goes on
     times: int
     idle_ns: int
-    other_ns: int
-    """Work of no phase."""
-    largest_cause: Cause | None
-    """What most of the idle time is due to; None where there is none."""
+    other_ns: int  # work of no phase
+    largest_cause: Cause | None  # what most of the idle time is due to; None where there is none
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCost:
     """One layer, all steps together."""
 
-    layer: int | None
-    """None: what is in no layer."""
-    busy_ns: tuple[int, ...]
-    """By phase."""
+    layer: int | None  # None: what is in no layer
+    busy_ns: tuple[int, ...]  # by phase
     idle_ns: int
     other_ns: int
 
@@ -236,12 +221,10 @@ class PhaseCosts:
     """The phases of one GPU's steady steps."""
 
     gpu: int
-    steps: int | None
-    """None: no steps were found, the window is one."""
+    steps: int | None  # None: no steps were found, the window is one
     whole_ns: int
     phases: tuple[PhaseCost, ...]
-    between: tuple[BetweenPhases, ...]
-    """The most time first."""
+    between: tuple[BetweenPhases, ...]  # the most time first
     layers: tuple[LayerCost, ...] | NotMeasured
 
     @property
@@ -350,13 +333,10 @@ _SILENT: Final = NotMeasured(say("no communication kernel was recorded"))
 class PhaseWait:
     """The collectives of one phase, in one layer or in all."""
 
-    phase: str | None
-    """None: of no phase."""
-    layer: int | None
-    """None: all layers together."""
+    phase: str | None  # None: of no phase
+    layer: int | None  # None: all layers together
     seen: int
-    matched: int
-    """Of them, found on all ranks; to these the times belong."""
+    matched: int  # of them, found on all ranks; to these the times belong
     running_ns: int
     wait_ns: int
     transfer_ns: int

@@ -46,17 +46,12 @@ class RangeNode:
 
     name: str
     depth: int
-    instances: int
-    """How many ranges; of work inside graphs how many launches."""
+    instances: int  # how many ranges; of work inside graphs how many launches
     host_ns: int
-    gpu_ns: int
-    """With the ranges inside."""
-    own_gpu_ns: int
-    """Without them."""
-    launches: int
-    """Launch calls inside, as `gpuledger launches` counts them: of kernels and graphs, not of copies."""
-    waits: int
-    """Calls inside that waited for the device."""
+    gpu_ns: int  # with the ranges inside
+    own_gpu_ns: int  # without them
+    launches: int  # launch calls inside, as `gpuledger launches` counts them: of kernels and graphs, not of copies
+    waits: int  # calls inside that waited for the device
     steady_share: float | None
     """Host time of those that began in the steady steps, of the steps' time; None where none did."""
     use_percent: Mapping[GpuMetric, float] = field(default_factory=dict)
@@ -112,8 +107,7 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
 class _PathAmounts:
     """What is added up along paths: of each range whether it is shown, and amounts; of each path its GPU time."""
 
-    base: NamePaths
-    """The paths of ranges."""
+    base: NamePaths  # the paths of ranges
     placed: PlacedPaths
     of_ranges: tuple[NDArray[Any], ...]
     own_gpu_ns: Ints
@@ -225,8 +219,7 @@ class RangeShares:
     """The ranges of a side against the whole."""
 
     whole_ns: int
-    roles: dict[str, RangeRole]
-    """By name; empty where the whole is that of the steps."""
+    roles: dict[str, RangeRole]  # by name; empty where the whole is that of the steps
 
     def share(self, run_range: RunRange) -> float | None:
         """Of the whole; None for what is not counted, and where there is no whole."""

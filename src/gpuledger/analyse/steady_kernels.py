@@ -37,10 +37,8 @@ class Shortened:
 
     operations: Positions
     duration_ns: Ints
-    kind: str = ""
-    """Which of several ways of saying it fits, where a code has several."""
-    was_sampled: bool = False
-    """Whether samples of the GPU's use say so, too."""
+    kind: str = ""  # which of several ways of saying it fits, where a code has several
+    was_sampled: bool = False  # whether samples of the GPU's use say so, too
 
     def __len__(self) -> int:
         return len(self.operations)

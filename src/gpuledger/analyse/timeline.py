@@ -59,11 +59,9 @@ class EventTrack(NamedTuple):
     """One thread of the host, or one stream of a GPU. Sorts as it is shown."""
 
     is_thread: bool
-    gpu: int
-    """-1 for threads."""
+    gpu: int  # -1 for threads
     pid: int
-    number: int
-    """The thread's id, or the stream's."""
+    number: int  # the thread's id, or the stream's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,20 +70,15 @@ class Events:
 
     span: Span
     tracks: tuple[EventTrack, ...]
-    track: Ints
-    """Position in `tracks`."""
+    track: Ints  # position in `tracks`
     start_ns: Ints
-    end_ns: Ints
-    """Never before the start."""
+    end_ns: Ints  # never before the start
     source: Ints
-    row: Ints
-    """Position in the table that it comes from."""
-    launch: Ints
-    """Of GPU work: the position of its launch call among these records; -1 where that is not here."""
+    row: Ints  # position in the table that it comes from
+    launch: Ints  # of GPU work: the position of its launch call among these records; -1 where that is not here
     lane: Ints
     left_out: int
-    least_ns: int
-    """Those left out are no longer than this."""
+    least_ns: int  # those left out are no longer than this
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -105,8 +98,7 @@ class EventFinder:
         is_other = by_row(lambda codes: ~np.isin(codes, cuda), calls.codes("layer"))
         self.ranges: Final = ranges.where(ranges.codes("kind") != ranges.strings.code("mark"))
         self.cuda_calls: Final = host.calls
-        self.call_kinds: Final = host.kinds
-        """Of each of those, as `CALL_KINDS` numbers them."""
+        self.call_kinds: Final = host.kinds  # of each of those, as `CALL_KINDS` numbers them
         self.other_calls: Final = calls.where(is_other)
         self.work: Final = work
         host_tables = (self.ranges, self.cuda_calls, self.other_calls)
@@ -248,10 +240,8 @@ _LEAST_AROUND_NS: Final = 500_000
 class Stretch:
     """One stretch of the run."""
 
-    core: Span
-    """The step itself, or the place; the events begin with its first launch."""
-    step: int | None
-    """Its number; None: it is no step."""
+    core: Span  # the step itself, or the place; the events begin with its first launch
+    step: int | None  # its number; None: it is no step
     events: Events
     is_median: bool = False
     is_worst: bool = False
@@ -288,8 +278,7 @@ class _WantedStretch:
     step: int | None
     is_median: bool = False
     is_worst: bool = False
-    is_extra: bool = False
-    """Whether it is there for its own sake, and not worth showing in part."""
+    is_extra: bool = False  # whether it is there for its own sake, and not worth showing in part
 
     def stretch(self, finder: EventFinder, device: Device, room: int) -> Stretch:
         start_ns = self.core.start_ns

@@ -55,15 +55,12 @@ class ToldBy(IntEnum):
 class WorkPhases:
     """Columns for the activities of one GPU, in their order."""
 
-    phases: tuple[str, ...]
-    """Those that occur, in the order of a layer, the user's own first."""
-    phase: Ints
-    """Position in `phases`; NOWHERE for none."""
+    phases: tuple[str, ...]  # those that occur, in the order of a layer, the user's own first
+    phase: Ints  # position in `phases`; NOWHERE for none
     told_by: NDArray[np.int8]
     instance: Ints
     """The layer's range that the launch lies in, as a number that no other layer of any step has; NOWHERE for none."""
-    layer: Ints
-    """That layer's own number; NOWHERE for none."""
+    layer: Ints  # that layer's own number; NOWHERE for none
 
 
 Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression

@@ -40,8 +40,7 @@ class Piece:
     """Some bytes of each message, the same number in all that have them."""
 
     octets: Octets
-    kept: Mask | None = None
-    """Which messages have it; None: all."""
+    kept: Mask | None = None  # which messages have it; None: all
 
     @property
     def size(self) -> Ints | int:

@@ -89,8 +89,7 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(self, trace: BinaryIO, name: str, port: int = 0) -> None:
         self.files = ui_files()
-        self.trace = trace
-        """Perhaps a file without a place: it is read by its number, by several threads at once."""
+        self.trace = trace  # perhaps a file without a place: it is read by its number, by several threads at once
         self.policy = content_policy(self.files["/"].read_bytes())
         self.place = f"/{secrets.token_urlsafe(24)}/{quote(name)}"
         try:

@@ -47,13 +47,10 @@ class TimelineInput:
     """One trace on its way to a timeline."""
 
     trace: Trace
-    report: ProfiledRun | None
-    """None where nothing ran on a GPU."""
+    report: ProfiledRun | None  # None where nothing ran on a GPU
     wanted: Wanted
-    prefix: str = ""
-    """What the names of its processes and GPUs begin with."""
-    offset_ns: int = 0
-    """By how much its clock is ahead of the timeline's."""
+    prefix: str = ""  # what the names of its processes and GPUs begin with
+    offset_ns: int = 0  # by how much its clock is ahead of the timeline's
 
     @property
     def window(self) -> Span | None:
@@ -232,10 +229,8 @@ class Writer(Protocol):
 class TimelineFormat:
     """How a timeline is written."""
 
-    chrome: bool
-    """In Chrome's format, else in Perfetto's."""
-    packed: bool
-    """Through gzip."""
+    chrome: bool  # in Chrome's format, else in Perfetto's
+    packed: bool  # through gzip
 
     def writer(self, base_ns: int) -> Writer:
         """Something that encodes it; `base_ns` is the time that becomes 0."""

@@ -44,15 +44,11 @@ class Track:
     uuid: int
     kind: TrackKind
     name: str
-    parent: int
-    """The uuid of the track that it is shown under; 0 for none."""
+    parent: int  # the uuid of the track that it is shown under; 0 for none
     pid: int
-    tid: int
-    """Unique in the file. A group and what is under it have numbers too: Chrome's format knows nothing else."""
-    order: int = 0
-    """The place among its siblings."""
-    unit: str = ""
-    """Of a counter."""
+    tid: int  # unique in the file. A group and what is under it have numbers too: Chrome's format knows nothing else.
+    order: int = 0  # the place among its siblings
+    unit: str = ""  # of a counter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +56,7 @@ class ArgumentColumn:
     """Values for records, table behind table; a table that has none of them gives only its number of rows."""
 
     parts: tuple[NDArray[Any] | int, ...]
-    absent: int = NOT_RECORDED
-    """Stands where a record has no value."""
+    absent: int = NOT_RECORDED  # stands where a record has no value
 
     def take(self, positions: NDArray[np.intp]) -> Ints:
         """The values of these records."""
@@ -93,12 +88,9 @@ class Records:
     """Slices and instants, each on a track on which all of them nest."""
 
     start_ns: Ints
-    end_ns: Ints
-    """Never before the start."""
-    track: Ints
-    """The uuid of each one's track."""
-    rank: Ints
-    """The order on its track of what begins at one instant: the outer before the inner."""
+    end_ns: Ints  # never before the start
+    track: Ints  # the uuid of each one's track
+    rank: Ints  # the order on its track of what begins at one instant: the outer before the inner
     titles: Sequence[str]
     title: Ints
     categories: Sequence[str]
@@ -107,10 +99,8 @@ class Records:
     arguments: tuple[Argument, ...] = ()
     first_flow: ArgumentColumn | None = None
     """The first of the arrows that a record begins or ends; its others follow. 0: none. Unique in the file."""
-    flows: ArgumentColumn | None = None
-    """How many arrows."""
-    begins_arrows: bool = False
-    """Whether arrows begin here, rather than end."""
+    flows: ArgumentColumn | None = None  # how many arrows
+    begins_arrows: bool = False  # whether arrows begin here, rather than end
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -122,8 +112,7 @@ class Levels:
 
     track: int
     at_ns: Ints
-    value: NDArray[Any]
-    """Integers, or floats."""
+    value: NDArray[Any]  # integers, or floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,8 +122,7 @@ class TimelineSection:
     tracks: tuple[Track, ...]
     records: Records | None = None
     levels: tuple[Levels, ...] = ()
-    offset_ns: int = 0
-    """What to take off its times."""
+    offset_ns: int = 0  # what to take off its times
 
 
 class UniqueNumbers:

@@ -49,8 +49,7 @@ class QueryAnswer:
     sql: str
     columns: tuple[AnswerColumn, ...]
     rows: tuple[tuple[Value, ...], ...]
-    is_cut: bool
-    """Whether there are more rows than the limit `query_rows` lets through."""
+    is_cut: bool  # whether there are more rows than the limit `query_rows` lets through
     notes: tuple[str, ...] = ()
     """Which of the tables that it names the profile does not hold, and why: their rows are not measured, not none."""
 

@@ -47,8 +47,7 @@ class _RunningQuery:
     columns: tuple[tuple[str, str], ...] = ()
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     error: BaseException | None = None
-    is_over: bool = False
-    """Whether nobody waits for it any longer."""
+    is_over: bool = False  # whether nobody waits for it any longer
 
     def stop(self) -> None:
         """Interrupt it, again and again: an interrupt that comes just before it begins is not heard."""

@@ -98,11 +98,9 @@ class _Names:
 
     def __init__(self) -> None:
         self.tables: set[str] = set()
-        self.own_tables: set[str] = set()
-        """Those that the query makes itself, WITH ... AS."""
+        self.own_tables: set[str] = set()  # those that the query makes itself, WITH ... AS.
         self.columns: set[str] = set()
-        self.whole: set[str] = set()
-        """Tables of which all columns may be needed."""
+        self.whole: set[str] = set()  # tables of which all columns may be needed
 
 
 def _asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

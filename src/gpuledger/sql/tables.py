@@ -34,11 +34,9 @@ class QueryColumn:
     """One column. NULL stands for what was not recorded, or does not apply."""
 
     name: str
-    type: str
-    """DuckDB's."""
+    type: str  # DuckDB's
     meaning: str
-    is_booked: bool = False
-    """Whether it is worked out with the books; else the profile holds it."""
+    is_booked: bool = False  # whether it is worked out with the books; else the profile holds it
 
     @property
     def unit(self) -> str:
@@ -53,8 +51,7 @@ class QueryTable:
     name: str
     row: str
     columns: tuple[QueryColumn, ...]
-    recorded: Table | None = None
-    """The trace's table that it is; None for a table of the books."""
+    recorded: Table | None = None  # the trace's table that it is; None for a table of the books
 
     def __getitem__(self, name: str) -> QueryColumn:
         return next(column for column in self.columns if column.name == name)
@@ -270,8 +267,7 @@ class ColumnValues:
     """Numbers, or codes of texts; the array is never copied."""
 
     array: NDArray[Any]
-    texts: Texts | None = None
-    """What a code stands for; None: the numbers are themselves."""
+    texts: Texts | None = None  # what a code stands for; None: the numbers are themselves
     missing: int | None = NOT_RECORDED
     """The number that stands for no value; None: there is always one. NaN is never one."""
 

@@ -36,16 +36,12 @@ class Lifetimes:
 
     address: Ints
     size_bytes: Ints
-    stack: NDArray[np.int32]
-    """-1 where none was recorded."""
+    stack: NDArray[np.int32]  # -1 where none was recorded
     born: Ints
-    gone: Ints
-    """The tensor is freed: its bytes are no longer allocated."""
-    done: Ints
-    """The block can be used again; later than `gone` where another stream still needed it."""
+    gone: Ints  # the tensor is freed: its bytes are no longer allocated
+    done: Ints  # the block can be used again; later than `gone` where another stream still needed it
     events: int
-    unmatched: int = 0
-    """Events that fit to no other: allocations of what was never freed, and the like."""
+    unmatched: int = 0  # events that fit to no other: allocations of what was never freed, and the like
 
     def __len__(self) -> int:
         return len(self.address)
@@ -177,15 +173,11 @@ class MemoryMoment:
     moment: int
     allocated_bytes: int
     awaiting_bytes: int
-    stranded_bytes: int
-    """Free in segments that hold something."""
-    releasable_bytes: int
-    """In segments that hold nothing, and free in expandable ones."""
-    largest_free_bytes: int
-    """The largest piece of what is stranded."""
+    stranded_bytes: int  # free in segments that hold something
+    releasable_bytes: int  # in segments that hold nothing, and free in expandable ones
+    largest_free_bytes: int  # the largest piece of what is stranded
     segments: int
-    partly_used: tuple[SegmentUse, ...]
-    """The segments with the most free bytes that cannot be given back."""
+    partly_used: tuple[SegmentUse, ...]  # the segments with the most free bytes that cannot be given back
 
     @property
     def reserved_bytes(self) -> int:
@@ -309,10 +301,8 @@ class NoPlace(Enum):
 class Holder:
     """Allocations from one place that live at one moment."""
 
-    place: str | NoPlace
-    """The user's innermost function, `function (file.py:12)`."""
-    path: tuple[str, ...]
-    """The user's functions from there outwards; empty where `place` stands for several paths."""
+    place: str | NoPlace  # the user's innermost function, `function (file.py:12)`
+    path: tuple[str, ...]  # the user's functions from there outwards; empty where `place` stands for several paths
     size_bytes: int
     allocations: int
 

@@ -84,21 +84,15 @@ PAGEABLE: Final = "Pageable"
 class CopyFlow:
     """Copies of one direction between the same kinds of memory. Times and counts are of the steady stretch."""
 
-    kind: str
-    """NVIDIA's label of the direction, or Memset; empty where it was not recorded."""
+    kind: str  # NVIDIA's label of the direction, or Memset; empty where it was not recorded
     memory: str
     """The kind of the host's memory, in NVIDIA's word; empty where the host has no part in it or it is not known."""
     count: int
-    total_bytes: int
-    """0: not recorded."""
-    running_ns: int
-    """How long any of them ran."""
-    exposed_ns: int
-    """How much of the ledger's line of copies is theirs."""
-    way_bytes_per_s: int | None
-    """What their way usually allows; None where that is not known."""
-    is_own_rate: bool
-    """Whether that is only what the largest of this run's own copies reach."""
+    total_bytes: int  # 0: not recorded
+    running_ns: int  # how long any of them ran
+    exposed_ns: int  # how much of the ledger's line of copies is theirs
+    way_bytes_per_s: int | None  # what their way usually allows; None where that is not known
+    is_own_rate: bool  # whether that is only what the largest of this run's own copies reach
     longest: Span
     pid: int
     correlations: tuple[int, ...]
@@ -235,10 +229,8 @@ class MemoryTotals:
     """A GPU's memory over the whole capture."""
 
     peak_bytes: int
-    end_bytes: int
-    """In use at the end."""
-    allocated_bytes: int
-    """Of all allocations together."""
+    end_bytes: int  # in use at the end
+    allocated_bytes: int  # of all allocations together
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,8 +44,7 @@ class ShortLived:
     path: tuple[str, ...]
     size_bytes: int
     allocations: int
-    median_life_ns: int | None
-    """None where torch noted no times."""
+    median_life_ns: int | None  # None where torch noted no times
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,8 @@ class SegmentChurn:
     taken: int
     given_back: int
     taken_bytes: int
-    path: tuple[str, ...]
-    """Whose allocations took the most bytes."""
-    giving_path: tuple[str, ...]
-    """Who gave back the most."""
+    path: tuple[str, ...]  # whose allocations took the most bytes
+    giving_path: tuple[str, ...]  # who gave back the most
 
 
 def short_lived(
@@ -140,11 +137,9 @@ class Leak:
     """One path of the user's functions whose allocations are never freed."""
 
     path: tuple[str, ...]
-    size_bytes: int
-    """Allocated after warm-up and never freed."""
+    size_bytes: int  # allocated after warm-up and never freed
     allocations: int
-    steps: int
-    """In how many steps something was left behind."""
+    steps: int  # in how many steps something was left behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +147,8 @@ class Leaks:
     """All of one GPU's, the largest first."""
 
     leaks: tuple[Leak, ...]
-    steps: int
-    """That were looked at, after warm-up."""
-    step_name: str
-    """What marks a step; empty where parts of the history stand for steps."""
+    steps: int  # that were looked at, after warm-up
+    step_name: str  # what marks a step; empty where parts of the history stand for steps
 
     @property
     def size_bytes(self) -> int:
@@ -231,16 +224,12 @@ class OomKind(Enum):
 class OutOfMemory:
     """One of them."""
 
-    moment: int
-    """After which event."""
-    path: tuple[str, ...]
-    """Who asked."""
+    moment: int  # after which event
+    path: tuple[str, ...]  # who asked
     request_bytes: int
-    device_free_bytes: int | None
-    """What the GPU had left; None where torch did not note it."""
+    device_free_bytes: int | None  # what the GPU had left; None where torch did not note it
     layout: MemoryMoment
-    held: tuple[Holder, ...]
-    """By stack, the most first; they sum to what was allocated."""
+    held: tuple[Holder, ...]  # by stack, the most first; they sum to what was allocated
 
     @property
     def is_limited(self) -> bool:
@@ -289,18 +278,15 @@ class SnapshotFigures:
     peak: MemoryMoment
     end: MemoryMoment
     peak_stacks: tuple[Holder, ...]
-    peak_lines: tuple[Holder, ...]
-    """The same bytes by the line alone. Both sum to the peak."""
+    peak_lines: tuple[Holder, ...]  # the same bytes by the line alone. Both sum to the peak.
     peak_gradients: tuple[Holder, ...]
     """Of what has no stack at the peak, the part that may be gradients of what some path allocates."""
-    early_bytes: int
-    """Allocated before the history began."""
+    early_bytes: int  # allocated before the history began
     leaks: Leaks
     short_lived: tuple[ShortLived, ...]
     segment_churn: SegmentChurn
     out_of_memories: tuple[OutOfMemory, ...]
-    unmatched_events: int
-    """That fit to no other event."""
+    unmatched_events: int  # that fit to no other event
 
     @property
     def has_history(self) -> bool:

@@ -72,14 +72,11 @@ class Count(NamedTuple):
     """The operations of one execution."""
 
     flops: int
-    kind: str | None
-    """The type of what is multiplied; None: not recorded."""
-    is_bound: bool = False
-    """At most so many."""
+    kind: str | None  # the type of what is multiplied; None: not recorded
+    is_bound: bool = False  # at most so many
     moved_bytes: int | None = None
     """What a matrix product reads and writes at least; None: another operator, or a type of unknown size."""
-    rows: int = 0
-    """Of a product with one matrix of weights."""
+    rows: int = 0  # of a product with one matrix of weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +91,10 @@ class OperatorWork:
     """Of the kernels that the operator itself launched; where there are none, of those launched inside it."""
     kind: str | None
     is_bound: bool
-    peak: float | NotMeasured
-    """The GPU's operations per second in this type."""
-    moved_bytes: int | None
-    """That all executions read and write at least; None: not a matrix product, or not known."""
-    bandwidth: float | NotMeasured
-    """The GPU's bytes per second to and from its memory."""
-    rows: int
-    """Of a product with one matrix of weights; 0 for others."""
+    peak: float | NotMeasured  # the GPU's operations per second in this type
+    moved_bytes: int | None  # that all executions read and write at least; None: not a matrix product, or not known
+    bandwidth: float | NotMeasured  # the GPU's bytes per second to and from its memory
+    rows: int  # of a product with one matrix of weights; 0 for others
 
     @property
     def memory_ns(self) -> float | None:
@@ -140,13 +133,10 @@ class OperatorWork:
 class WorkDone:
     """All counted work of one GPU's steady stretch."""
 
-    work: tuple[OperatorWork, ...]
-    """The longest first."""
+    work: tuple[OperatorWork, ...]  # the longest first
     steady_ns: int
-    matrix_ns: int
-    """GPU time of all kernels that look like matrix products, convolutions, attention or experts."""
-    counted_ns: int
-    """Of it, the part inside counted operators: the coverage of MFU."""
+    matrix_ns: int  # GPU time of all kernels that look like matrix products, convolutions, attention or experts
+    counted_ns: int  # of it, the part inside counted operators: the coverage of MFU
     gpu: str
 
     @property

@@ -47,12 +47,10 @@ class HostCost:
 
     kind: HostCostKind
     name: str
-    place: str | None
-    """Where in the program, for calls that wait."""
+    place: str | None  # where in the program, for calls that wait
     count: int
     host_ns: int
-    device_ns: int | None
-    """None for calls that launch nothing."""
+    device_ns: int | None  # None for calls that launch nothing
 
 
 def host_costs(trace: Trace, device: Device, operators: Ops) -> tuple[HostCost, ...]:

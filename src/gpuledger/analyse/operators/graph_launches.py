@@ -38,8 +38,7 @@ _LAUNCH, _BEGIN, _END = (re.compile(name) for name in ("GraphLaunch", "StreamBeg
 class LaunchedRows:
     """Kernels, then copies and memsets, that took time."""
 
-    row: Positions
-    """In the kernels, or behind them in the copies."""
+    row: Positions  # in the kernels, or behind them in the copies
     start_ns: Ints
     end_ns: Ints
     gpu: Ints
@@ -47,8 +46,7 @@ class LaunchedRows:
     symbol: Positions
     is_copy: Flags
     call: Positions
-    launch: Positions
-    """A number for each triple of process, correlation and GPU."""
+    launch: Positions  # a number for each triple of process, correlation and GPU
     in_graph: Flags
 
     def __len__(self) -> int:
@@ -62,11 +60,9 @@ class LaunchedRows:
 class GraphSequences:
     """Graph launches in order, and the distinct sequences of nodes that they run."""
 
-    ordered: LaunchedRows
-    """The nodes, launch by launch, in order of execution."""
+    ordered: LaunchedRows  # the nodes, launch by launch, in order of execution
     distinct: list[LaunchedRows]
-    which: list[int]
-    """For each launch the position of its sequence in `distinct`."""
+    which: list[int]  # for each launch the position of its sequence in `distinct`
 
     @property
     def lengths(self) -> list[int]:
@@ -215,8 +211,7 @@ class KnownLaunches:
 
     call: Positions
     symbol: Positions
-    ran: int
-    """How many of them ran by themselves."""
+    ran: int  # how many of them ran by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +220,7 @@ class ComparedSides:
 
     graphs: GraphSequences
     launches: KnownLaunches
-    captures: list[Positions]
-    """The captures whose calls do not say what they launch."""
+    captures: list[Positions]  # the captures whose calls do not say what they launch
 
 
 def compared(target: LaunchSide, source: LaunchSide) -> ComparedSides:
@@ -274,8 +268,7 @@ class Run:
 
     start: int
     length: int
-    equal: Positions
-    """Where it begins in the eager work: each place, up to a limit."""
+    equal: Positions  # where it begins in the eager work: each place, up to a limit
 
 
 class Runs:

@@ -288,12 +288,9 @@ _MODULE_NUMBER: Final = re.compile(r"_\d+$")
 class GraphWork:
     """What one place in the program does inside graphs."""
 
-    path: Names | None
-    """Annotations, modules and operators, the outermost first; None: not known."""
-    source: str | None
-    """How it is known."""
-    where: str | None
-    """The line of code, where stacks were recorded."""
+    path: Names | None  # annotations, modules and operators, the outermost first; None: not known
+    source: str | None  # how it is known
+    where: str | None  # the line of code, where stacks were recorded
     count: int
     device_ns: int
 
@@ -303,8 +300,7 @@ class GraphNames:
     """The work of the graphs launched in the steady stretch of one GPU."""
 
     launches: int
-    work: tuple[GraphWork, ...]
-    """By GPU time, the longest first."""
+    work: tuple[GraphWork, ...]  # by GPU time, the longest first
 
     @property
     def device_ns(self) -> int:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.attribution.ranges import Nest
+from gpuledger.attribution.ranges import Nest, levels
 from gpuledger.catalog.range_names import PROFILER_STEP
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
@@ -40,17 +40,14 @@ class OpGroup:
     """The operators of one name, or of one name and inputs."""
 
     name: str
-    inputs: str | None
-    """As recorded; None where it was not, and for groups by name."""
+    inputs: str | None  # as recorded; None where it was not, and for groups by name
     count: int
     host_ns: int
     host_self_ns: int
     device_ns: int
     device_self_ns: int
-    kernels: int
-    """Kernels launched inside, those of graphs included."""
-    launches: int
-    """Calls inside that launched GPU work, a graph being one."""
+    kernels: int  # kernels launched inside, those of graphs included
+    launches: int  # calls inside that launched GPU work, a graph being one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,28 +55,17 @@ class Ops:
     """One GPU's work by operator."""
 
     by_name: tuple[OpGroup, ...]
-    by_inputs: tuple[OpGroup, ...]
-    """Both by GPU time of their own, the longest first."""
-    device_ns: int
-    """GPU time in all, durations added up."""
-    attributed_ns: int
-    """Of it, what an operator launched."""
-    annotated_ns: int
-    """Of it, what was launched inside an annotation of the user; torch's marks of steps are none."""
-    annotations: int
-    """How many such annotations the trace holds."""
-    nest: Nest
-    """Every operator of the trace."""
-    counted: Flags
-    """Which operators are in the figures."""
-    own_ns: Ints
-    """GPU time launched with an operator as the innermost one."""
-    whole_ns: Ints
-    """GPU time launched anywhere inside an operator."""
-    activity: Positions
-    """The GPU's activities of the stretch, as positions in the device's `found`."""
-    innermost: Positions
-    """For each of them its operator as a position in `nest`; -1 for none."""
+    by_inputs: tuple[OpGroup, ...]  # both by GPU time of their own, the longest first
+    device_ns: int  # GPU time in all, durations added up
+    attributed_ns: int  # of it, what an operator launched
+    annotated_ns: int  # of it, what was launched inside an annotation of the user; torch's marks of steps are none
+    annotations: int  # how many such annotations the trace holds
+    nest: Nest  # every operator of the trace
+    counted: Flags  # which operators are in the figures
+    own_ns: Ints  # GPU time launched with an operator as the innermost one
+    whole_ns: Ints  # GPU time launched anywhere inside an operator
+    activity: Positions  # the GPU's activities of the stretch, as positions in the device's `found`
+    innermost: Positions  # for each of them its operator as a position in `nest`; -1 for none
 
     @property
     def attributed_share(self) -> float | NotMeasured:
@@ -224,7 +210,7 @@ class Paths:
         """For each row the number of its path; -1 for none, also at the end, for row -1."""
         self._above: list[int] = []
         self._name: list[int] = []
-        for here in ranges.levels():
+        for here in levels(ranges.parent):
             above = self.of_row[ranges.parent[here]]
             first, number = group(above, names[here])
             self.of_row[here] = np.where(is_step[here], above, len(self._name) + number)

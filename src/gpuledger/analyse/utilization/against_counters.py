@@ -38,8 +38,7 @@ class HeldAgainst:
     kernel: KernelUse
     metric: GpuMetric
     sampled: UseFigure
-    counted: float
-    """Percent, the mean of the counted launches by time."""
+    counted: float  # percent, the mean of the counted launches by time
 
     @property
     def error(self) -> float:
@@ -60,14 +59,10 @@ class Agreement:
     """How one counter from samples agrees with Nsight Compute over some kernels. None: there is no such kernel."""
 
     kernels: int
-    mean_error: float
-    """By time, without sign."""
-    near_share: float | None
-    """Of kernels over ten microseconds, those within five points."""
-    held_share: float
-    """Of all kernels, those whose interval holds what was counted."""
-    short_held_share: float | None
-    """Of kernels under five microseconds."""
+    mean_error: float  # by time, without sign
+    near_share: float | None  # of kernels over ten microseconds, those within five points
+    held_share: float  # of all kernels, those whose interval holds what was counted
+    short_held_share: float | None  # of kernels under five microseconds
 
 
 def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, ...]:

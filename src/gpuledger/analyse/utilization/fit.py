@@ -55,8 +55,7 @@ class FittedLevels:
     level: Floats
     deviation: Floats
     idle: float
-    noise: float
-    """Standard deviation of what the levels leave unexplained of a sample."""
+    noise: float  # standard deviation of what the levels leave unexplained of a sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,12 +64,9 @@ class Mixtures:
 
     shares: SampleShares
     squared: Floats
-    weights: Floats
-    """A row per mix of columns that a level is the mean of."""
-    row: Ints
-    """Of each group: its mix."""
-    rough: Floats
-    """The inverse of `squared`, or nearly."""
+    weights: Floats  # a row per mix of columns that a level is the mean of
+    row: Ints  # of each group: its mix
+    rough: Floats  # the inverse of `squared`, or nearly
 
     @classmethod
     def of(cls, shares: SampleShares, weights: Floats, row: Ints) -> Mixtures:
@@ -138,28 +134,20 @@ def _bounded(system: Floats, target: Floats, ceiling: Floats) -> Floats:
 class LaunchGroups:
     """The kernels of one GPU, in the order of the table, and the groups that they make."""
 
-    row: Positions
-    """Of each launch: where it is in the table of kernels."""
+    row: Positions  # of each launch: where it is in the table of kernels
     start_ns: Ints
     end_ns: Ints
-    group: Positions
-    """Of each launch."""
-    names: tuple[str, ...]
-    """Of each group: the canonical one."""
-    full_names: tuple[str, ...]
-    """Of each group: as its first launch has it."""
+    group: Positions  # of each launch
+    names: tuple[str, ...]  # of each group: the canonical one
+    full_names: tuple[str, ...]  # of each group: as its first launch has it
     grids: tuple[Dim3, ...]
     blocks: tuple[Dim3, ...]
-    registers: Ints
-    """Of each group's first launch: registers of a thread; -1 where they were not read."""
-    shared_bytes: Ints
-    """Of each group's first launch: shared memory of a block; -1 where it was not read."""
+    registers: Ints  # of each group's first launch: registers of a thread; -1 where they were not read
+    shared_bytes: Ints  # of each group's first launch: shared memory of a block; -1 where it was not read
     launches: Ints
     total_ns: Ints
-    before: Positions
-    """Of each launch: the group of the kernel that it follows at once; -1 where there is none."""
-    after: Positions
-    """Of each launch: the group of the kernel that follows it at once; -1 where there is none."""
+    before: Positions  # of each launch: the group of the kernel that it follows at once; -1 where there is none
+    after: Positions  # of each launch: the group of the kernel that follows it at once; -1 where there is none
 
     def __len__(self) -> int:
         return len(self.names)
@@ -292,14 +280,10 @@ class FitColumns:
     """The columns of one GPU's kernels and of what else ran on it."""
 
     groups: LaunchGroups
-    first: Ints
-    """Of each group: its first column."""
-    parts: Ints
-    """Of each group: how many columns it has."""
-    shared: NDArray[np.bool_]
-    """Of each group: whether its column is other groups' too."""
-    count: int
-    """Columns of kernels; after them come copies, graphs and nothing."""
+    first: Ints  # of each group: its first column
+    parts: Ints  # of each group: how many columns it has
+    shared: NDArray[np.bool_]  # of each group: whether its column is other groups' too
+    count: int  # columns of kernels; after them come copies, graphs and nothing
     edge_ns: int
 
     @classmethod

@@ -36,16 +36,12 @@ from gpuledger.trace.tables import Table
 class UseClass(StrEnum):
     """How compute time uses the GPU; each instant is of one class."""
 
-    COMPUTE_ROOF = "compute_roof"
-    """Tensor cores or issue slots are near their peak."""
-    MEMORY_ROOF = "memory_roof"
-    """DRAM is near its peak."""
+    COMPUTE_ROOF = "compute_roof"  # tensor cores or issue slots are near their peak
+    MEMORY_ROOF = "memory_roof"  # DRAM is near its peak
     UNDER_FILLED = "under_filled"
     """Neither is, and multiprocessors have no warp: too few blocks, a tail, or too short a kernel."""
-    STALLED = "stalled"
-    """Neither is, though multiprocessors have warps: they wait, or use a unit that is not sampled."""
-    UNKNOWN = "unknown"
-    """Not sampled, or not known well enough."""
+    STALLED = "stalled"  # neither is, though multiprocessors have warps: they wait, or use a unit that is not sampled
+    UNKNOWN = "unknown"  # not sampled, or not known well enough
 
 
 CLASSES: Final = tuple(UseClass)
@@ -132,8 +128,7 @@ programs: docs/concepts/use.md."""
 class KernelUse:
     """Kernels of one name and launch shape. A counter that was not sampled is not in `figures`."""
 
-    name: str
-    """The canonical one."""
+    name: str  # the canonical one
     full_name: str
     grid: Dim3
     block: Dim3
@@ -171,14 +166,11 @@ class UseOfKernels:
 
     gpu: int
     kernels: tuple[KernelUse, ...]
-    samples: int
-    """That the levels come from."""
+    samples: int  # that the levels come from
     period_ns: int
     lag_ns: int
-    idle: Mapping[GpuMetric, float]
-    """What the counters are while nothing of the profile runs."""
-    unexplained: Mapping[GpuMetric, float]
-    """Points by which a sample usually differs from what the levels give."""
+    idle: Mapping[GpuMetric, float]  # what the counters are while nothing of the profile runs
+    unexplained: Mapping[GpuMetric, float]  # points by which a sample usually differs from what the levels give
     class_of_row: NDArray[np.int8] = field(compare=False, repr=False)
     """Of each row of the table of kernels: its class, as a position in `CLASSES`; other GPUs' rows are unknown."""
     kernel_of_row: Ints = field(compare=False, repr=False)

@@ -42,8 +42,7 @@ class GpuSamples:
     """What was sampled on one GPU, by time."""
 
     gpu: int
-    stamp_ns: Ints
-    """Sorted, each once."""
+    stamp_ns: Ints  # sorted, each once
     period_ns: int
     values: MetricColumns
 
@@ -144,10 +143,8 @@ class ColumnSpans:
 class SampleShares:
     """Entries of a sparse matrix, by sample: rows are samples, columns what ran, and the last column is nothing."""
 
-    used: Ints
-    """The samples, as positions among all of them."""
-    sample: Ints
-    """Of each entry: the row."""
+    used: Ints  # the samples, as positions among all of them
+    sample: Ints  # of each entry: the row
     column: Ints
     share: Floats
     columns: int
@@ -220,11 +217,9 @@ _RARE: Final = 100  # a column that ran so often is looked at each time
 class LookedAt:
     """Stretches of some samples each, and which of them are looked at."""
 
-    edges_ns: Ints
-    """Where each stretch begins."""
+    edges_ns: Ints  # where each stretch begins
     chosen: NDArray[np.bool_]
-    reach_ns: int
-    """How far from a stretch something may lie and still be in its samples."""
+    reach_ns: int  # how far from a stretch something may lie and still be in its samples
 
     @classmethod
     def of(cls, stamp_ns: Ints, period_ns: int, spans: ColumnSpans) -> LookedAt:

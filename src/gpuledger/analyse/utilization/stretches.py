@@ -39,17 +39,12 @@ class Clock:
     """The clock of the multiprocessors while kernels ran."""
 
     mean_hz: float
-    lowest_hz: float
-    """Of a hundred samples one is lower."""
-    most_hz: float
-    """Of a hundred samples one is higher."""
-    late_hz: float
-    """The mean in the last third of the samples."""
-    highest_hz: int | None
-    """That the GPU can have; None: the profile does not say."""
+    lowest_hz: float  # of a hundred samples one is lower
+    most_hz: float  # of a hundred samples one is higher
+    late_hz: float  # the mean in the last third of the samples
+    highest_hz: int | None  # that the GPU can have; None: the profile does not say
     samples: int
-    busy_ns: int
-    """How long those samples are."""
+    busy_ns: int  # how long those samples are
 
     @classmethod
     def of(cls, hertz: Ints, highest_hz: int | None, period_ns: int) -> Clock:
@@ -87,8 +82,7 @@ class UseOfStretches:
     steady: Mapping[GpuMetric, float]
     busy: Mapping[GpuMetric, float]
     clock: Clock | None
-    steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...]
-    """Each step and its means; none where there are no steps."""
+    steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...]  # each step and its means; none where there are no steps
 
 
 SampledUse = tuple[UseOfKernels, UseOfStretches]
@@ -199,8 +193,7 @@ class ComputeSplit:
     """Compute by line of the books, and within each by class; every class is there."""
 
     window: Mapping[Line, TimeByClass]
-    steady: Mapping[Line, TimeByClass]
-    """Of the steady stretch, as `Device.line_ns`."""
+    steady: Mapping[Line, TimeByClass]  # of the steady stretch, as `Device.line_ns`
 
     @property
     def steady_total(self) -> TimeByClass:
@@ -251,12 +244,10 @@ class SampledPoint:
     """One kernel at DRAM."""
 
     kernel: KernelUse
-    kind: str
-    """What it is taken to compute in: `tensor bf16`, …, or `fp32`."""
+    kind: str  # what it is taken to compute in: `tensor bf16`, …, or `fp32`
     operations_per_byte: float
     operations_per_s: float
-    share: float
-    """Of the nearer of its two roofs."""
+    share: float  # of the nearer of its two roofs
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +255,7 @@ class SampledRoofline:
     """The kernels of one GPU, the most time first, and the roofs over them."""
 
     points: tuple[SampledPoint, ...]
-    compute_per_s: Mapping[str, float]
-    """The roofs of what the points compute in."""
+    compute_per_s: Mapping[str, float]  # the roofs of what the points compute in
     bytes_per_s: float
 
 
