@@ -2,9 +2,8 @@
 
 A record is a slice or an instant, with a title and arguments. Records come in columns, and columns of different tables
 lie behind each other without being copied: position 0 is the first row of the first table. Times are the trace's own;
-a writer takes `offset_ns` off, so that several traces share one clock.
-
-Records that overlap, put onto lanes on which they do not: times in, a lane for each record out.
+a writer takes `offset_ns` off, so that several traces share one clock. Records that overlap are put onto lanes on which
+they do not.
 """
 
 from __future__ import annotations
@@ -251,15 +250,14 @@ def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
     order = np.lexsort((-end_ns, start_ns, group))
     lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    messy = _messy(start_ns, end_ns, group, rank)
-    order = order[np.isin(group[order], messy)]
+    order = order[np.isin(group[order], _crossing_groups(start_ns, end_ns, group, rank))]
     for run in _runs(group[order]):
         members = order[run]
-        lane[members] = _nesting(start_ns[members], end_ns[members])
+        lane[members] = _nesting_lanes(start_ns[members], end_ns[members])
     return lane, rank
 
 
-def _messy(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
+def _crossing_groups(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
     """The groups in which something crosses.
 
     Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
@@ -274,7 +272,7 @@ def _messy(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
     return np.unique(group[position[ends][crosses]])
 
 
-def _nesting(start: Ints, end: Ints) -> NDArray[np.int64]:
+def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
     """The first lane in which a record crosses nothing, for records sorted by start, the longer first."""
     stacks = [[_NEVER] for _ in range(FEW_LANES)]  # the ends of what is open; the lowest never ends
     main = stacks[0]
