@@ -1,7 +1,4 @@
-"""What launching costs over one GPU's steady steps: launch calls, calls that wait, the queue, and launches by range.
-
-Calls by function: rows of calls in, the statistics of each function's times out.
-"""
+"""What launching costs over one GPU's steady steps: launch calls, calls that wait, the queue, and launches by range."""
 
 from __future__ import annotations
 
@@ -123,23 +120,16 @@ def _queue(device: Device) -> LaunchQueue:
     work = device.work.of(device.gpu)
     steady = device.begins_steady(work.start_ns)
     tiny, count = (work.end_ns - work.start_ns < TINY_NS) & steady, int(np.count_nonzero(steady))
-    delay = launch_delays(device)
+    delay, delays = launch_delays(device), None
+    if len(delay):
+        low, high = np.percentile(delay, (10, 90)).tolist()
+        delays = QueueDelays(median(delay), low, high, ahead_share=float((delay > AHEAD_NS).mean()))
     return LaunchQueue(
         activities=count,
         activities_per_step=count / device.step_count,
         tiny_share=int(np.count_nonzero(tiny)) / count if count else None,
         launched=len(delay),
-        delays=_delays(delay) if len(delay) else None,
-    )
-
-
-def _delays(delay: Ints) -> QueueDelays:
-    low, high = np.percentile(delay, (10, 90)).tolist()
-    return QueueDelays(
-        median_ns=median(delay),
-        p10_ns=low,
-        p90_ns=high,
-        ahead_share=float((delay > AHEAD_NS).mean()),
+        delays=delays,
     )
 
 

@@ -1,9 +1,7 @@
 """What hides under what: one GPU's window in; how long each kind of work ran, and what of it was exposed, out.
 
 Exposed is what runs while nothing more important does: communication without compute, copies without either. The
-exposed times and the idle time sum to the window.
-
-Kernels that overlap on one stream: a device in; how many, for how long, and which after which, out.
+exposed times and the idle time sum to the window. `stream_overlap`: kernels that overlap on one stream.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import numpy as np
 
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, shares_in_order, total
@@ -108,8 +107,7 @@ def _shared_with_earlier(start: Ints, end: Ints, owner: Positions) -> Ints:
 
 def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:
     first, number = group(before, names)
-    total = np.zeros(len(first), np.int64)
-    np.add.at(total, number, shared)
+    total = sweep.fold("sum", number, shared, np.zeros(len(first), np.int64))
     counts = np.bincount(number, minlength=len(first)).tolist()
     texts = (trace.strings.decode(column[first]) for column in (before, names))
     pairs = [

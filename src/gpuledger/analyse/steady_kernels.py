@@ -31,6 +31,10 @@ Mask = NDArray[np.bool_]
 LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for memory
 
 
+_ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
+_MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortened:
     """Operations, and how long they would take; 0: they would not run."""
@@ -147,8 +151,8 @@ class SteadyKernels:
             return None
         by_launch = {
             (kernel.name, *kernel.grid, *kernel.block): max(
-                *(kernel.figures[metric].percent for metric in ROOFS if metric in kernel.figures),
-                sum(kernel.figures[metric].percent for metric in MEMORY if metric in kernel.figures),
+                *(kernel.figures[metric].percent for metric in _ROOFS if metric in kernel.figures),
+                sum(kernel.figures[metric].percent for metric in _MEMORY if metric in kernel.figures),
             )
             for kernel in self._use.kernels
         }
@@ -160,7 +164,3 @@ class SteadyKernels:
             by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
         ]
         return np.array(percent)[number.ravel()] / 100
-
-
-ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
-MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
