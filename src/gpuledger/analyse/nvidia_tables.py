@@ -493,25 +493,15 @@ CUDA_GPU_MEM_SIZE_SUM: Final = NvidiaReport(
     cuda_gpu_mem_size_sum, "CUDA GPU MemOps Summary (by Size)", needs=(Table.COPIES,), may_be_empty=True
 )
 CUDA_KERN_EXEC_SUM: Final = NvidiaReport(
-    cuda_kern_exec_sum,
-    "CUDA Kernel Launch & Exec Time Summary",
-    needs=(Table.KERNELS, Table.CALLS),
-    columns=_LAUNCHED,
+    cuda_kern_exec_sum, "CUDA Kernel Launch & Exec Time Summary", needs=(Table.KERNELS, Table.CALLS), columns=_LAUNCHED
 )
 NVTX_SUM: Final = NvidiaReport(nvtx_sum, "NVTX Range Summary", needs=(Table.RANGES,))
 NVTX_PUSHPOP_SUM: Final = NvidiaReport(nvtx_pushpop_sum, "NVTX Push/Pop Range Summary", needs=(Table.RANGES,))
 NVTX_GPU_PROJ_SUM: Final = NvidiaReport(
-    nvtx_gpu_proj_sum,
-    "NVTX GPU Projection Summary",
-    needs=(Table.RANGES, Table.CALLS),
-    any_of=_GPU,
-    columns=_LAUNCHED,
+    nvtx_gpu_proj_sum, "NVTX GPU Projection Summary", needs=(Table.RANGES, Table.CALLS), any_of=_GPU, columns=_LAUNCHED
 )
 NVTX_KERN_SUM: Final = NvidiaReport(
-    nvtx_kern_sum,
-    "NVTX Range Kernel Summary",
-    needs=(Table.RANGES, Table.KERNELS, Table.CALLS),
-    columns=_LAUNCHED,
+    nvtx_kern_sum, "NVTX Range Kernel Summary", needs=(Table.RANGES, Table.KERNELS, Table.CALLS), columns=_LAUNCHED
 )
 OSRT_SUM: Final = NvidiaReport(
     osrt_sum, "OS Runtime Summary", needs=(Table.CALLS,), columns=_BY_NAME, may_be_empty=True

@@ -130,13 +130,7 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Posit
 
 
 def _with_kernels(
-    kind: TreeKind,
-    paths: NamePaths,
-    names: list[str],
-    host: Ints,
-    path: NDArray[Any],
-    work: Activities,
-    trace: Trace,
+    kind: TreeKind, paths: NamePaths, names: list[str], host: Ints, path: NDArray[Any], work: Activities, trace: Trace
 ) -> FlameTree:
     """The tree with kernels under the paths that launched them; work outside all paths is left out."""
     length_ns = work.end_ns - work.start_ns

@@ -33,11 +33,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows
 
 _STACKED, _STARTED, _PROFILER = range(3)
-_UNDER: Final = {
-    _STACKED: "overlapping calls and ranges",
-    _STARTED: "start/end ranges",
-    _PROFILER: "profiler overhead",
-}
+_UNDER: Final = {_STACKED: "overlapping calls and ranges", _STARTED: "start/end ranges", _PROFILER: "profiler overhead"}
 """What tracks under a thread are called."""
 
 
