@@ -1,7 +1,4 @@
-"""What is in a profile, what is not, and which questions that leaves open.
-
-Kernels of no known family: a device in, the names of those that take the most of its steady time out.
-"""
+"""What is in a profile, what is not, and which questions that leaves open; and the kernels of no known family."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
 
-ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
-"""The tables that record work on a GPU."""
+ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)  # the tables that record work on a GPU
 
+# What it means for later questions when a profile lacks a table; the others leave no question open.
 MEANING = {
     Table.KERNELS: say("no GPU time by kernel"),
     Table.COPIES: say("no copies or memsets ran, or they were not traced"),
@@ -33,7 +30,6 @@ MEANING = {
     Table.ALLOCS: say("peak memory and allocation churn stay unknown"),
     Table.OVERHEADS: say("profiler overhead cannot be separated"),
 }
-"""What it means for later questions when a profile lacks a table; the others leave no question open."""
 
 OS_CALLS_MISSING = say("time blocked in OS calls cannot be separated from host code")
 
@@ -82,17 +78,9 @@ class Contents:
     span: Span | NotMeasured
     gpus: tuple[GpuUse, ...]
     processes: tuple[ProcessUse, ...]
-    rows: tuple[tuple[str, int], ...]
-    """Rows of each of our tables that the profile holds."""
+    rows: tuple[tuple[str, int], ...]  # rows of each of our tables that the profile holds
     missing: tuple[Missing, ...]
-    launched: float | NotMeasured
-    """Share of GPU work whose launch call was recorded too."""
-
-
-def _no_os_calls(trace: Trace) -> str:
-    if trace.origin.tool == "nsys":
-        return say("no {table} were recorded (looked for {names})", table="OS calls", names="OSRT_API")
-    return say("{tool} records no OS calls", tool=trace.origin.tool)
+    launched: float | NotMeasured  # share of GPU work whose launch call was recorded too
 
 
 def missing(trace: Trace) -> tuple[Missing, ...]:
@@ -102,22 +90,28 @@ def missing(trace: Trace) -> tuple[Missing, ...]:
         for table, means in MEANING.items()
         if table in trace.absent
     ]
-    calls = trace[Table.CALLS]
+    calls, tool = trace[Table.CALLS], trace.origin.tool
     if calls.strings.code("os") not in calls.codes("layer"):
-        tables.append(Missing("OS calls", _no_os_calls(trace), OS_CALLS_MISSING))
+        reason = say("{tool} records no OS calls", tool=tool)
+        if tool == "nsys":
+            reason = say("no {table} were recorded (looked for {names})", table="OS calls", names="OSRT_API")
+        tables.append(Missing("OS calls", reason, OS_CALLS_MISSING))
     return tuple(tables)
 
 
 def contents(trace: Trace) -> Contents:
     """Take stock of a trace that was read whole."""
     uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
+    calls, on_gpu = cuda_calls(trace), [trace[table] for table in ON_GPU]
+    launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
+    count = sum(map(len, on_gpu))
     return Contents(
         span=trace.span,
         gpus=tuple(use for use in uses if use.is_used or use.gpu.name != NOT_DESCRIBED),
         processes=tuple(_process_use(trace, process) for process in trace.origin.processes),
         rows=tuple((table.value, len(rows)) for table, rows in trace.tables.items()),
         missing=missing(trace),
-        launched=_launched(trace),
+        launched=launched / count if count else NotMeasured("no GPU work was recorded"),
     )
 
 
@@ -146,16 +140,6 @@ def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple
     """The different rows of these columns."""
     first, _ = group(*columns)
     return set(zip(*(column[first].tolist() for column in columns), strict=True))
-
-
-def _launched(trace: Trace) -> float | NotMeasured:
-    calls = cuda_calls(trace)
-    on_gpu = [trace[table] for table in ON_GPU]
-    total = sum(map(len, on_gpu))
-    if not total:
-        return NotMeasured("no GPU work was recorded")
-    launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
-    return launched / total
 
 
 MOST_NAMES: Final = 3

@@ -1,7 +1,4 @@
-"""What launching costs over one GPU's steady steps: launch calls, calls that wait, the queue, and launches by range.
-
-Calls by function: rows of calls in, the statistics of each function's times out.
-"""
+"""What launching costs over one GPU's steady steps: launch calls, calls that wait, the queue, and launches by range."""
 
 from __future__ import annotations
 
@@ -54,11 +51,8 @@ def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallT
     return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))
 
 
-TINY_NS: Final = 5_000
-"""An activity shorter than this costs less than its launch."""
-
-AHEAD_NS: Final = 10_000
-"""Work that was queued for longer was launched well ahead."""
+TINY_NS: Final = 5_000  # an activity shorter than this costs less than its launch
+AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
 _MOST_RANGES: Final = 20
 
@@ -70,8 +64,7 @@ class QueueDelays:
     median_ns: float
     p10_ns: float
     p90_ns: float
-    ahead_share: float
-    """Of the activities, those that waited longer than AHEAD_NS."""
+    ahead_share: float  # of the activities, those that waited longer than AHEAD_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +73,9 @@ class LaunchQueue:
 
     activities: int
     activities_per_step: float
-    tiny_share: float | None
-    """Of the activities, those shorter than TINY_NS; None where there are none."""
-    launched: int
-    """Of the activities, those whose launch call was recorded."""
-    delays: QueueDelays | None
-    """None where no launch call was recorded."""
+    tiny_share: float | None  # of the activities, those shorter than TINY_NS; None where there are none
+    launched: int  # of the activities, those whose launch call was recorded
+    delays: QueueDelays | None  # None where no launch call was recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +120,16 @@ def _queue(device: Device) -> LaunchQueue:
     work = device.work.of(device.gpu)
     steady = device.begins_steady(work.start_ns)
     tiny, count = (work.end_ns - work.start_ns < TINY_NS) & steady, int(np.count_nonzero(steady))
-    delay = launch_delays(device)
+    delay, delays = launch_delays(device), None
+    if len(delay):
+        low, high = np.percentile(delay, (10, 90)).tolist()
+        delays = QueueDelays(median(delay), low, high, ahead_share=float((delay > AHEAD_NS).mean()))
     return LaunchQueue(
         activities=count,
         activities_per_step=count / device.step_count,
         tiny_share=int(np.count_nonzero(tiny)) / count if count else None,
         launched=len(delay),
-        delays=_delays(delay) if len(delay) else None,
-    )
-
-
-def _delays(delay: Ints) -> QueueDelays:
-    low, high = np.percentile(delay, (10, 90)).tolist()
-    return QueueDelays(
-        median_ns=median(delay),
-        p10_ns=low,
-        p90_ns=high,
-        ahead_share=float((delay > AHEAD_NS).mean()),
+        delays=delays,
     )
 
 

@@ -27,8 +27,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, intersection, parents, total, union
 from gpuledger.trace.tables import Rows
 
-BETWEEN: Final = " > "
-"""Between the names of a range and of those around it, as reports print a place."""
+BETWEEN: Final = " > "  # between the names of a range and of those around it, as reports print a place
 
 _MOST_LISTED: Final = 12
 
@@ -46,18 +45,15 @@ class NamedRanges:
     """Ranges of the steady steps."""
 
     ranges: Rows
-    time_ns: int
-    """How long at least one of them is open on the host."""
+    time_ns: int  # how long at least one of them is open on the host
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedKernels:
     """Kernels of the steady steps."""
 
-    operations: Positions
-    """Among the device's activities."""
-    time_ns: int
-    """How long at least one of them runs."""
+    operations: Positions  # among the device's activities
+    time_ns: int  # how long at least one of them runs
 
 
 NamedWork = NamedLines | NamedRanges | NamedKernels
@@ -76,12 +72,21 @@ def named_work(trace: Trace, device: Device, name: str) -> NamedWork:
         meant = meanings[meaning](wanted)
         if meant is not None:
             return meant
-    lines, ranges = _line_names(device), _range_names(trace)
-    near = near_names(name, [*lines, *ranges, *_kernel_labels(trace, device)])
+    raise _nothing_named(trace, device, name)
+
+
+def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:
+    lines = sorted({line.detail or line for line in device.line_ns})
+    names = trace.strings.decode(np.unique(spans_of_time(trace).codes("name")))
+    ranges = sorted({normalised(unnumbered(text or "?")) for text in names})
+    codes = np.unique(device.work.name[_steady_kernels(device)]).tolist()
+    labels = sorted({label(text) for code in codes if (text := trace.strings.text(code))})
+    near = near_names(name, [*lines, *ranges, *labels])
+    listed = ", ".join(ranges[:_MOST_LISTED]) + (", ..." if len(ranges) > _MOST_LISTED else "")
     listing = "`gpuledger kernels PROFILE` lists kernels, `gpuledger ranges PROFILE` ranges"
-    raise NothingRecorded(
+    return NothingRecorded(
         f"GPU {device.gpu} has no line, range or kernel '{name}'",
-        found=f"lines: {', '.join(lines)}\nranges: {_listed(ranges)}",
+        found=f"lines: {', '.join(lines)}\nranges: {listed or 'none'}",
         hint=f"names that come near: {', '.join(near)}" if near else listing,
     )
 
@@ -109,10 +114,6 @@ def _in_all_languages(text: str) -> set[str]:
     return {translated(text, language) for language in LANGUAGES}
 
 
-def _line_names(device: Device) -> list[str]:
-    return sorted({line.detail or line for line in device.line_ns})
-
-
 def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:
     """The ranges of this name, or of this path of names, that the host opens for the steady steps."""
     ranges = spans_of_time(trace)
@@ -132,12 +133,6 @@ def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | No
         return None
     opened = union(ranges["start_ns"][chosen], ranges["end_ns"][chosen])
     return NamedRanges(ranges.at(chosen), min(total(clip(opened, stretch)), device.steady_ns))
-
-
-def _range_names(trace: Trace) -> list[str]:
-    ranges = spans_of_time(trace)
-    distinct = ranges.strings.decode(np.unique(ranges.codes("name")))
-    return sorted({normalised(unnumbered(text or "?")) for text in distinct})
 
 
 def _named_kernels(trace: Trace, device: Device, wanted: str) -> NamedKernels | None:
@@ -160,13 +155,3 @@ def _steady_kernels(device: Device) -> Positions:
     work = device.work
     is_kernel = (work.gpu == device.gpu) & (work.state != State.COPY)
     return np.flatnonzero(is_kernel & device.begins_steady(work.start_ns))
-
-
-def _kernel_labels(trace: Trace, device: Device) -> list[str]:
-    codes = np.unique(device.work.name[_steady_kernels(device)]).tolist()
-    return sorted({label(name) for code in codes if (name := trace.strings.text(code))})
-
-
-def _listed(names: list[str]) -> str:
-    more = ", ..." if len(names) > _MOST_LISTED else ""
-    return ", ".join(names[:_MOST_LISTED]) + more if names else "none"

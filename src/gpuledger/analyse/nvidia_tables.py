@@ -1,23 +1,13 @@
-"""Calls on the host by function: NVIDIA's cuda_api_sum and osrt_sum.
+"""NVIDIA's summary tables by NVIDIA's names: which there are, what each needs, its rows, and why one cannot be made.
 
-Nested calls count in full: a runtime call contains the driver calls that it makes.
-
-Copies and memsets by kind, in time and in bytes: NVIDIA's cuda_gpu_mem_time_sum and cuda_gpu_mem_size_sum.
-
-Kernel executions by name, and by name and launch shape: NVIDIA's cuda_gpu_kern_sum and cuda_gpu_kern_gb_sum.
-
-From the launch call to the kernel's end: NVIDIA's cuda_kern_exec_sum.
-
-NVTX ranges: NVIDIA's nvtx_sum, nvtx_pushpop_sum, nvtx_gpu_proj_sum and nvtx_kern_sum.
-
-All work in one table: NVIDIA's cuda_gpu_sum (kernels, copies) and cuda_api_gpu_sum (those and the host's calls).
-
-NVIDIA's summary tables by NVIDIA's names: which there are, what each needs, and why one cannot be made.
+Calls on the host by function (a runtime call contains the driver calls that it makes, and both count in full); copies
+and memsets by kind; kernels by name and launch shape; from the launch call to the kernel's end; NVTX ranges, on the
+host and projected onto the GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -32,17 +22,6 @@ from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.statistics import Statistics, summarise
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-
-
-def by_short_name(trace: Trace) -> list[CallTimes]:
-    """One entry per display name of a CUDA function: `cudaMemcpy_v3020` and `cudaMemcpy_v7000` are one."""
-    calls = cuda_calls(trace)
-    names, short = short_names(calls)
-    first, number = group(short)
-    times = summarise(calls.duration_ns, number)
-    return [
-        CallTimes(names[code], code, statistics) for code, statistics in zip(short[first].tolist(), times, strict=True)
-    ]
 
 
 def cuda_api_sum(trace: Trace) -> tuple[CallTimes, ...]:
@@ -63,10 +42,12 @@ def _most_time_first(calls: Rows) -> tuple[CallTimes, ...]:
 class CopyTimes:
     """The copies of one kind: their times in nanoseconds, and their bytes."""
 
-    operation: str
-    """NVIDIA's display name."""
+    operation: str  # NVIDIA's display name
     times: Statistics
     sizes: Statistics
+
+
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def by_kind(trace: Trace) -> list[CopyTimes]:
@@ -125,9 +106,7 @@ def by_name(trace: Trace) -> list[KernelTimes]:
 
 def cuda_gpu_kern_sum(trace: Trace) -> tuple[KernelTimes, ...]:
     """Time of each kernel."""
-    return tuple(
-        sorted(by_name(trace), key=lambda kernel: (-kernel.times.total, kernel.times.count, kernel.name)),
-    )
+    return tuple(sorted(by_name(trace), key=lambda kernel: (-kernel.times.total, kernel.times.count, kernel.name)))
 
 
 def cuda_gpu_kern_gb_sum(trace: Trace) -> tuple[KernelShapeTimes, ...]:
@@ -158,8 +137,7 @@ class KernelLaunchTimes:
     device: int
     function: str
     kernel: str
-    whole: Statistics
-    """From the call's start to the end of the call or of the kernel, whichever is later."""
+    whole: Statistics  # from the call's start to the end of the call or of the kernel, whichever is later
     in_call: Statistics
     queued: Statistics | None
     """From the call's return to the kernel's start, of those that started no earlier; None where all did."""
@@ -176,13 +154,8 @@ def cuda_kern_exec_sum(trace: Trace) -> tuple[KernelLaunchTimes, ...]:
     call_start, call_end = calls["start_ns"][call], calls["end_ns"][call]
     start, end = kernels["start_ns"][kernel], kernels["end_ns"][kernel]
     functions, function = short_names(calls)
-    keys = (
-        calls["pid"][call],
-        calls["tid"][call],
-        kernels["device"][kernel],
-        function[call],
-        kernels.codes("name")[kernel],
-    )
+    owner = (calls["pid"][call], calls["tid"][call], kernels["device"][kernel])
+    keys = (*owner, function[call], kernels.codes("name")[kernel])
     first, number = group(*keys)
     columns = (
         *(key[first].tolist() for key in keys),
@@ -207,22 +180,15 @@ def cuda_kern_exec_sum(trace: Trace) -> tuple[KernelLaunchTimes, ...]:
             zip(*columns, strict=True)
         )
     ]
-    return tuple(sorted(by_launch, key=_rank))
+    by_launch.sort(key=lambda row: (-row.whole.average, row.pid, row.tid, row.device, row.function, row.kernel))
+    return tuple(by_launch)
 
 
-def _rank(launched: KernelLaunchTimes) -> tuple[float, int, int, int, str, str]:
-    owner = (launched.pid, launched.tid, launched.device)
-    return (-launched.whole.average, *owner, launched.function, launched.kernel)
-
-
-def _where(mask: np.ndarray[tuple[int], np.dtype[np.bool_]], values: Ints, number: Positions) -> dict[int, Statistics]:
+def _where(mask: Flags, values: Ints, number: Positions) -> dict[int, Statistics]:
     """The statistics of the values under `mask`, for the groups that have any."""
     chosen = number[mask]
     first, renumbered = group(chosen)
     return dict(zip(chosen[first].tolist(), summarise(values[mask], renumbered), strict=True))
-
-
-Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +197,7 @@ class RangeTimes:
 
     name: RangeName
     instances: int
-    times: Statistics | None
-    """None where no range's end was recorded."""
+    times: Statistics | None  # None where no range's end was recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +207,9 @@ class RangeProjection:
     name: RangeName
     projected: Statistics
     """From the start of the first operation launched in a range to the end of the last, in nanoseconds."""
-    host: Statistics
-    """On the host, in nanoseconds."""
-    operations: Statistics
-    """Launched in a range."""
-    mean_level: float | None
-    """In the thread's tree; None where none has a level."""
+    host: Statistics  # on the host, in nanoseconds
+    operations: Statistics  # launched in a range
+    mean_level: float | None  # in the thread's tree; None where none has a level
     mean_children: float
 
 
@@ -255,11 +217,9 @@ class RangeProjection:
 class RangeKernelTimes:
     """The executions of one kernel that one thread launched in the ranges of one name, in nanoseconds."""
 
-    range: RangeName | None
-    """None: in no range."""
+    range: RangeName | None  # None: in no range
     pid: int | None
-    tid: int | None
-    """None where the launch call was not recorded."""
+    tid: int | None  # None where the launch call was not recorded
     range_instances: int
     kernel_instances: int
     kernel: str
@@ -269,27 +229,23 @@ class RangeKernelTimes:
 def nvtx_sum(trace: Trace) -> tuple[RangeTimes, ...]:
     """Time of each range on the host."""
     ranges = spans_of_time(trace)
-    return _host_times(ranges, ends_known(ranges))
+    return _host_times(ranges, ends_known=ends_known(ranges))
 
 
 def nvtx_pushpop_sum(trace: Trace) -> tuple[RangeTimes, ...]:
     """Time of each push/pop range on the host."""
     ranges = spans_of_time(trace)
     stacked = ranges.where(ranges.codes("kind") == ranges.strings.code("push_pop"))
-    return _host_times(stacked, ends_known(ranges))
+    return _host_times(stacked, ends_known=ends_known(ranges))
 
 
-def _host_times(ranges: Rows, ends_known: bool) -> tuple[RangeTimes, ...]:
+def _host_times(ranges: Rows, *, ends_known: bool) -> tuple[RangeTimes, ...]:
     names, number = named(ranges)
-    by_name = sorted(zip(names, summarise(ranges.duration_ns, number), strict=True), key=lambda pair: _named(pair[0]))
-    if not ends_known:
-        return tuple(RangeTimes(name, times.count, None) for name, times in by_name)
-    by_name.sort(key=lambda pair: -pair[1].total)
-    return tuple(RangeTimes(name, times.count, times) for name, times in by_name)
-
-
-def _named(name: RangeName) -> tuple[str, str]:
-    return name.text, name.style
+    times = [
+        RangeTimes(name, times.count, times if ends_known else None)
+        for name, times in zip(names, summarise(ranges.duration_ns, number), strict=True)
+    ]
+    return tuple(sorted(times, key=lambda row: (-row.times.total if row.times else 0, row.name.text, row.name.style)))
 
 
 def nvtx_gpu_proj_sum(trace: Trace) -> tuple[RangeProjection, ...]:
@@ -327,7 +283,7 @@ def nvtx_gpu_proj_sum(trace: Trace) -> tuple[RangeProjection, ...]:
             strict=True,
         )
     ]
-    return tuple(sorted(projections, key=lambda entry: (-entry.projected.total, *_named(entry.name))))
+    return tuple(sorted(projections, key=lambda row: (-row.projected.total, row.name.text, row.name.style)))
 
 
 def _chosen(positions: Positions, count: int) -> Flags:
@@ -399,12 +355,11 @@ def nvtx_kern_sum(trace: Trace) -> tuple[RangeKernelTimes, ...]:
     # one entry per (range instance, call, kernel), then those in no range, then those with no call
     none = np.full(len(outside) + len(orphan), NOT_RECORDED)
     instance = np.concatenate((pair_range, none))
-    named_at = np.concatenate((number[pair_range], none))
+    name_of = np.concatenate((number[pair_range], none))
     entry_call = np.concatenate((call[pair], call[outside], np.full(len(orphan), NOT_RECORDED)))
     entry_kernel = np.concatenate((kernel[pair], kernel[outside], orphan))
-    pid = np.where(entry_call >= 0, np.append(calls["pid"], 0)[entry_call], NOT_RECORDED)
-    tid = np.where(entry_call >= 0, np.append(calls["tid"], 0)[entry_call], NOT_RECORDED)
-    first, groups = group(named_at, pid, tid, kernels.codes("name")[entry_kernel])
+    pid, tid = (np.append(calls[column], NOT_RECORDED)[entry_call] for column in ("pid", "tid"))
+    first, groups = group(name_of, pid, tid, kernels.codes("name")[entry_kernel])
     rows = zip(
         first.tolist(),
         _distinct(groups, instance, len(first)).tolist(),
@@ -414,23 +369,23 @@ def nvtx_kern_sum(trace: Trace) -> tuple[RangeKernelTimes, ...]:
     )
     by_range = [
         RangeKernelTimes(
-            range=names[named_at[entry]] if named_at[entry] >= 0 else None,
+            range=names[name_of[entry]] if name_of[entry] >= 0 else None,
             pid=None if pid[entry] == NOT_RECORDED else os_pid(int(pid[entry])),
             tid=None if tid[entry] == NOT_RECORDED else int(tid[entry]),
-            range_instances=instances if named_at[entry] >= 0 else 0,
+            range_instances=instances if name_of[entry] >= 0 else 0,
             kernel_instances=executed,
             kernel=kernels.strings.text(int(kernels.codes("name")[entry_kernel[entry]])) or "",
             times=times,
         )
         for entry, instances, executed, times in rows
     ]
-    return tuple(sorted(by_range, key=_ranges_rank))
 
+    def rank(row: RangeKernelTimes) -> tuple[str, int, int, int, str, str]:
+        text, style = (row.range.text, row.range.style) if row.range else ("", "")
+        pid, tid = (NOT_RECORDED if number is None else number for number in (row.pid, row.tid))
+        return text, pid, tid, -row.times.total, style, row.kernel
 
-def _ranges_rank(entry: RangeKernelTimes) -> tuple[str, int, int, int, str, str]:
-    text, style = _named(entry.range) if entry.range else ("", "")
-    pid, tid = (NOT_RECORDED if number is None else number for number in (entry.pid, entry.tid))
-    return text, pid, tid, -entry.times.total, style, entry.kernel
+    return tuple(sorted(by_range, key=rank))
 
 
 def _distinct(groups: Positions, values: Ints, count: int) -> Ints:
@@ -443,32 +398,28 @@ def _distinct(groups: Positions, values: Ints, count: int) -> Ints:
 class OperationTimes:
     """One kernel, kind of copy or function, in nanoseconds."""
 
-    category: str
-    """NVIDIA's word for what it is."""
+    category: str  # NVIDIA's word for what it is
     operation: str
     times: Statistics
 
 
-def cuda_gpu_sum(trace: Trace) -> tuple[OperationTimes, ...]:
-    """Time of kernels, copies and memsets."""
-    return _gpu_operations_most_time_first(_on_gpu(trace))
+def cuda_gpu_sum(trace: Trace, calls: Sequence[OperationTimes] = ()) -> tuple[OperationTimes, ...]:
+    """Time of kernels, copies and memsets, and of these calls."""
+    operations = (
+        *calls,
+        *(OperationTimes("CUDA_KERNEL", kernel.name, kernel.times) for kernel in by_name(trace)),
+        *(OperationTimes("MEMORY_OPER", copies.operation, copies.times) for copies in by_kind(trace)),
+    )
+    return tuple(sorted(operations, key=lambda operation: (-operation.times.total, operation.operation)))
 
 
 def cuda_api_gpu_sum(trace: Trace) -> tuple[OperationTimes, ...]:
-    """Time of CUDA calls, kernels, copies and memsets."""
-    on_host = [OperationTimes("CUDA_API", function.name, function.times) for function in by_short_name(trace)]
-    return _gpu_operations_most_time_first(on_host + _on_gpu(trace))
-
-
-def _on_gpu(trace: Trace) -> list[OperationTimes]:
-    return [
-        *(OperationTimes("CUDA_KERNEL", kernel.name, kernel.times) for kernel in by_name(trace)),
-        *(OperationTimes("MEMORY_OPER", copied.operation, copied.times) for copied in by_kind(trace)),
-    ]
-
-
-def _gpu_operations_most_time_first(operations: Iterable[OperationTimes]) -> tuple[OperationTimes, ...]:
-    return tuple(sorted(operations, key=lambda entry: (-entry.times.total, entry.operation)))
+    """Time of CUDA calls, kernels, copies and memsets; `cudaMemcpy_v3020` and `cudaMemcpy_v7000` are one call."""
+    calls = cuda_calls(trace)
+    names, short = short_names(calls)
+    first, number = group(short)
+    times = zip(short[first].tolist(), summarise(calls.duration_ns, number), strict=True)
+    return cuda_gpu_sum(trace, [OperationTimes("CUDA_API", names[code], statistics) for code, statistics in times])
 
 
 R = TypeVar("R")
@@ -483,8 +434,7 @@ class NvidiaReport(Generic[R]):
     OS calls are traced only on request.
     """
 
-    make: Callable[[Trace], tuple[R, ...]]
-    """The function that has NVIDIA's name."""
+    make: Callable[[Trace], tuple[R, ...]]  # the function that has NVIDIA's name
     title: str
     needs: tuple[Table, ...] = ()
     any_of: tuple[Table, ...] = ()
@@ -543,25 +493,15 @@ CUDA_GPU_MEM_SIZE_SUM: Final = NvidiaReport(
     cuda_gpu_mem_size_sum, "CUDA GPU MemOps Summary (by Size)", needs=(Table.COPIES,), may_be_empty=True
 )
 CUDA_KERN_EXEC_SUM: Final = NvidiaReport(
-    cuda_kern_exec_sum,
-    "CUDA Kernel Launch & Exec Time Summary",
-    needs=(Table.KERNELS, Table.CALLS),
-    columns=_LAUNCHED,
+    cuda_kern_exec_sum, "CUDA Kernel Launch & Exec Time Summary", needs=(Table.KERNELS, Table.CALLS), columns=_LAUNCHED
 )
 NVTX_SUM: Final = NvidiaReport(nvtx_sum, "NVTX Range Summary", needs=(Table.RANGES,))
 NVTX_PUSHPOP_SUM: Final = NvidiaReport(nvtx_pushpop_sum, "NVTX Push/Pop Range Summary", needs=(Table.RANGES,))
 NVTX_GPU_PROJ_SUM: Final = NvidiaReport(
-    nvtx_gpu_proj_sum,
-    "NVTX GPU Projection Summary",
-    needs=(Table.RANGES, Table.CALLS),
-    any_of=_GPU,
-    columns=_LAUNCHED,
+    nvtx_gpu_proj_sum, "NVTX GPU Projection Summary", needs=(Table.RANGES, Table.CALLS), any_of=_GPU, columns=_LAUNCHED
 )
 NVTX_KERN_SUM: Final = NvidiaReport(
-    nvtx_kern_sum,
-    "NVTX Range Kernel Summary",
-    needs=(Table.RANGES, Table.KERNELS, Table.CALLS),
-    columns=_LAUNCHED,
+    nvtx_kern_sum, "NVTX Range Kernel Summary", needs=(Table.RANGES, Table.KERNELS, Table.CALLS), columns=_LAUNCHED
 )
 OSRT_SUM: Final = NvidiaReport(
     osrt_sum, "OS Runtime Summary", needs=(Table.CALLS,), columns=_BY_NAME, may_be_empty=True

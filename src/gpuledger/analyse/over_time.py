@@ -1,10 +1,8 @@
 """Figures over time, for curves: one GPU in, instants and values out.
 
-Each function gives when a level changes and what it is from then on. Memory counts from the first event recorded, so
-allocations from before the capture that nsys lists count too. A launch waits in the queue from its call's return until
-the first of its work begins; a graph launch is one launch.
-
-A window over time, in a fixed number of bins: how busy each stream was.
+Each function gives when a level changes and what it is from then on, or a value for each of a fixed number of bins.
+Memory counts from the first event recorded, so allocations from before the capture that nsys lists count too. A launch
+waits in the queue from its call's return until the first of its work begins; a graph launch is one launch.
 """
 
 from __future__ import annotations
@@ -25,11 +23,8 @@ from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
 
 BINS: Final = 240
-MOST_STREAMS: Final = 24
-"""So many streams are told apart, those with the most work first."""
-
-_ROWS_AT_ONCE: Final = 1 << 18
-"""Of a long column, so that there is no second one of its length."""
+MOST_STREAMS: Final = 24  # so many streams are told apart, those with the most work first
+_ROWS_AT_ONCE: Final = 1 << 18  # of a long column, so that there is no second one of its length
 
 DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
     (say("during the call"), 0),
@@ -59,8 +54,7 @@ class StreamsOverTime:
 
     edges_ns: Ints
     streams: tuple[StreamUse, ...]
-    left_out: int
-    """How many more there are."""
+    left_out: int  # how many more there are
 
 
 def bin_edges(window: Span, bins: int = BINS) -> Ints:
@@ -72,9 +66,16 @@ def bin_edges(window: Span, bins: int = BINS) -> Ints:
 
 def stream_use(activities: Activities, window: Span, bins: int = BINS) -> StreamsOverTime:
     """How busy each stream was: what overlaps on one stream counts once."""
+
+    def within(times: Ints) -> Ints:
+        """Times, cut to the window: as they are where they lie in it."""
+        if not len(times) or window.start_ns <= times.min() <= times.max() <= window.end_ns:
+            return times
+        return np.clip(times, window.start_ns, window.end_ns)
+
     edges = bin_edges(window, bins)
     first, number = group(activities.gpu, activities.pid, activities.gathered("stream"))
-    start, end = (_within(window, times) for times in (activities.start_ns, activities.end_ns))
+    start, end = within(activities.start_ns), within(activities.end_ns)
     work = sweep.fold("sum", number, end - start, np.zeros(len(first), np.int64))
     busiest = [stream for stream in np.argsort(-work, kind="stable").tolist() if work[stream]]
     streams = []
@@ -84,13 +85,6 @@ def stream_use(activities: Activities, window: Span, bins: int = BINS) -> Stream
         gpu, pid, stream = (int(activities.gathered_at(key, mine[:1])[0]) for key in ("gpu", "pid", "stream"))
         streams.append(StreamUse(gpu, pid, stream, busy))
     return StreamsOverTime(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
-
-
-def _within(window: Span, times: Ints) -> Ints:
-    """Times, cut to the window: as they are where they lie in it."""
-    if not len(times) or window.start_ns <= times.min() <= times.max() <= window.end_ns:
-        return times
-    return np.clip(times, window.start_ns, window.end_ns)
 
 
 def launch_delays(device: Device) -> Ints:
@@ -117,8 +111,7 @@ def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
     return tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
 
 
-ON_THE_DEVICE = ("Device", "Device Static", "Managed")
-"""Kinds of memory that lie on the GPU, in NVIDIA's words."""
+ON_THE_DEVICE = ("Device", "Device Static", "Managed")  # kinds of memory that lie on the GPU, in NVIDIA's words
 
 
 def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints]:
@@ -142,11 +135,9 @@ def queue_depth(device: Device) -> tuple[Ints, Ints]:
     np.minimum.at(begun, number, activities.start_ns[here])
     returned = calls["end_ns"][call[first]]
     waited = begun > returned
-    changes = np.concatenate((returned[waited], begun[waited]))
+    instants, place = np.unique(np.concatenate((returned[waited], begun[waited])), return_inverse=True)
     change = np.repeat((1, -1), waited.sum())
-    instants, place = np.unique(changes, return_inverse=True)
-    steps = np.zeros(len(instants), np.int64)
-    np.add.at(steps, place.reshape(-1), change)
+    steps = sweep.fold("sum", place.reshape(-1), change, np.zeros(len(instants), np.int64))
     return instants, np.cumsum(steps)
 
 

@@ -1,9 +1,7 @@
 """What hides under what: one GPU's window in; how long each kind of work ran, and what of it was exposed, out.
 
 Exposed is what runs while nothing more important does: communication without compute, copies without either. The
-exposed times and the idle time sum to the window.
-
-Kernels that overlap on one stream: a device in; how many, for how long, and which after which, out.
+exposed times and the idle time sum to the window. `stream_overlap`: kernels that overlap on one stream.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import numpy as np
 
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, shares_in_order, total
@@ -73,14 +72,11 @@ class StreamOverlap:
 
     gpu: int
     steps: int
-    kernels: int
-    """Kernels that begin before all before them on their stream have ended."""
-    in_graphs: int
-    """Of those, how many run in CUDA graphs."""
+    kernels: int  # kernels that begin before all before them on their stream have ended
+    in_graphs: int  # of those, how many run in CUDA graphs
     overlap_ns: int
     """How much longer they would take one after the other: durations added up, less the time that they cover."""
-    pairs: tuple[OverlappingPair, ...]
-    """By what they overlap, the longest first; they sum to `overlap_ns`."""
+    pairs: tuple[OverlappingPair, ...]  # by what they overlap, the longest first; they sum to `overlap_ns`
 
 
 def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
@@ -111,8 +107,7 @@ def _shared_with_earlier(start: Ints, end: Ints, owner: Positions) -> Ints:
 
 def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:
     first, number = group(before, names)
-    total = np.zeros(len(first), np.int64)
-    np.add.at(total, number, shared)
+    total = sweep.fold("sum", number, shared, np.zeros(len(first), np.int64))
     counts = np.bincount(number, minlength=len(first)).tolist()
     texts = (trace.strings.decode(column[first]) for column in (before, names))
     pairs = [

@@ -3,9 +3,8 @@
 All times are of the steady steps together, and sum to them: the work of the phases, and for each place between or
 inside them its idle time and its work of no phase. A layer has its phases and what comes before each of them.
 
-Every nanosecond of a GPU's window by phase: activities with their phases in, a line for each instant out.
-
-Waiting against transfer: the collectives of one rank, matched with those of the others, by phase and by layer.
+`phase_pieces` takes the whole window apart, a phase or a place between for each instant. `phase_waits` sets waiting
+against transfer: the collectives of one rank, matched with those of the others, by phase and by layer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, join
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.spans import Ints, Spans, covered, cut_at, cut_to, intersection, shares_in_order, total, union
+from gpuledger.trace.spans import Ints, covered, cut_at, cut_to, intersection, shares_in_order, total, union
 
 _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
@@ -39,22 +38,16 @@ class Pieces:
 
     start_ns: Ints
     end_ns: Ints
-    tile: Positions
-    """Which row of the ledger's books it lies in."""
-    phase: Ints
-    """The phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`."""
+    tile: Positions  # which row of the ledger's books it lies in
+    phase: Ints  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
     before: Ints
-    after: Ints
-    """The phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own."""
-    inside: NDArray[np.bool_]
-    """Whether the same phase of the same layer and step goes on after a stretch."""
+    after: Ints  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
     cycle: Ints
     """The layer that a piece belongs to, as `WorkPhases.instance` or the how-manieth; of a stretch, that of what
     comes after it. NOWHERE for none."""
-    layer: Ints
-    """That layer's number; NOWHERE for none."""
-    work_ns: Ints
-    """How much of it the GPU worked: all of a phase's, of a stretch that in no phase."""
+    layer: Ints  # that layer's number; NOWHERE for none
+    work_ns: Ints  # how much of it the GPU worked: all of a phase's, of a stretch that in no phase
     idle_ns: Ints
     begins: NDArray[np.bool_]
     """Which stretches begin here, rather than at a cut; of work, where phase, layer or step is another than before."""
@@ -69,43 +62,42 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     of_phase = work.phase[activity] != NOWHERE
     other = union(start[~of_phase], end[~of_phase])
     start, end, activity = start[of_phase], end[of_phase], activity[of_phase]
-    phase = work.phase[activity]
-    parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[: len(phase)]
+    phase, count = work.phase[activity], len(start)
+    parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[:count]
     step = sweep.search(device.ledger.tiles_ns, start, "right")
-    steps_on = np.append(True, step[1:] != step[:-1])[: len(phase)]
-    cycle, layer = _phase_books_layers(device, work, activity, phase, step, parted | steps_on)
+    steps_on = np.append(True, step[1:] != step[:-1])[:count]
+    cycle, layer = _layers_of_work(device, work, activity, phase, step, parted | steps_on)
     changes = (phase[1:] != phase[:-1]) | (cycle[1:] != cycle[:-1])
-    opens = steps_on | np.append(True, changes)[: len(phase)] | (parted & (cycle == NOWHERE))
-    window = device.ledger.window
-    ends = np.full(1, NOWHERE)
-    between = _Rows(
-        start_ns=np.append(window.start_ns, end),
-        end_ns=np.append(start, window.end_ns),
-        phase=np.full(len(start) + 1, NOWHERE),
-        before=np.append(ends, phase),
-        after=np.append(phase, ends),
-        inside=np.append(~opens, False) & (np.arange(len(start) + 1) > 0),
-        cycle=np.append(cycle, ends),
-        layer=np.append(layer, ends),
-        begins=np.ones(len(start) + 1, np.bool_),
+    opens = steps_on | np.append(True, changes)[:count] | (parted & (cycle == NOWHERE))
+    window, nowhere = device.ledger.window, np.full(1, NOWHERE)
+    whole_start = np.concatenate((start, [window.start_ns], end))  # the work of phases, then the stretches between
+    begins = np.concatenate((opens, np.ones(count + 1, np.bool_)))
+    columns = {
+        "phase": np.append(phase, np.full(count + 1, NOWHERE)),
+        "before": np.concatenate((phase, nowhere, phase)),
+        "after": np.concatenate((phase, phase, nowhere)),
+        "inside": np.concatenate((np.zeros(count, np.bool_), ~opens, [False])),
+        "cycle": np.concatenate((cycle, cycle, nowhere)),
+        "layer": np.concatenate((layer, layer, nowhere)),
+    }
+    # cut where steps begin
+    edges = device.ledger.tiles_ns
+    start, end, whose = cut_at(whole_start, np.concatenate((end, start, [window.end_ns])), edges[1:-1])
+    order = np.argsort(start, kind="stable")
+    order = order[end[order] > start[order]]
+    start, end, whose = start[order], end[order], whose[order]
+    is_own = columns["phase"][whose] != NOWHERE
+    pieces = Pieces(
+        start_ns=start,
+        end_ns=end,
+        tile=sweep.search(edges, start, "right") - 1,
+        work_ns=np.where(is_own, end - start, covered(other, start, end)),
+        idle_ns=np.where(is_own, 0, covered(device.ledger.busy.idle, start, end)),
+        begins=begins[whose] & (start == whole_start[whose]),
+        **{name: column[whose] for name, column in columns.items()},
     )
-    own = _Rows(start, end, phase, phase, phase, np.zeros(len(start), np.bool_), cycle, layer, opens)
-    return _checked(device, _cut(device, own, between, other))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Columns of pieces before they are cut at the edges of steps."""
-
-    start_ns: Ints
-    end_ns: Ints
-    phase: Ints
-    before: Ints
-    after: Ints
-    inside: NDArray[np.bool_]
-    cycle: Ints
-    layer: Ints
-    begins: NDArray[np.bool_]
+    _check_balance(device, pieces)
+    return pieces
 
 
 def _booked(device: Device) -> tuple[Ints, Ints, Positions]:
@@ -122,7 +114,7 @@ def _booked(device: Device) -> tuple[Ints, Ints, Positions]:
     return start[order], end[order], activity[order]
 
 
-def _phase_books_layers(
+def _layers_of_work(
     device: Device, work: WorkPhases, activity: Positions, phase: Ints, step: Ints, parted: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
     """For each piece of work its layer's range and number; where no range has any, layers are counted.
@@ -148,32 +140,11 @@ def _phase_books_layers(
     return cycle, number[cycle]
 
 
-def _cut(device: Device, own: _Rows, between: _Rows, other: Spans) -> Pieces:
-    """Both kinds of pieces together, cut where steps begin, with what of each is work and what is idle."""
+def _check_balance(device: Device, pieces: Pieces) -> None:
+    """Refuse pieces that do not sum to each tile of the ledger."""
     edges = device.ledger.tiles_ns
-    both = {name: np.concatenate((getattr(own, name), getattr(between, name))) for name in _Rows.__slots__}
-    start, end, whose = cut_at(both["start_ns"], both["end_ns"], edges[1:-1])
-    order = np.argsort(start, kind="stable")
-    order = order[end[order] > start[order]]
-    start, end, whose = start[order], end[order], whose[order]
-    is_own = both["phase"][whose] != NOWHERE
-    idle_ns = covered(device.ledger.busy.idle, start, end)
-    return Pieces(
-        start_ns=start,
-        end_ns=end,
-        tile=sweep.search(edges, start, "right") - 1,
-        work_ns=np.where(is_own, end - start, covered(other, start, end)),
-        idle_ns=np.where(is_own, 0, idle_ns),
-        begins=both["begins"][whose] & (start == both["start_ns"][whose]),
-        **{name: both[name][whose] for name in ("phase", "before", "after", "inside", "cycle", "layer")},
-    )
-
-
-def _checked(device: Device, pieces: Pieces) -> Pieces:
-    """The pieces, if they sum to each tile of the ledger."""
-    edges = device.ledger.tiles_ns
-    sums = np.zeros(len(edges) - 1, np.int64)
-    sweep.fold("sum", pieces.tile, pieces.work_ns + pieces.idle_ns, sums)
+    amounts, sums = pieces.work_ns + pieces.idle_ns, np.zeros(len(edges) - 1, np.int64)
+    sweep.fold("sum", pieces.tile, amounts, sums)
     length = covered(device.ledger.busy.stretches, edges[:-1], edges[1:])
     if not np.array_equal(sums, length):
         raise BooksDoNotBalance(
@@ -181,7 +152,6 @@ def _checked(device: Device, pieces: Pieces) -> Pieces:
             found=f"{len(pieces)} pieces, {len(length)} tiles",
             hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
         )
-    return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +160,9 @@ class PhaseCost:
 
     phase: str
     told_by: tuple[ToldBy, ...]
-    visits: int
-    """How often it was begun, by a layer or after another phase."""
-    busy_ns: int
-    """When the GPU worked at it and at nothing more important."""
-    hidden_ns: int
-    """When it ran beside something more important."""
+    visits: int  # how often it was begun, by a layer or after another phase
+    busy_ns: int  # when the GPU worked at it and at nothing more important
+    hidden_ns: int  # when it ran beside something more important
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,26 +170,20 @@ class BetweenPhases:
     """What lies between two phases, or inside one."""
 
     before: str | None
-    after: str | None
-    """None: the window begins, or ends, there."""
-    inside: bool
-    """Whether the same phase of the same layer and step goes on."""
+    after: str | None  # None: the window begins, or ends, there
+    inside: bool  # whether the same phase of the same layer and step goes on
     times: int
     idle_ns: int
-    other_ns: int
-    """Work of no phase."""
-    largest_cause: Cause | None
-    """What most of the idle time is due to; None where there is none."""
+    other_ns: int  # work of no phase
+    largest_cause: Cause | None  # what most of the idle time is due to; None where there is none
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCost:
     """One layer, all steps together."""
 
-    layer: int | None
-    """None: what is in no layer."""
-    busy_ns: tuple[int, ...]
-    """By phase."""
+    layer: int | None  # None: what is in no layer
+    busy_ns: tuple[int, ...]  # by phase
     idle_ns: int
     other_ns: int
 
@@ -236,12 +197,10 @@ class PhaseCosts:
     """The phases of one GPU's steady steps."""
 
     gpu: int
-    steps: int | None
-    """None: no steps were found, the window is one."""
+    steps: int | None  # None: no steps were found, the window is one
     whole_ns: int
     phases: tuple[PhaseCost, ...]
-    between: tuple[BetweenPhases, ...]
-    """The most time first."""
+    between: tuple[BetweenPhases, ...]  # the most time first
     layers: tuple[LayerCost, ...] | NotMeasured
 
     @property
@@ -343,20 +302,16 @@ ONE_RANK: Final = NotMeasured(
         "ranks; give their profiles with --ranks"
     )
 )
-_SILENT: Final = NotMeasured(say("no communication kernel was recorded"))
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseWait:
     """The collectives of one phase, in one layer or in all."""
 
-    phase: str | None
-    """None: of no phase."""
-    layer: int | None
-    """None: all layers together."""
+    phase: str | None  # None: of no phase
+    layer: int | None  # None: all layers together
     seen: int
-    matched: int
-    """Of them, found on all ranks; to these the times belong."""
+    matched: int  # of them, found on all ranks; to these the times belong
     running_ns: int
     wait_ns: int
     transfer_ns: int
@@ -381,13 +336,12 @@ def phase_waits(
 ) -> tuple[PhaseWait, ...] | NotMeasured:
     """What the collectives of one GPU wait and move; `known` is the job, if there is more than the one rank."""
     own = device.work.of(device.gpu)
-    steady = device.begins_steady(own.start_ns) & (own.state == State.COMM)
-    if not steady.any():
-        return _SILENT
+    row = np.flatnonzero(device.begins_steady(own.start_ns) & (own.state == State.COMM))
+    if not len(row):
+        return NotMeasured(say("no communication kernel was recorded"))
     if known is None or len(known.job.ranks) < 2:
         return ONE_RANK
     work = work_phases(trace, device, asked)
-    row = np.flatnonzero(steady)
     wait, transfer, matched = (np.zeros(len(own), np.int64) for _ in range(3))
     for member in known.members:
         for lane in known.job.lanes:
@@ -398,29 +352,23 @@ def phase_waits(
             here, kernel = join(start, end, own.start_ns[row], own.end_ns[row])
             wait[row[kernel]], transfer[row[kernel]] = lane.wait_ns[here, column], lane.transfer_ns[here]
             matched[row[kernel]] = 1
-    phase, layer = work.phase[row], _phase_waits_layers(device, work, row)
+    phase, layer = work.phase[row], work.layer[row]
+    if (work.layer == NOWHERE).all():  # then layers are counted
+        pieces = phase_pieces(device, work)
+        layer = pieces.layer[sweep.search(pieces.start_ns, own.start_ns[row], "right") - 1]
     running = np.where(matched > 0, own.end_ns - own.start_ns, 0)
     amounts = [column[row] for column in (matched, running, wait, transfer)]
     names = (*work.phases, None)
-    rows = _summed(names, phase, np.full(len(row), NOWHERE), amounts)
-    return tuple(rows + [wait for wait in _summed(names, phase, layer, amounts) if wait.layer is not None])
+    of_phases, of_layers = (_waits(names, phase, by, amounts) for by in (np.full(len(row), NOWHERE), layer))
+    return (*of_phases, *(wait for wait in of_layers if wait.layer is not None))
 
 
-def _phase_waits_layers(device: Device, work: WorkPhases, row: Ints) -> Ints:
-    """The layer of each of these activities: that of its range, or the one that is counted where it begins."""
-    if (work.layer != NOWHERE).any():
-        return work.layer[row]
-    pieces = phase_pieces(device, work)
-    piece = sweep.search(pieces.start_ns, device.work.of(device.gpu).start_ns[row], "right") - 1
-    return pieces.layer[piece]
-
-
-def _summed(names: Sequence[str | None], phase: Ints, layer: Ints, amounts: Sequence[Ints]) -> list[PhaseWait]:
+def _waits(names: Sequence[str | None], phase: Ints, layer: Ints, amounts: Sequence[Ints]) -> list[PhaseWait]:
     """One entry for each phase and layer, layers in order."""
     first, number = group(phase, layer)
     sums = [sweep.fold("sum", number, column, np.zeros(len(first), np.int64)).tolist() for column in amounts]
     seen = np.bincount(number, minlength=len(first)).tolist()
     return [
-        PhaseWait(names[int(phase[at])], None if layer[at] == NOWHERE else int(layer[at]), seen[place], *figures)
-        for place, (at, *figures) in enumerate(zip(first.tolist(), *sums, strict=True))
+        PhaseWait(names[int(phase[row])], None if layer[row] == NOWHERE else int(layer[row]), *figures)
+        for row, *figures in zip(first.tolist(), seen, *sums, strict=True)
     ]

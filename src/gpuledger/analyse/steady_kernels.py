@@ -28,8 +28,11 @@ from gpuledger.trace.tables import Table
 
 Mask = NDArray[np.bool_]
 
-LEAST_NS: Final = 5_000
-"""Shorter kernels wait for their launch more than for memory."""
+LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for memory
+
+
+_ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
+_MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,10 +41,8 @@ class Shortened:
 
     operations: Positions
     duration_ns: Ints
-    kind: str = ""
-    """Which of several ways of saying it fits, where a code has several."""
-    was_sampled: bool = False
-    """Whether samples of the GPU's use say so, too."""
+    kind: str = ""  # which of several ways of saying it fits, where a code has several
+    was_sampled: bool = False  # whether samples of the GPU's use say so, too
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -150,8 +151,8 @@ class SteadyKernels:
             return None
         by_launch = {
             (kernel.name, *kernel.grid, *kernel.block): max(
-                *(kernel.figures[metric].percent for metric in ROOFS if metric in kernel.figures),
-                sum(kernel.figures[metric].percent for metric in MEMORY if metric in kernel.figures),
+                *(kernel.figures[metric].percent for metric in _ROOFS if metric in kernel.figures),
+                sum(kernel.figures[metric].percent for metric in _MEMORY if metric in kernel.figures),
             )
             for kernel in self._use.kernels
         }
@@ -163,7 +164,3 @@ class SteadyKernels:
             by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
         ]
         return np.array(percent)[number.ravel()] / 100
-
-
-ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
-MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)

@@ -32,13 +32,11 @@ class PhasePlace(Enum):
 class PhaseTime:
     """The time of one phase, in the steps or beside them."""
 
-    phase: str
-    """Empty where nothing tells which."""
+    phase: str  # empty where nothing tells which
     where: PhasePlace
     total_ns: int
     steps: int | None = None
-    median_ns: int | None = None
-    """Of its steps; None beside the steps."""
+    median_ns: int | None = None  # of its steps; None beside the steps
 
 
 class StepNote(Enum):
@@ -54,8 +52,7 @@ class StepBooks:
     """One step: how long it took, what of it the GPU worked, and how many kernels that were."""
 
     step: int
-    start_ns: int
-    """From the run's zero, as `--time` takes it."""
+    start_ns: int  # from the run's zero, as `--time` takes it
     end_ns: int
     busy_ns: int
     idle_ns: int

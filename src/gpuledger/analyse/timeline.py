@@ -1,11 +1,8 @@
 """Everything that happened in a stretch of time: a trace and a span in, ranges, calls and GPU work as columns out.
 
-Records are in the order of their track, then of their start, the longer first. Where there is room for fewer, the
-shortest are left out; how many, and how short, is said.
-
-Lanes: records of one track in, for each the lowest lane in which nothing else is at that time, out.
-
-Which stretches of a run a timeline shows: a GPU and places to look at in, stretches with their events out.
+Records are in the order of their track, then of their start, the longer first, each in the lowest lane in which nothing
+else is at that time. Where there is room for fewer, the shortest are left out; how many, and how short, is said. Also
+here: which stretches of a run a timeline shows, given places to look at.
 """
 
 from __future__ import annotations
@@ -59,11 +56,9 @@ class EventTrack(NamedTuple):
     """One thread of the host, or one stream of a GPU. Sorts as it is shown."""
 
     is_thread: bool
-    gpu: int
-    """-1 for threads."""
+    gpu: int  # -1 for threads
     pid: int
-    number: int
-    """The thread's id, or the stream's."""
+    number: int  # the thread's id, or the stream's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,20 +67,15 @@ class Events:
 
     span: Span
     tracks: tuple[EventTrack, ...]
-    track: Ints
-    """Position in `tracks`."""
+    track: Ints  # position in `tracks`
     start_ns: Ints
-    end_ns: Ints
-    """Never before the start."""
+    end_ns: Ints  # never before the start
     source: Ints
-    row: Ints
-    """Position in the table that it comes from."""
-    launch: Ints
-    """Of GPU work: the position of its launch call among these records; -1 where that is not here."""
+    row: Ints  # position in the table that it comes from
+    launch: Ints  # of GPU work: the position of its launch call among these records; -1 where that is not here
     lane: Ints
     left_out: int
-    least_ns: int
-    """Those left out are no longer than this."""
+    least_ns: int  # those left out are no longer than this
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -105,8 +95,7 @@ class EventFinder:
         is_other = by_row(lambda codes: ~np.isin(codes, cuda), calls.codes("layer"))
         self.ranges: Final = ranges.where(ranges.codes("kind") != ranges.strings.code("mark"))
         self.cuda_calls: Final = host.calls
-        self.call_kinds: Final = host.kinds
-        """Of each of those, as `CALL_KINDS` numbers them."""
+        self.call_kinds: Final = host.kinds  # of each of those, as `CALL_KINDS` numbers them
         self.other_calls: Final = calls.where(is_other)
         self.work: Final = work
         host_tables = (self.ranges, self.cuda_calls, self.other_calls)
@@ -120,23 +109,24 @@ class EventFinder:
 
     def events(self, span: Span, room: int) -> Events:
         """What overlaps a stretch: all of it, or the longest records that there is room for."""
-        found = [table.overlapping(span) for table in self._tables]
-        source = np.repeat(np.arange(len(found)), [len(rows) for rows in found])
-        row = np.concatenate(found)
+        rows = [table.overlapping(span) for table in self._tables]
+        source, row = np.repeat(np.arange(len(rows)), [len(part) for part in rows]), np.concatenate(rows)
         start, end = (
-            np.concatenate([column[rows] for column, rows in zip(columns, found, strict=True)])
+            np.concatenate([column[part] for column, part in zip(columns, rows, strict=True)])
             for columns in ([table.start_ns for table in self._tables], [table.end_ns for table in self._tables])
         )
         end = np.maximum(start, end)
-        kept, least_ns = _longest(end - start, room)
-        left_out = len(row) - len(kept)
-        source, row, start, end = source[kept], row[kept], start[kept], end[kept]
+        left_out, least_ns = max(len(row) - room, 0), 0
+        if left_out:
+            by_length = np.argsort(start - end, kind="stable")
+            kept, least_ns = np.sort(by_length[:room]), int((end - start)[by_length[room]])
+            source, row, start, end = source[kept], row[kept], start[kept], end[kept]
         tracks, track = self._tracks(source, row)
         order = np.lexsort((-end, start, track))
         source, row, start, end, track = (column[order] for column in (source, row, start, end, track))
-        lane = np.concatenate(
-            [np.empty(0, np.int64)] + [lanes(start[here], end[here]) for here in _runs(track, len(tracks))]
-        )
+        edges = np.searchsorted(track, np.arange(len(tracks) + 1)).tolist()
+        by_track = [lanes(start[first:last], end[first:last]) for first, last in pairwise(edges)]
+        lane = np.concatenate([np.empty(0, np.int64), *by_track])
         launch = self._launches(source, row)
         return Events(span, tracks, track, start, end, source, row, launch, lane, left_out, least_ns)
 
@@ -147,7 +137,7 @@ class EventFinder:
         if not len(row):
             return (), np.empty(0, np.int64)
         first, number = group(*keys)  # records are in the order of their source, so these are in theirs
-        tracks = [EventTrack(bool(keys[0][at]), *(int(key[at]) for key in keys[1:])) for at in first.tolist()]
+        tracks = [EventTrack(bool(keys[0][row]), *(int(key[row]) for key in keys[1:])) for row in first.tolist()]
         order = sorted(range(len(tracks)), key=tracks.__getitem__)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -156,10 +146,8 @@ class EventFinder:
     def _places(self, source: EventSource, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Whether each is on a thread, and which GPU, process, and thread or stream it is of."""
         if source is EventSource.GPU_WORK:
-            on_gpu = np.zeros(len(rows), np.int64)
-            columns = (self.work.gathered_at(name, rows).astype(np.int64) for name in ("gpu", "pid", "stream"))
-            gpu, pid, stream = columns
-            return on_gpu, gpu, pid, stream
+            gpu, pid, stream = (self.work.gathered_at(name, rows).astype(np.int64) for name in ("gpu", "pid", "stream"))
+            return np.zeros(len(rows), np.int64), gpu, pid, stream
         table = (self.ranges, self.cuda_calls, self.other_calls)[source]
         return np.ones(len(rows), np.int64), np.full(len(rows), -1), table["pid"][rows], table["tid"][rows]
 
@@ -183,8 +171,10 @@ class _TableTimes:
     def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
         self.start_ns: Final = start_ns
         self.end_ns: Final = end_ns
-        self._furthest: Final = _furthest(end_ns) if bool((start_ns[1:] >= start_ns[:-1]).all()) else None
-        """Up to the end of each block of rows."""
+        self._furthest: Ints | None = None  # the latest end up to the end of each block of rows
+        if bool((start_ns[1:] >= start_ns[:-1]).all()):
+            blocks = np.arange(0, len(end_ns), _BLOCK)
+            self._furthest = furthest(np.maximum.reduceat(end_ns, blocks)) if len(end_ns) else end_ns
 
     def overlapping(self, span: Span) -> Positions:
         """The rows that overlap a stretch, or lie in it without taking time."""
@@ -201,27 +191,6 @@ class _TableTimes:
 _BLOCK: Final = 1024
 
 
-def _furthest(end_ns: Ints) -> Ints:
-    """The latest end up to the end of each block of rows."""
-    if not len(end_ns):
-        return end_ns
-    return furthest(np.maximum.reduceat(end_ns, np.arange(0, len(end_ns), _BLOCK)))
-
-
-def _longest(length_ns: Ints, room: int) -> tuple[Positions, int]:
-    """Positions of as many as there is room for, the longest, in order; and how long those left out are at most."""
-    if len(length_ns) <= room:
-        return np.arange(len(length_ns)), 0
-    by_length = np.argsort(-length_ns, kind="stable")
-    return np.sort(by_length[:room]), int(length_ns[by_length[room]])
-
-
-def _runs(track: Ints, tracks: int) -> Sequence[slice]:
-    """The records of each track."""
-    edges = np.searchsorted(track, np.arange(tracks + 1)).tolist()
-    return [slice(first, last) for first, last in pairwise(edges)]
-
-
 def lead_ns(work: Activities, host: Host, span: Span) -> int:
     """How long before a step its first launch call was made; at most as long as the step, 0 where nothing is known."""
     first, last = np.searchsorted(work.start_ns, span)
@@ -231,23 +200,15 @@ def lead_ns(work: Activities, host: Host, span: Span) -> int:
     return min(ahead, span.end_ns - span.start_ns)
 
 
-MOST_EVENTS: Final = 50_000
-"""Of all stretches together."""
+MOST_EVENTS: Final = 50_000  # of all stretches together
 
 MOST_STRETCHES: Final = 48
 
 _FIRST_SHARE: Final = 0.6
-_NEXT_SHARE: Final = 0.5
-"""Of what room is left, the first stretch may take one share, each after it the other."""
-
-_FEWEST: Final = 400
-"""With less room than this nothing more is shown."""
-
-_MANY: Final = 8_000
-"""Of a step with more events, only what is around a place is shown."""
-
-_AROUND: Final = 4
-"""A place by itself is shown with so many times its length before and after it."""
+_NEXT_SHARE: Final = 0.5  # of what room is left, the first stretch may take one share, each after it the other
+_FEWEST: Final = 400  # with less room than this nothing more is shown
+_MANY: Final = 8_000  # of a step with more events, only what is around a place is shown
+_AROUND: Final = 4  # a place by itself is shown with so many times its length before and after it
 
 _LEAST_AROUND_NS: Final = 500_000
 
@@ -256,10 +217,8 @@ _LEAST_AROUND_NS: Final = 500_000
 class Stretch:
     """One stretch of the run."""
 
-    core: Span
-    """The step itself, or the place; the events begin with its first launch."""
-    step: int | None
-    """Its number; None: it is no step."""
+    core: Span  # the step itself, or the place; the events begin with its first launch
+    step: int | None  # its number; None: it is no step
     events: Events
     is_median: bool = False
     is_worst: bool = False
@@ -280,12 +239,11 @@ def shown_stretches(
         share = _NEXT_SHARE if shown else _FIRST_SHARE
         if left < min(_FEWEST, room) or len(shown) >= MOST_STRETCHES:
             break
-        made = wanted.stretch(finder, device, left if wanted.is_extra else max(int(share * left), 1))
-        if wanted.is_extra and not made.is_whole:
+        stretch = wanted.stretch(finder, device, left if wanted.is_extra else max(int(share * left), 1))
+        if wanted.is_extra and not stretch.is_whole:
             break
-        shown.append(made)
-    first, others = shown[:2], shown[2:]
-    return (*first, *sorted(others, key=lambda stretch: stretch.core))
+        shown.append(stretch)
+    return (*shown[:2], *sorted(shown[2:], key=lambda stretch: stretch.core))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +254,7 @@ class _WantedStretch:
     step: int | None
     is_median: bool = False
     is_worst: bool = False
-    is_extra: bool = False
-    """Whether it is there for its own sake, and not worth showing in part."""
+    is_extra: bool = False  # whether it is there for its own sake, and not worth showing in part
 
     def stretch(self, finder: EventFinder, device: Device, room: int) -> Stretch:
         start_ns = self.core.start_ns
@@ -339,31 +296,23 @@ def _places(
     finder: EventFinder, device: Device, places: Sequence[Span], shown: Sequence[Stretch]
 ) -> Iterator[_WantedStretch]:
     """The steps that places lie in; of places in no step, or in one with too much in it, what is around them."""
+    steps = device.steps
     for place in places:
         if stretch_of(place, [stretch for stretch in shown if stretch.is_whole]) is not None:
             continue
-        number = _step_of(device, place)
-        if number is not None and device.steps is not None:
-            core = Span(int(device.steps.start_ns[number]), int(device.steps.end_ns[number]))
-            if finder.count(core) <= _MANY:
-                yield _WantedStretch(core, number)
-                continue
+        if steps is not None:
+            number = int(np.searchsorted(steps.edges_ns, place.start_ns, side="right")) - 1
+            if 0 <= number < len(steps):
+                core = Span(int(steps.start_ns[number]), int(steps.end_ns[number]))
+                if finder.count(core) <= _MANY:
+                    yield _WantedStretch(core, number)
+                    continue
         around = max(_AROUND * (place.end_ns - place.start_ns), _LEAST_AROUND_NS)
         yield _WantedStretch(Span(place.start_ns - around, place.end_ns + around), None)
 
 
-def _step_of(device: Device, place: Span) -> int | None:
-    if device.steps is None:
-        return None
-    number = int(np.searchsorted(device.steps.edges_ns, place.start_ns, side="right")) - 1
-    return number if 0 <= number < len(device.steps) else None
-
-
 def stretch_of(place: Span, shown: Sequence[Stretch]) -> int | None:
-    """Which of the stretches shows a place best: the first that is whole and holds its start, else the first that does.
-
-    None where none holds it.
-    """
+    """Which stretch shows a place best: the first that is whole and holds its start, else the first that holds it."""
     holding = [
         position
         for position, stretch in enumerate(shown)

@@ -1,18 +1,13 @@
-"""Attention that is not fused: what runs between its two products, for which all scores go through memory.
+"""A GPU that is busy with work it could do without: for each kind of waste, the kernels and how long they would take.
 
-Chains of kernels by element, each of which reads what the last one wrote: one kernel would read and write once.
-
-Tensors that are copied within the GPU: the kernels that copy, and what doing without costs those who read the copy.
-
-Kernels that leave most of the GPU idle: too few blocks for its multiprocessors, or too little work for a launch.
-
-Tensors that change their layout on the way: the kernels that do it, and batch norms that suffer from it.
-
-Parameters that are updated one by one, in many passes over memory: a fused optimizer reads and writes them once.
-
-Kernels in a wider type than they need: single precision where tensor cores could work, double by accident.
-
-Sorts of many values, of which a program may want the largest only: what picking those takes instead.
+- attention that is not fused: all scores go through memory between its two products
+- chains of kernels by element, each of which reads what the last one wrote: one kernel would read and write once
+- tensors that are copied within the GPU, and what doing without costs those who read the copy
+- kernels that leave most of the GPU idle: too few blocks for its multiprocessors, or too little work for a launch
+- tensors that change their layout on the way, and batch norms that suffer from it
+- parameters that are updated one by one, in many passes over memory: a fused optimizer reads and writes them once
+- kernels in a wider type than they need: single precision where tensor cores could work, double by accident
+- sorts of many values, of which a program may want the largest only
 """
 
 from __future__ import annotations
@@ -44,24 +39,21 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
-NEAR: Final = 8
-"""The two products have at most so many kernels between them and the softmax: scales, masks, casts."""
-
-MOST_COPIES: Final = 3
-"""Of queries, keys and values."""
+NEAR: Final = 8  # the two products have at most so many kernels between them and the softmax: scales, masks, casts
+MOST_COPIES: Final = 3  # of queries, keys and values
 
 
 def between_products(kernels: SteadyKernels) -> Shortened:
     """Scales, masks, the softmax and casts of all scores do not run, nor do copies for the products' sake."""
     products, softmax = (kernels.of_families(frozenset({family})) for family in ("gemm", "softmax"))
-    places, at = np.flatnonzero(products), np.flatnonzero(softmax)
-    if len(places) < 2 or not len(at):
+    places, middle = np.flatnonzero(products), np.flatnonzero(softmax)
+    if len(places) < 2 or not len(middle):
         return kernels.gone(np.zeros(len(kernels), np.bool_))
-    next_place = np.searchsorted(places, at)
+    next_place = np.searchsorted(places, middle)
     has_both = (next_place > 0) & (next_place < len(places))
-    at, next_place = at[has_both], next_place[has_both]
+    middle, next_place = middle[has_both], next_place[has_both]
     before, after = places[next_place - 1], places[next_place]
-    near = (at - before <= NEAR) & (after - at <= NEAR) & (kernels.part[before] == kernels.part[after])
+    near = (middle - before <= NEAR) & (after - middle <= NEAR) & (kernels.part[before] == kernels.part[after])
     edges = np.zeros(len(kernels) + 1, np.int64)
     np.add.at(edges, before[near] + 1, 1)
     np.add.at(edges, after[near], -1)
@@ -82,11 +74,8 @@ def _copies_around(kernels: SteadyKernels, first: Positions, second: Positions) 
     return around
 
 
-READS_VIEW: Final = 1.1
-"""What a kernel by element that reads a view takes, of what copying the view takes (H200)."""
-
-ALIKE_SIZES: Final = 4
-"""Tensors whose numbers of elements differ by more are not one another's copy."""
+READS_VIEW: Final = 1.1  # what a kernel by element that reads a view takes, of what copying the view takes (H200)
+ALIKE_SIZES: Final = 4  # tensors whose numbers of elements differ by more are not one another's copy
 
 
 def views(kernels: SteadyKernels) -> Shortened:
@@ -133,22 +122,18 @@ START_NS: Final = 3_500
 """What a kernel takes to start, to fetch the first of its data and to end, however little it does (products of a few
 megabytes on an H200)."""
 
-LONG_NS: Final = 7_000
-"""Shorter kernels mostly start and end."""
-
-FEW: Final = 0.5
-"""Kernels with blocks for no more of the multiprocessors than this leave the GPU idle."""
+LONG_NS: Final = 7_000  # shorter kernels mostly start and end
+FEW: Final = 0.5  # kernels with blocks for no more of the multiprocessors than this leave the GPU idle
 
 FEWEST_PRODUCTS: Final = 8
 """The same matrix product so many times in a row, with nothing between, is a loop: layers have other kernels, too."""
 
-AT_ROOF: Final = 0.9
-"""What a kernel that fills the GPU attains of its roof."""
+AT_ROOF: Final = 0.9  # what a kernel that fills the GPU attains of its roof
 
 
 def spread(kernels: SteadyKernels) -> Shortened:
     """Kernels with few blocks do their work on all multiprocessors."""
-    filled = _filled(kernels)
+    filled = _blocks_per_sm(kernels)
     if filled is None:
         return kernels.gone(np.zeros(len(kernels), np.bool_))
     which = (filled > 0) & (filled <= FEW) & (kernels.took_ns >= LONG_NS) & kernels.are_alone
@@ -162,7 +147,7 @@ def spread(kernels: SteadyKernels) -> Shortened:
 
 def batched(kernels: SteadyKernels) -> Shortened:
     """Equal matrix products that follow each other become one batched product."""
-    filled = _filled(kernels)
+    filled = _blocks_per_sm(kernels)
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
     products = kernels.of_families(frozenset({"gemm"}))
     if filled is None or np.count_nonzero(products) < FEWEST_PRODUCTS:
@@ -182,7 +167,7 @@ def batched(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=shares is not None)
 
 
-def _filled(kernels: SteadyKernels) -> NDArray[np.float64] | None:
+def _blocks_per_sm(kernels: SteadyKernels) -> NDArray[np.float64] | None:
     """Blocks for each multiprocessor; None where the GPU is not known."""
     count = None if kernels.gpu is None else kernels.gpu.sm_count
     return kernels.launch_shape("grid") / count if count else None
@@ -208,24 +193,22 @@ def one_layout(kernels: SteadyKernels) -> Shortened:
         return kernels.gone(np.zeros(len(kernels), np.bool_))
     if which.any():
         for name, share in CHANNELS_LAST.items():
-            norms = kernels.named(partial(_has, name))
+            norms = kernels.named(partial(_contains, name))
             duration[norms] = share * kernels.took_ns[norms]
             which |= norms
     return kernels.taking(which, duration)
 
 
-def _has(part: str, name: str) -> bool:
+def _contains(part: str, name: str) -> bool:
     return part in name
 
 
-FEWEST_ROUNDS: Final = 6
-"""The same kernels so many times in a row are a loop over tensors."""
+FEWEST_ROUNDS: Final = 6  # the same kernels so many times in a row are a loop over tensors
 
 LEAST_TENSORS: Final = 2.5
 """What the passes of an update move on average: gradients and moments come in. Chains over one tensor move two."""
 
-ADAM_KERNELS, MOST_ADAM_KERNELS = 8, 16
-"""PyTorch's passes for one parameter, and the most that are taken for one."""
+ADAM_KERNELS, MOST_ADAM_KERNELS = 8, 16  # PyTorch's passes for one parameter, and the most that are taken for one
 
 FUSED_PACE: Final = {2: 1.4, 4: 1.2}
 ADAM_PACE: Final = {2: 1.87, 4: 1.3}
@@ -296,14 +279,12 @@ ATTAINED: Final = 0.7
 USUALLY_FASTER: Final = 5.0
 """Of a GPU whose peaks are not known but whose kernels are made for tensor cores: V100s have the least, 5.6 times."""
 
-LEAST_FASTER: Final = 2.0
-"""Types whose peaks differ by less are not worth a change."""
+LEAST_FASTER: Final = 2.0  # types whose peaks differ by less are not worth a change
 
 MOSTLY: Final = 0.3
 """From this share of the kernels' time in a wide type on, the tensors are of that type: others would move half."""
 
-BY_ACCIDENT: Final = 0.5
-"""Programs that spend more than this in double precision mean it."""
+BY_ACCIDENT: Final = 0.5  # programs that spend more than this in double precision mean it
 
 
 def narrower(kernels: SteadyKernels) -> Shortened:
@@ -378,11 +359,8 @@ def _is_integer(name: str) -> bool:
     return "long" in name.replace("unsigned long)", "") or "int64" in name
 
 
-FEWEST: Final = 3
-"""A chain has so many kernels at least; copies and casts between them do not count, but go."""
-
-ALIKE: Final = 4
-"""A chain goes through one tensor: where the number of elements changes by more, another begins."""
+FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts between them do not count, but go
+ALIKE: Final = 4  # a chain goes through one tensor: where the number of elements changes by more, another begins
 
 
 def fused(kernels: SteadyKernels) -> Shortened:
@@ -400,7 +378,8 @@ def fused(kernels: SteadyKernels) -> Shortened:
     which = np.zeros(len(kernels), np.bool_)
     which[place] = chosen[number]
     duration = np.zeros(len(kernels))
-    longest = _longest(number, took, count)
+    order = np.lexsort((-took, number))
+    longest = order[np.searchsorted(number[order], np.arange(count))]  # of each chain
     duration[place[longest]] = one
     return kernels.taking(which, duration)
 
@@ -409,18 +388,12 @@ def _chains(kernels: SteadyKernels, linked: Mask) -> NDArray[np.int64]:
     """The number of each linked kernel's chain; -1 for the others."""
     begins = linked & (np.append(True, ~linked[:-1]) | (np.diff(kernels.part, prepend=-1) != 0))
     run = np.cumsum(begins)
-    breaks = begins | _changes_size(kernels, linked, run)
-    return np.where(linked, np.cumsum(breaks & linked) - 1, -1)
-
-
-def _changes_size(kernels: SteadyKernels, linked: Mask, run: NDArray[np.int64]) -> Mask:
-    """Where a kernel goes through much more or much less than the last one of its run whose size is known."""
+    # a kernel that goes through much more or much less than the last one of its run whose size is known begins another
     known = np.flatnonzero(linked & (kernels.elements > 0) & (kernels.took_ns >= LEAST_NS))
     size = kernels.elements[known]
     differs = (size[1:] > ALIKE * size[:-1]) | (size[:-1] > ALIKE * size[1:])
-    changes = np.zeros(len(kernels), np.bool_)
-    changes[known[1:][differs & (run[known[1:]] == run[known[:-1]])]] = True
-    return changes
+    begins[known[1:][differs & (run[known[1:]] == run[known[:-1]])]] = True
+    return np.where(linked, np.cumsum(begins) - 1, -1)
 
 
 def _one_kernel_ns(
@@ -448,19 +421,11 @@ def _one_kernel_ns(
     return np.where(has_pace, one, longest)
 
 
-def _longest(number: NDArray[np.int64], took: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Where each chain's longest kernel is."""
-    order = np.lexsort((-took, number))
-    first = np.searchsorted(number[order], np.arange(count))
-    return order[first]
-
-
 PICKED: Final = 0.2
 """What `topk` takes of a sort's time: 441 of 2,072 us for 50 of 128,000 values in each of 256 rows (H200). A radix sort
 moves values and indices four times, a radix selection reads values four times."""
 
-SORTING_LONG_NS: Final = 20_000
-"""Shorter sorts are of few values, as of an expert's tokens."""
+SORTING_LONG_NS: Final = 20_000  # shorter sorts are of few values, as of an expert's tokens
 
 
 def picked(kernels: SteadyKernels) -> Shortened:

@@ -37,14 +37,9 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows, Table
 
-NOWHERE: Final = -1
-"""The phase of work that is of none, and the layer of work that is in none."""
-
-_BETWEEN: Final = ("gemm", "activation")
-"""Families of kernels that are the experts' between a dispatch and a combine."""
-
-_MODULE: Final = "nn.Module: "
-"""How torch.profiler names the calls of modules among the functions of Python."""
+NOWHERE: Final = -1  # the phase of work that is of none, and the layer of work that is in none
+_BETWEEN: Final = ("gemm", "activation")  # families of kernels that are the experts' between a dispatch and a combine
+_MODULE: Final = "nn.Module: "  # how torch.profiler names the calls of modules among the functions of Python
 
 
 class ToldBy(IntEnum):
@@ -60,34 +55,27 @@ class ToldBy(IntEnum):
 class WorkPhases:
     """Columns for the activities of one GPU, in their order."""
 
-    phases: tuple[str, ...]
-    """Those that occur, in the order of a layer, the user's own first."""
-    phase: Ints
-    """Position in `phases`; NOWHERE for none."""
+    phases: tuple[str, ...]  # those that occur, in the order of a layer, the user's own first
+    phase: Ints  # position in `phases`; NOWHERE for none
     told_by: NDArray[np.int8]
     instance: Ints
     """The layer's range that the launch lies in, as a number that no other layer of any step has; NOWHERE for none."""
-    layer: Ints
-    """That layer's own number; NOWHERE for none."""
+    layer: Ints  # that layer's own number; NOWHERE for none
 
 
-Asked = Sequence[tuple[str, str]]
-"""Phases of the user's own: name and regular expression."""
+Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression
 
 
 def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     """The phase and the layer of everything that one GPU did."""
     own = device.work.of(device.gpu)
-    ranges = _naming(trace)
+    ranges = _naming_ranges(trace)
     names = tuple(dict.fromkeys((*(name for name, _ in asked), *PHASES)))
     number = {name: position for position, name in enumerate(names)}
     patterns = [(number[name], re.compile(pattern, re.IGNORECASE)) for name, pattern in asked]
 
     def by_user(text: str) -> int:
         return next((position for position, pattern in patterns if pattern.search(text)), NOWHERE)
-
-    def by_range(text: str) -> int:
-        return number.get(phase_of_range(text), NOWHERE)
 
     launches = _LaunchRanges(trace, device, own, ranges)
     phase, told_by = np.full(len(own), NOWHERE), np.zeros(len(own), np.int8)
@@ -98,14 +86,14 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
 
     if patterns:
         _refuse_what_matches_nothing(trace, device.work, ranges, asked)
-        settle(launches.by_range(by_user), ToldBy.USER)
+        settle(launches.around(by_user)[1], ToldBy.USER)
         settle(trace.strings.each(own.name, by_user), ToldBy.USER)
-    ranged = launches.by_range(by_range)
+    _, ranged = launches.around(lambda text: number.get(phase_of_range(text), NOWHERE))
     settle(np.where(ranged == number[MIXTURE], NOWHERE, ranged), ToldBy.RANGE)
     settle(_by_kernel(trace, own, number), ToldBy.KERNEL)
     settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
     settle(ranged, ToldBy.RANGE)
-    instance, layer = launches.layers()
+    instance, layer = launches.around(layer_of_range)
     used = [position for position in range(len(names)) if (phase == position).any()]
     place = np.full(len(names) + 1, NOWHERE)  # the last is for what is of none
     place[used] = np.arange(len(used))
@@ -121,34 +109,22 @@ class _LaunchRanges:
         used, self._number = np.unique(own.launch[self._launched], return_inverse=True)  # a graph has one call
         self._calls = device.host.calls.at(used)
 
-    def by_range(self, says: Callable[[str], int]) -> Ints:
-        """For each activity what the innermost range around its launch says that says anything."""
+    def around(self, says: Callable[[str], int]) -> tuple[Positions, Ints]:
+        """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none."""
         said = self._trace.strings.each(self._ranges.codes("name"), says)
-        around = self._around(np.flatnonzero(said != NOWHERE))
-        return np.append(said, NOWHERE)[around]
-
-    def layers(self) -> tuple[Ints, Ints]:
-        """For each activity the innermost range of a layer around its launch, and that layer's number."""
-        said = self._trace.strings.each(self._ranges.codes("name"), layer_of_range)
-        around = self._around(np.flatnonzero(said != NOWHERE))
+        telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE)
+        if len(telling) and len(self._calls):
+            ranges, calls = self._ranges.at(telling), self._calls
+            inner = innermost(ranges, calls)
+            alone = np.flatnonzero(inner < 0)
+            if len(alone):
+                by_process = [rows.replaced("tid", same(0, len(rows))) for rows in (ranges, calls.at(alone))]
+                inner[alone] = innermost(*by_process)
+            around[self._launched] = np.append(telling, NOWHERE)[inner][self._number]
         return around, np.append(said, NOWHERE)[around]
 
-    def _around(self, telling: Positions) -> Positions:
-        """For each activity the innermost of these ranges around its launch, as a position among all; NOWHERE: none."""
-        around = np.full(len(self._own), NOWHERE)
-        if not len(telling) or not len(self._calls):
-            return around
-        ranges, calls = self._ranges.at(telling), self._calls
-        inner = innermost(ranges, calls)
-        alone = np.flatnonzero(inner < 0)
-        if len(alone):
-            by_process = [rows.replaced("tid", same(0, len(rows))) for rows in (ranges, calls.at(alone))]
-            inner[alone] = innermost(*by_process)
-        around[self._launched] = np.append(telling, NOWHERE)[inner][self._number]
-        return around
 
-
-def _naming(trace: Trace) -> Rows:
+def _naming_ranges(trace: Trace) -> Rows:
     """Ranges, operators and calls of modules; neither marks nor other functions."""
     ranges = trace[Table.RANGES]
     kind = ranges.codes("kind")
@@ -172,10 +148,10 @@ def _between(own: Activities, phase: Ints, dispatch: int, experts: int, combine:
     said = np.full(len(own), NOWHERE)
     if not ((phase == dispatch).any() and (phase == combine).any()):
         return said
-    told = np.flatnonzero(phase != NOWHERE)
-    after = np.searchsorted(told, np.arange(len(own)))
-    before = np.append(NOWHERE, phase[told])[after]
-    behind = np.append(phase[told], NOWHERE)[after]
+    known = np.flatnonzero(phase != NOWHERE)
+    after = np.searchsorted(known, np.arange(len(own)))
+    before = np.append(NOWHERE, phase[known])[after]
+    behind = np.append(phase[known], NOWHERE)[after]
     of_family = np.isin(own.family, [number for number, name in enumerate(own.families) if name in _BETWEEN])
     inside = np.isin(before, (dispatch, experts)) & np.isin(behind, (combine, experts))
     said[of_family & inside & (phase == NOWHERE)] = experts

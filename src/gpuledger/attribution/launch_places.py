@@ -1,9 +1,8 @@
 """Where in the program each GPU activity was launched: the NVTX ranges around its launch, equal layers as one.
 
 `layer0 > mlp` and `layer7 > mlp` are one place, `layer# > mlp`. Where no range tells layers apart, the sequence of
-kernels may: a stretch that repeats inside every step is a layer, and a place is a position in it.
-
-GPU work inside graphs under the names of a second file: paths of ranges in, the same with places below them out.
+kernels may: a stretch that repeats inside every step is a layer, and a place is a position in it. Work inside graphs
+has the places that a second file names, below the ranges around the graph's launch.
 """
 
 from __future__ import annotations
@@ -45,32 +44,20 @@ class PlacedPaths:
     """Paths of names, those of places included."""
 
     paths: NamePaths
-    names: list[str]
-    """What the numbers of names mean."""
-    of_base: Positions
-    """For each path that there was before its own number now; -1 at the end, for path -1."""
-    of_work: Positions
-    """For each activity its path: that of its place, or of what is around its launch."""
-
-    @property
-    def added(self) -> Positions:
-        """The paths that are only places."""
-        new: NDArray[np.bool_] = np.ones(len(self.paths), np.bool_)
-        new[self.of_base[:-1]] = False
-        return np.flatnonzero(new)
+    names: list[str]  # what the numbers of names mean
+    of_base: Positions  # for each path that there was before its own number now; -1 at the end, for path -1
+    of_work: Positions  # for each activity its path: that of its place, or of what is around its launch
 
     def launches(self, call: Positions) -> Positions:
         """For each path that is only a place, how many launches ran anything there or inside; 0 for the others."""
-        is_added = np.zeros(len(self.paths) + 1, np.bool_)
-        is_added[self.added] = True
-        pairs = [(np.empty(0, np.intp), np.empty(0, np.intp))]
-        path = self.of_work
+        is_added = np.ones(len(self.paths) + 1, np.bool_)
+        is_added[self.of_base] = False
+        path, pairs = self.of_work, [(np.empty(0, np.intp), np.empty(0, np.intp))]
         while len(chosen := np.flatnonzero(is_added[path])):
             path, call = path[chosen], call[chosen]
-            first, _ = group(path, call)
-            path, call = path[first], call[first]
-            pairs.append((path, call))
-            path = self.paths.parent[path]
+            once, _ = group(path, call)
+            pairs.append((path[once], call[once]))
+            path, call = self.paths.parent[path[once]], call[once]
         held, by = (np.concatenate(column) for column in zip(*pairs, strict=True))
         return np.bincount(held[group(held, by)[0]], minlength=len(self.paths))
 
@@ -95,12 +82,12 @@ def placed_paths(
             name_of.append(key[1])
         return known[key]
 
-    told = () if trace.places is None else trace.places.places
+    places = () if trace.places is None else trace.places.places
     placed = np.flatnonzero(place >= 0)
     first, number = group(under[placed], place[placed])
     leaves = []
     for above, chosen in zip(under[placed[first]].tolist(), place[placed[first]].tolist(), strict=True):
-        for name in told[chosen].path:
+        for name in places[chosen].path:
             above = member(above, called(name))
         leaves.append(above)
     paths = NamePaths(np.array(parent, np.intp), np.array(name_of, np.int64))
@@ -110,22 +97,18 @@ def placed_paths(
     return PlacedPaths(paths, list(number_of), of_base, of_work)
 
 
-FEWEST_LAYERS: Final = 3
-"""A stretch that repeats less often is no layer."""
+FEWEST_LAYERS: Final = 3  # a stretch that repeats less often is no layer
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlaces:
     """The place of each activity that was asked about."""
 
-    of: Ints
-    """For each activity a position in `names`."""
+    of: Ints  # for each activity a position in `names`
     names: tuple[tuple[str, ...], ...]
     """Ranges from the outermost in, numbers replaced by #; or one text that says where in a layer."""
-    layers: int
-    """How many equal layers there are; 0 where none were found."""
-    layered: tuple[bool, ...]
-    """For each name whether it lies in a layer."""
+    layers: int  # how many equal layers there are; 0 where none were found
+    layered: tuple[bool, ...]  # for each name whether it lies in a layer
 
 
 def places(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
@@ -168,33 +151,33 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
             paths[inner] = (*paths[above[inner]], texts[inner] or "?")
         return paths[chain[0] if chain else position]
 
-    told = () if trace.places is None else trace.places.places
+    graph_places = () if trace.places is None else trace.places.places
     place = place_of_work(trace, device.work)[chosen]
     first, number = group(inner, place)
     real = [
-        (*path(position), *(told[named].path if named >= 0 else ()))
+        (*path(position), *(graph_places[named].path if named >= 0 else ()))
         for position, named in zip(inner[first].tolist(), place[first].tolist(), strict=True)
     ]
-    general = [tuple(normalised(name) for name in names) for names in real]
+    general = [tuple(map(normalised, names)) for names in real]
     names = sorted(set(general))
     of = np.array([names.index(place) for place in general], np.int64)[number]
-    depth, layers = _layer_depth(real)
-    layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layers[0] for name in names)
-    return LaunchPlaces(of, tuple(names), layers[1], layered)
+    depth, layer, layers = _layer_depth(real)
+    layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layer for name in names)
+    return LaunchPlaces(of, tuple(names), layers, layered)
 
 
-def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, tuple[str, int]]:
-    """At which depth ranges are numbered through, and what they are called and how many there are; -1 for none."""
+def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, str, int]:
+    """At which depth ranges are numbered through, what they are called and how many there are; -1 for none."""
     kinds: dict[tuple[int, str], set[str]] = {}
     for path in paths:
         for depth, name in enumerate(path):
             if normalised(name) != name:
                 kinds.setdefault((depth, normalised(name)), set()).add(name)
-    numbered = {key: len(names) for key, names in kinds.items() if len(names) >= FEWEST_LAYERS}
-    if not numbered:
-        return -1, ("", 0)
-    depth, name = max(numbered, key=lambda key: (-key[0], numbered[key]))
-    return depth, (name, numbered[depth, name])
+    layers = {key: len(names) for key, names in kinds.items() if len(names) >= FEWEST_LAYERS}
+    if not layers:
+        return -1, "", 0
+    depth, name = max(layers, key=lambda key: (-key[0], layers[key]))
+    return depth, name, layers[depth, name]
 
 
 def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> LaunchPlaces:
@@ -204,7 +187,7 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
     step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right") - 1
     counts = np.bincount(step[step >= 0])
     usual = int(median(counts[counts > 0])) if counts.any() else 0
-    first = {int(number): int(position) for number, position in zip(*np.unique(step, return_index=True), strict=True)}
+    first = dict(zip(*(column.tolist() for column in np.unique(step, return_index=True)), strict=True))
     model_step = next((number for number, count in enumerate(counts.tolist()) if count == usual), None)
     if model_step is None or usual < FEWEST_LAYERS:
         return without
@@ -228,10 +211,8 @@ def repeated(names: NDArray[np.signedinteger]) -> tuple[int, int, int] | None:
     """The stretch of a sequence that repeats the most of it: where it begins, its length, how often it comes."""
     best: tuple[int, int, int] | None = None
     for period in range(2, len(names) // FEWEST_LAYERS + 1):
-        same = np.concatenate((names[period:] == names[:-period], [False]))
-        begins = np.flatnonzero(same & np.concatenate(([True], ~same[:-1])))
-        ends = np.flatnonzero(~same & np.concatenate(([False], same[:-1])))
-        lengths = ends - begins
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], names[period:] == names[:-period], [False]))))
+        begins, lengths = edges[::2], edges[1::2] - edges[::2]
         if not len(lengths):
             continue
         longest = int(lengths.argmax())

@@ -4,9 +4,8 @@ A gap is ended by work that some thread launched. What counts is what that threa
 its launch: what comes after is not the host's. Of a gap that the program's own code set off, only the stretches in
 which the thread ran such code count. Of a gap that the device itself set off, all counts, whatever the thread did.
 
-When the host worked on the steady steps: a device in, a stretch of the host's time out.
-
-Which thread worked while another one waited: stretches of time in, the busiest other thread out.
+Also here: the stretch of the host's time that belongs to the steady steps, and which other thread was busy while one
+waited.
 """
 
 from __future__ import annotations
@@ -26,19 +25,17 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.trace.keys import Positions, RowsByKey, distinct
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, either, intersection, total, union
+from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, either, holds, intersection, total, union
 from gpuledger.trace.tables import Rows, Table
 
-_NOT_THE_HOSTS: Final = (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH)
-"""What ends these gaps had been launched in time."""
+_NOT_THE_HOSTS: Final = (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH)  # what ends these gaps had been launched in time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadTime:
     """Stretches of one thread's time."""
 
-    thread: int
-    """As `ledger.ranges.thread` numbers it."""
+    thread: int  # as `ledger.ranges.thread` numbers it
     pid: int
     tid: int
     spans: Spans
@@ -59,11 +56,9 @@ class LostTime:
 
     by_thread: tuple[ThreadTime, ...]
     """The stretches in which the GPU waited for each thread that ended some of the gaps, the most first."""
-    waiting: tuple[ThreadTime, ...]
-    """The parts of them in which the thread itself waited for another one."""
+    waiting: tuple[ThreadTime, ...]  # the parts of them in which the thread itself waited for another one
     gaps: Positions
-    by_gap_ns: Ints
-    """How much of the stretches lies in each of the gaps."""
+    by_gap_ns: Ints  # how much of the stretches lies in each of the gaps
 
     @property
     def ns(self) -> int:
@@ -85,53 +80,46 @@ def lost_time(device: Device, chosen: Positions, trigger: Trigger) -> LostTime:
     """What gaps with one trigger, by position, cost; those that no known call ended are left out."""
     gaps, host = device.ledger.gaps, device.host
     chosen = chosen[gaps.call[chosen] >= 0]
-    numbers = host.thread_of_call[gaps.call[chosen]]
     by_thread, waiting = [], []
     by_gap = np.zeros(len(chosen), np.int64)
-    for number, mine in RowsByKey.of(numbers):
-        call = int(gaps.call[chosen[mine][0]])
-        who = int(host.threads[number]), int(host.calls["pid"][call]), int(host.calls["tid"][call])
-        spans = _late(device, chosen[mine], number, trigger)
+    for number, mine in RowsByKey.of(host.thread_of_call[gaps.call[chosen]]):
+        call = gaps.call[chosen[mine]]
+        who = int(host.threads[number]), int(host.calls["pid"][call[0]]), int(host.calls["tid"][call[0]])
+        start, end = gaps.start_ns[chosen[mine]], gaps.end_ns[chosen[mine]]
+        is_code = trigger is Cause.HOST_CODE
+        launched = end if trigger in _NOT_THE_HOSTS else host.calls["start_ns" if is_code else "end_ns"][call]
+        spans = union(start, np.clip(launched, start, end))
+        if is_code:
+            spans = host.thread(number).own_code(spans)
         if len(spans):
             by_thread.append(ThreadTime(*who, spans))
             waiting.append(ThreadTime(*who, host.thread(number).waits_for_thread(spans)))
-            by_gap[mine] = covered(spans, gaps.start_ns[chosen[mine]], gaps.end_ns[chosen[mine]])
+            by_gap[mine] = covered(spans, start, end)
     by_thread.sort(key=lambda part: (-part.ns, part.thread))
     return LostTime(tuple(by_thread), tuple(part for part in waiting if part.ns), chosen, by_gap)
 
 
-def _late(device: Device, chosen: Positions, number: int, trigger: Trigger) -> Spans:
-    """The stretches of gaps, all ended by one thread, that count."""
-    gaps, host = device.ledger.gaps, device.host
-    start, end = gaps.start_ns[chosen], gaps.end_ns[chosen]
-    if trigger in _NOT_THE_HOSTS:
-        return union(start, end)
-    bound = "start_ns" if trigger is Cause.HOST_CODE else "end_ns"
-    spans = union(start, np.clip(host.calls[bound][gaps.call[chosen]], start, end))
-    return host.thread(number).own_code(spans) if trigger is Cause.HOST_CODE else spans
-
-
 def waits_behind(device: Device, chosen: Positions) -> Positions:
-    """The different calls, by position, that let the queue run dry before these gaps: one may leave many behind."""
+    """The different calls, by position, that emptied the queue before these gaps: one may be behind many."""
     drainer = device.ledger.gaps.drainer[chosen]
     return distinct(drainer[drainer >= 0])
 
 
 def host_stretch(trace: Trace, device: Device) -> Span:
     """Calls and ranges that begin in it belong to the steady steps."""
-    work, calls = device.work.of(device.gpu), device.host.calls
+    work, calls, steady_span = device.work.of(device.gpu), device.host.calls, device.steady
     work = work.where(work.launch >= 0)
     start_ns, call = work.start_ns, work.launch
-    if device.steps is None or not len(call):
-        return Span(min(device.steady.start_ns, _first(trace)), max(device.steady.end_ns, device.ledger.window.end_ns))
-    earlier = start_ns < device.steady.start_ns
-    later = start_ns >= device.steady.end_ns
+    if device.steps is None or not len(call):  # where a window is the one step, all that was recorded belongs to it
+        recorded = trace.span.start_ns if isinstance(trace.span, Span) else steady_span.start_ns
+        return Span(min(steady_span.start_ns, recorded), max(steady_span.end_ns, device.ledger.window.end_ns))
+    earlier, later = start_ns < steady_span.start_ns, start_ns >= steady_span.end_ns
     steady = call[~earlier & ~later]
     if not len(steady):
-        return device.steady
+        return steady_span
     began = int(calls["start_ns"][steady].min())
     start = int(calls["end_ns"][call[earlier]].max()) if earlier.any() else _around(trace, device, steady, began)
-    end = int(calls["start_ns"][call[later]].min()) if later.any() else device.steady.end_ns
+    end = int(calls["start_ns"][call[later]].min()) if later.any() else steady_span.end_ns
     last = int(calls["end_ns"][steady].max())
     # streams that run out of order may turn the two around
     return Span(min(start, began), max(end, last)) if end <= start else Span(start, end)
@@ -150,12 +138,6 @@ def begins_in(stretch: Span, rows: Rows) -> NDArray[np.bool_]:
     return inside
 
 
-def _first(trace: Trace) -> int:
-    """Where a window is the one step, everything recorded belongs to it."""
-    span = trace.span
-    return span.start_ns if isinstance(span, Span) else np.iinfo(np.int64).max
-
-
 def _around(trace: Trace, device: Device, steady: NDArray[np.intp], began_ns: int) -> int:
     """Where the first step begins on the host: with the ranges around its first launch, up to a step before it."""
     calls = device.host.calls
@@ -171,11 +153,8 @@ def _around(trace: Trace, device: Device, steady: NDArray[np.intp], began_ns: in
     return int(ranges["start_ns"][around].min(initial=began_ns))
 
 
-FEWEST_SAMPLES: Final = 3
-"""So many samples of a thread show that it was busy."""
-
-MOSTLY: Final = 0.5
-"""A thread with ranges open for this share of the time says where the program was."""
+FEWEST_SAMPLES: Final = 3  # so many samples of a thread show that it was busy
+MOSTLY: Final = 0.5  # what a thread did for this share of the time is what it did: waited, or was in a range or in none
 
 LEAST_BUSY: Final = 0.2
 """A thread that nothing is known of for more than the rest of the time was not what the other one waited for."""
@@ -199,30 +178,34 @@ def named_thread(ranges: NamedNest, outside: ThreadTime) -> ThreadTime | None:
 
 def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     samples = _others(trace[Table.SAMPLES], waiting)
-    number = np.searchsorted(waiting.spans.start_ns, samples["start_ns"], side="right") - 1
-    samples = samples.where((number >= 0) & (samples["start_ns"] < waiting.spans.end_ns[np.maximum(number, 0)]))
+    samples = samples.where(holds(waiting.spans, samples["start_ns"]))
     owner = thread(samples)
     counts = {other: len(positions) for other, positions in RowsByKey.of(owner)}
     busiest = max(counts, key=lambda other: (counts[other], -other), default=None)
     if busiest is None or counts[busiest] < FEWEST_SAMPLES:
         return None
-    return _thread_time(samples, np.flatnonzero(owner == busiest), waiting)
+    first = int(np.flatnonzero(owner == busiest)[0])
+    return ThreadTime(busiest, int(samples["pid"][first]), int(samples["tid"][first]), waiting.spans)
 
 
 def _most_covered(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     """By ranges and calls; of other processes by ranges alone, as nobody knows what their calls wait for."""
+
+    def waits(call: str) -> bool:
+        return bool(WAITS_FOR_THREAD.search(call)) or call_kind(shortened(call)) is CallKind.SYNC
+
     ranges, calls = (_others(trace[table], waiting) for table in (Table.RANGES, Table.CALLS))
     ranges = ranges.where(~ranges["open"])
-    waits = trace.strings.each(calls.codes("name"), _waits, np.bool_) | (calls["pid"] != waiting.pid)
+    is_wait = trace.strings.each(calls.codes("name"), waits, np.bool_) | (calls["pid"] != waiting.pid)
     by_range, by_call = RowsByKey.of(thread(ranges)), RowsByKey.of(thread(calls))
     best: ThreadTime | None = None
     for other in distinct(np.concatenate((by_range.keys, by_call.keys))).tolist():
         named, called = ranges.at(by_range.rows(other)), by_call.rows(other)
-        working, idle = calls.at(called[~waits[called]]), calls.at(called[waits[called]])
+        working, idle = calls.at(called[~is_wait[called]]), calls.at(called[is_wait[called]])
         busy = intersection(waiting.spans, difference(either(_union(named), _union(working)), _union(idle)))
         if total(busy) >= LEAST_BUSY * waiting.ns and (best is None or total(busy) > best.ns):
-            of_it = named if len(named) else working
-            best = ThreadTime(other, int(of_it["pid"][0]), int(of_it["tid"][0]), busy)
+            rows = named if len(named) else working
+            best = ThreadTime(other, int(rows["pid"][0]), int(rows["tid"][0]), busy)
     return best
 
 
@@ -230,19 +213,7 @@ def _union(rows: Rows) -> Spans:
     return union(rows["start_ns"], rows["end_ns"])
 
 
-def _waits(call: str) -> bool:
-    return bool(WAITS_FOR_THREAD.search(call)) or call_kind(shortened(call)) is CallKind.SYNC
-
-
-def _thread_time(rows: Rows, mine: Positions, waiting: ThreadTime) -> ThreadTime:
-    """The whole of the stretches as the time of the thread that these rows are of."""
-    first = int(mine[0])
-    return ThreadTime(int(thread(rows)[first]), int(rows["pid"][first]), int(rows["tid"][first]), waiting.spans)
-
-
 def _others(rows: Rows, waiting: ThreadTime) -> Rows:
     """The rows of other threads that lie anywhere near the stretches."""
-    near = Span(int(waiting.spans.start_ns[0]), int(waiting.spans.end_ns[-1]))
-    return rows.where(
-        (thread(rows) != waiting.thread) & (rows["start_ns"] < near.end_ns) & (rows["end_ns"] >= near.start_ns)
-    )
+    start, end = waiting.spans.start_ns[0], waiting.spans.end_ns[-1]
+    return rows.where((thread(rows) != waiting.thread) & (rows["start_ns"] < end) & (rows["end_ns"] >= start))

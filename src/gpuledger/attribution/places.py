@@ -2,44 +2,59 @@
 
 Three questions, each about lost time (see `lost_time`): which range, operator or function of the launching thread holds
 it; which other thread held it, where the launching one only waited; and, of time lost after waits, where those were.
-
-Which range holds lost time: ranges and stretches of their threads in, the paths of names that hold the most out.
-
-Which function holds lost time: recorded stacks in, the functions behind the time out.
+Ranges tell by paths of names and the time that each path holds; recorded stacks tell by the function in them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gpuledger.attribution.lost_time import LostTime, ThreadTime, busiest_thread, longest, named_thread, whole_ns
-from gpuledger.attribution.ranges import NamedNest, ProgramRanges
+from gpuledger.attribution.lost_time import (
+    MOSTLY,
+    LostTime,
+    ThreadTime,
+    busiest_thread,
+    longest,
+    named_thread,
+    whole_ns,
+)
+from gpuledger.attribution.ranges import NamedNest, ProgramRanges, levels
 from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD
 from gpuledger.ledger.activity import of_layers, shortened
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.trace.keys import Positions, RowsByKey, group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, intersection, parents, total, union
+from gpuledger.trace.spans import (
+    Ints,
+    Span,
+    Spans,
+    covered,
+    difference,
+    holds,
+    intersection,
+    one_span,
+    parents,
+    total,
+    union,
+)
 from gpuledger.trace.strings import torch_frame
 from gpuledger.trace.tables import Rows, Table
 
 GOES_ON: Final = 0.5
 """A range that holds this share of what the one around it holds is the place, rather than the one around it."""
 
-LEAST_OF_ALL: Final = 0.2
-"""A path goes on only while it holds this share of the whole."""
-
-_OUTSIDE: Final = -1
-"""The path of what lies in no range."""
+LEAST_OF_ALL: Final = 0.2  # a path goes on only while it holds this share of the whole
+_OUTSIDE: Final = -1  # the path of what lies in no range
 
 _Sides = tuple[str | None, str | None]
 
@@ -48,28 +63,19 @@ _Sides = tuple[str | None, str | None]
 class RangePlace:
     """The ranges of one path, and what they hold."""
 
-    path: tuple[str, ...]
-    """Outermost first; empty for what lies outside every range."""
-    time_ns: int
-    """Of the time asked about, with the ranges inside."""
+    path: tuple[str, ...]  # outermost first; empty for what lies outside every range
+    time_ns: int  # of the time asked about, with the ranges inside
     between: _Sides
     """The ranges next to most of the time, where that lies in none further inside; None: it begins or ends there."""
-    span: Span
-    """The longest stretch of it."""
-    thread: int
-    """The thread with most of it."""
+    span: Span  # the longest stretch of it
+    thread: int  # the thread with most of it
 
 
 def range_places(ranges: NamedNest, lost: Sequence[ThreadTime]) -> tuple[RangePlace, ...]:
     """Where most of the lost time lies; where it parts inside that, also the largest part. None without any range."""
     if not np.isin(ranges.thread, [part.thread for part in lost]).any():
         return ()
-    overlap = np.zeros(len(ranges), np.int64)
-    by_thread = RowsByKey.of(ranges.thread)
-    for part in lost:
-        mine = by_thread.rows(part.thread)
-        overlap[mine] = covered(part.spans, ranges.rows["start_ns"][mine], ranges.rows["end_ns"][mine])
-    paths = _Paths(ranges, overlap, whole_ns(lost))
+    paths = _Paths(ranges, _overlap(ranges.rows, ranges.thread, lost), whole_ns(lost))
     path = paths.heaviest()
     places = [paths.place(path, lost)]
     if path != _OUTSIDE and (part_of_it := paths.largest_part(path)) is not None:
@@ -77,16 +83,9 @@ def range_places(ranges: NamedNest, lost: Sequence[ThreadTime]) -> tuple[RangePl
     return tuple(place for place in places if place is not None)
 
 
-def outside_ranges(ranges: NamedNest, part: ThreadTime) -> ThreadTime:
-    """The stretches of a thread in which none of these ranges was open on it."""
-    mine = ranges.rows.where(ranges.thread == part.thread)
-    return replace(part, spans=difference(part.spans, union(mine["start_ns"], mine["end_ns"])))
-
-
-def held_by_ranges(ranges: NamedNest, inside: Positions, weight_ns: Ints) -> tuple[tuple[str, ...], int]:
-    """The path that holds most of what lies, with its weight, in these rows, -1 for none; and what it holds."""
-    own = np.zeros(len(ranges), np.int64)
-    np.add.at(own, inside[inside >= 0], weight_ns[inside >= 0])
+def _held_by_ranges(ranges: NamedNest, calls: Rows, weight_ns: Ints) -> tuple[tuple[str, ...], int]:
+    """The path of ranges around these calls that holds most of their weight; and what it holds."""
+    own = sweep.fold("sum", innermost(ranges.rows, calls), weight_ns, np.zeros(len(ranges), np.int64))
     paths = _Paths(ranges, ranges.nest.summed_up(own), int(weight_ns.sum()))
     path = paths.heaviest()
     return paths.names(path), paths.held(path)
@@ -100,7 +99,7 @@ class _Paths:
         self._of_row: Final = np.full(len(ranges) + 1, _OUTSIDE, np.intp)  # the last is for row -1
         self._above: list[int] = []
         self._name: list[int] = []
-        for level in ranges.nest.levels():
+        for level in levels(ranges.nest.parent):
             here = level[inclusive_ns[level] > 0]  # what encloses one that holds time holds it too
             if not len(here):
                 break
@@ -112,15 +111,15 @@ class _Paths:
         self._inner: Final[dict[int, list[int]]] = {}
         for path, above in enumerate(self._above):
             self._inner.setdefault(above, []).append(path)
-        holds = self._of_row[:-1] >= 0
-        self._held: Final = np.zeros(len(self._name), np.int64)
-        np.add.at(self._held, self._of_row[:-1][holds], inclusive_ns[holds])
+        self._held: Final[list[int]] = sweep.fold(
+            "sum", self._of_row[:-1], inclusive_ns, np.zeros(len(self._name), np.int64)
+        ).tolist()
 
     def held(self, path: int) -> int:
         """What a path holds with what is inside; outside of every range, what no range holds."""
         if path != _OUTSIDE:
-            return min(int(self._held[path]), self._whole_ns)
-        return max(self._whole_ns - sum(int(self._held[child]) for child in self._inner.get(_OUTSIDE, ())), 0)
+            return min(self._held[path], self._whole_ns)
+        return max(self._whole_ns - sum(self._held[child] for child in self._inner.get(_OUTSIDE, ())), 0)
 
     def names(self, path: int) -> tuple[str, ...]:
         """Outermost first."""
@@ -131,7 +130,7 @@ class _Paths:
         return tuple(reversed(names))
 
     def heaviest(self) -> int:
-        """The path to tell. Where no outermost range has half, the largest counts if it has more than the outside."""
+        """The path to report. Where no outermost range has half, the largest counts if it has more than the outside."""
         child = self._largest_inside(_OUTSIDE)
         enough = max(LEAST_OF_ALL * self._whole_ns, min(GOES_ON * self._whole_ns, self.held(_OUTSIDE)))
         return _OUTSIDE if child is None or self.held(child) < enough else self._innermost(child)
@@ -152,30 +151,26 @@ class _Paths:
         return path
 
     def _largest_inside(self, path: int) -> int | None:
-        inside = self._inner.get(path)
-        return None if inside is None else max(inside, key=lambda child: (int(self._held[child]), -child))
+        return max(self._inner.get(path, ()), key=lambda child: (self._held[child], -child), default=None)
 
     def place(self, path: int, lost: Sequence[ThreadTime]) -> RangePlace | None:
         """A path as a place, looked at on the thread with most of it."""
-        of_path = self._rows(path)
+        is_outside, rows = path == _OUTSIDE, self._ranges.rows
+        of_path = np.arange(len(rows)) if is_outside else np.flatnonzero(self._of_row[:-1] == path)
         by_thread = RowsByKey.of(self._ranges.thread[of_path])
 
         def inside(part: ThreadTime) -> Spans:
             """The lost time of one thread that the path holds."""
             mine = of_path[by_thread.rows(part.thread)]
-            ranges = union(self._ranges.rows["start_ns"][mine], self._ranges.rows["end_ns"][mine])
-            return (difference if path == _OUTSIDE else intersection)(part.spans, ranges)
+            return (difference if is_outside else intersection)(
+                part.spans, union(rows["start_ns"][mine], rows["end_ns"][mine])
+            )
 
         part, held = max(((part, inside(part)) for part in lost), key=lambda pair: total(pair[1]))
         if not len(held):
             return None
-        return RangePlace(
-            self.names(path), self.held(path), self._between(path, part, held), longest(held), part.thread
-        )
-
-    def _rows(self, path: int) -> Positions:
-        """The ranges of a path; outside of every range, all of them."""
-        return np.arange(len(self._ranges)) if path == _OUTSIDE else np.flatnonzero(self._of_row[:-1] == path)
+        between = self._between(path, part, held)
+        return RangePlace(self.names(path), self.held(path), between, longest(held), part.thread)
 
     def _between(self, path: int, part: ThreadTime, held: Spans) -> _Sides:
         """The ranges directly inside a path, on one thread, next to most of the time that lies in none of them."""
@@ -190,8 +185,10 @@ class _Paths:
         by_end = np.argsort(end, kind="stable")
         before = np.append(inner[by_end], -1)[np.searchsorted(end[by_end], own.start_ns, side="right") - 1]
         after = np.append(inner, -1)[np.searchsorted(start, own.end_ns, side="left")]
-        if path != _OUTSIDE:
-            instance = _around(rows, around, own)
+        if path != _OUTSIDE:  # only those in the same instance of the range, of several that follow each other
+            order = around[np.argsort(rows["start_ns"][around], kind="stable")]
+            number = np.searchsorted(rows["start_ns"][order], own.start_ns, side="right") - 1
+            instance = order[np.maximum(number, 0)]
             before, after = (np.where(parent[side] == instance, side, -1) for side in (before, after))
         names = np.append(self._ranges.name_of, -1)
         first, pair = group(names[before], names[after])
@@ -199,16 +196,9 @@ class _Paths:
         most = int(sums.argmax())
         if sums[most] < GOES_ON * total(own):
             return None, None
-        return self._name_at(int(names[before[first[most]]])), self._name_at(int(names[after[first[most]]]))
-
-    def _name_at(self, position: int) -> str | None:
-        return self._ranges.names[position] if position >= 0 else None
-
-
-def _around(rows: Rows, ranges: Positions, own: Spans) -> Positions:
-    """The range, of several that follow each other, that each stretch lies in."""
-    order = ranges[np.argsort(rows["start_ns"][ranges], kind="stable")]
-    return order[np.maximum(np.searchsorted(rows["start_ns"][order], own.start_ns, side="right") - 1, 0)]
+        left, right = (int(names[side[first[most]]]) for side in (before, after))
+        texts = (*self._ranges.names, None)
+        return texts[left], texts[right]
 
 
 _NO_PLACE: Final = re.compile(
@@ -229,38 +219,33 @@ class StackPlace:
     name: str
     amount: int
     whole: int
-    span: Span | None = None
-    """The longest stretch of it; None for samples."""
+    span: Span | None = None  # the longest stretch of it; None for samples
 
     @property
     def share(self) -> float:
         return self.amount / max(self.whole, 1)
 
 
-def calls_place(trace: Trace, lost: Sequence[ThreadTime]) -> StackPlace | None:
+def _calls_place(trace: Trace, lost: Sequence[ThreadTime]) -> StackPlace | None:
     """The place of the recorded stacks with the most of the lost time in calls; of all the lost time."""
     calls = trace[Table.CALLS]
     calls = calls.where(calls["stack"] >= 0)
     calls = calls.where(parents(calls["start_ns"], calls["end_ns"], thread(calls)) < 0)  # the driver's call lies inside
-    weights = _by_place(trace, calls["stack"], _overlap(calls, lost))
-    return _most(weights, whole_ns(lost))
+    return _heaviest_stack(trace, calls["stack"], _overlap(calls, thread(calls), lost), whole_ns(lost))
 
 
-def stacks_place(trace: Trace, stack: Ints, weight_ns: Ints, whole: int) -> StackPlace | None:
-    """The place of the stacks with the most weight; -1 is no stack."""
-    return _most(_by_place(trace, stack[stack >= 0], weight_ns[stack >= 0]), whole)
-
-
-def samples_place(trace: Trace, source: str, lost: Sequence[ThreadTime]) -> StackPlace | None:
+def _samples_place(trace: Trace, source: str, lost: Sequence[ThreadTime]) -> StackPlace | None:
     """The place of most of the samples of one source, `cpu` or `python`, that were taken in the lost time."""
     samples = trace[Table.SAMPLES]
     samples = samples.where((samples["stack"] >= 0) & (samples.codes("source") == trace.strings.code(source)))
-    inside = taken_in(samples, lost)
-    weights = _by_place(trace, samples["stack"], inside.astype(np.int64))
-    return _most(weights, int(inside.sum()))
+    inside, by_thread = np.zeros(len(samples), np.int64), RowsByKey.of(thread(samples))
+    for part in lost:
+        mine = by_thread.rows(part.thread)
+        inside[mine] |= holds(part.spans, samples["start_ns"][mine])
+    return _heaviest_stack(trace, samples["stack"], inside, int(inside.sum()))
 
 
-def function_place(functions: NamedNest, lost: Sequence[ThreadTime]) -> StackPlace | None:
+def _function_place(functions: NamedNest, lost: Sequence[ThreadTime]) -> StackPlace | None:
     """The function among those that torch recorded that holds the lost time."""
     held = next(iter(range_places(functions, lost)), None)
     if held is None or not held.path:
@@ -269,25 +254,21 @@ def function_place(functions: NamedNest, lost: Sequence[ThreadTime]) -> StackPla
     return None if name is None else StackPlace(name, held.time_ns, whole_ns(lost), held.span)
 
 
-def costliest_call(calls: Rows, lost: Sequence[ThreadTime]) -> StackPlace | None:
+def _costliest_call(calls: Rows, lost: Sequence[ThreadTime]) -> StackPlace | None:
     """The function of these calls that holds the most of the lost time."""
-    overlap = _overlap(calls, lost)
+    owner = thread(calls)
+    overlap = _overlap(calls, owner, lost)
     if not overlap.any():
         return None
     first, number = group(calls.codes("name"))
-    sums = np.zeros(len(first), np.int64)
-    np.add.at(sums, number, overlap)
+    sums = sweep.fold("sum", number, overlap, np.zeros(len(first), np.int64))
     most = int(sums.argmax())
     name = calls.strings.text(int(calls.codes("name")[first[most]]))
     rows = np.flatnonzero((number == most) & (overlap > 0))
-    row = calls.at(rows[[int(overlap[rows].argmax())]])
-    inside = [intersection(part.spans, union(row["start_ns"], row["end_ns"])) for part in _owners(row, lost)]
-    amount, whole = int(sums[most]), whole_ns(lost)
-    return StackPlace(shortened(name or "?"), amount, whole, longest(inside[0]))
-
-
-def _owners(row: Rows, lost: Sequence[ThreadTime]) -> list[ThreadTime]:
-    return [part for part in lost if part.thread == int(thread(row)[0])]
+    row = int(rows[overlap[rows].argmax()])
+    spans = next(part.spans for part in lost if part.thread == owner[row])
+    inside = intersection(spans, one_span(Span(int(calls["start_ns"][row]), int(calls["end_ns"][row]))))
+    return StackPlace(shortened(name or "?"), int(sums[most]), whole_ns(lost), longest(inside))
 
 
 def place(frames: list[str]) -> str | None:
@@ -298,7 +279,10 @@ def place(frames: list[str]) -> str | None:
         return say("{operator} from {function}", operator=f"aten::{operators[-1]}", function=own)
     if operators:
         return f"aten::{operators[-1]}"
-    return own or next((_bare(frame) for frame in frames if not _NO_PLACE.search(frame)), None)
+    native = next((frame for frame in frames if not _NO_PLACE.search(frame)), None)
+    if own or native is None:
+        return own
+    return re.split(r"[(<]", native.removeprefix("void "))[0] or native  # without parameters and template arguments
 
 
 def own_frames(frames: Sequence[str]) -> list[str]:
@@ -308,57 +292,32 @@ def own_frames(frames: Sequence[str]) -> list[str]:
     return users or [frame for frame, file in python if not _FRAMEWORK.match(file)] or [frame for frame, _ in python]
 
 
-def _bare(frame: str) -> str:
-    """A native function without its parameters and template arguments."""
-    return re.split(r"[(<]", frame.removeprefix("void "))[0] or frame
-
-
-def taken_in(samples: Rows, lost: Sequence[ThreadTime]) -> NDArray[np.bool_]:
-    """Which samples were taken in the lost time, on the thread that lost it."""
-    inside, by_thread = np.zeros(len(samples), np.bool_), RowsByKey.of(thread(samples))
+def _overlap(rows: Rows, owner: Ints, lost: Sequence[ThreadTime]) -> Ints:
+    """How much of the lost time of its own thread each row holds."""
+    overlap, by_thread = np.zeros(len(rows), np.int64), RowsByKey.of(owner)
     for part in lost:
         mine = by_thread.rows(part.thread)
-        start = samples["start_ns"][mine]
-        before = np.searchsorted(part.spans.start_ns, start, side="right") - 1
-        inside[mine] |= (before >= 0) & (start < part.spans.end_ns[np.maximum(before, 0)])
-    return inside
-
-
-def _overlap(calls: Rows, lost: Sequence[ThreadTime]) -> Ints:
-    """How much of the lost time of its own thread each call holds."""
-    overlap, by_thread = np.zeros(len(calls), np.int64), RowsByKey.of(thread(calls))
-    for part in lost:
-        mine = by_thread.rows(part.thread)
-        overlap[mine] = covered(part.spans, calls["start_ns"][mine], calls["end_ns"][mine])
+        overlap[mine] = covered(part.spans, rows["start_ns"][mine], rows["end_ns"][mine])
     return overlap
 
 
-def _by_place(trace: Trace, stacks: Ints, amount: Ints) -> dict[str, int]:
-    """The amounts by the place of the stack that each belongs to."""
+def _heaviest_stack(trace: Trace, stacks: Ints, amount: Ints, whole: int) -> StackPlace | None:
+    """The place, of those that the stacks name, with the largest amount; None where none has any."""
     counts = np.flatnonzero(amount)
     first, number = group(stacks[counts])
-    sums = np.zeros(len(first), np.int64)
-    np.add.at(sums, number, amount[counts])
-    weights: dict[str, int] = {}
+    sums = sweep.fold("sum", number, amount[counts], np.zeros(len(first), np.int64))
+    weights: Counter[str] = Counter()
     for stack, summed in zip(stacks[counts[first]].tolist(), sums.tolist(), strict=True):
         name = place(trace.stacks.texts(stack, trace.strings))
         if name is not None:
-            weights[name] = weights.get(name, 0) + summed
-    return weights
-
-
-def _most(weights: dict[str, int], whole: int) -> StackPlace | None:
+            weights[name] += summed
     if not weights:
         return None
-    name, amount = max(weights.items(), key=lambda item: (item[1], item[0]))
-    return StackPlace(name, amount, whole)
+    name, most = max(weights.items(), key=lambda item: (item[1], item[0]))
+    return StackPlace(name, most, whole)
 
 
-MOSTLY: Final = 0.5
-"""A thread that waited, or was in no range, for this share of the time was not the one that held it."""
-
-_HOST_FUNCTION: Final = ("LaunchHostFunc", "StreamAddCallback")
-"""Calls that queue a function of the host on a stream."""
+_HOST_FUNCTION: Final = ("LaunchHostFunc", "StreamAddCallback")  # calls that queue a function of the host on a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,31 +325,25 @@ class ThreadPlaces:
     """What held the time of one or several threads, as far as it was recorded."""
 
     pid: int
-    tid: int
-    """The thread with the most."""
-    ranges: tuple[RangePlace, ...]
-    """The place, and the largest part of it where the time parts there."""
-    function: StackPlace | None
-    """Of torch's Python functions."""
-    stack: StackPlace | None
-    """By the stacks of calls."""
-    samples: tuple[StackPlace, ...]
-    """By the stacks of samples, Python's and the processor's."""
-    call: StackPlace | None
-    """The function that the time was spent in, of calls of the kind that was asked for."""
+    tid: int  # the thread with the most
+    ranges: tuple[RangePlace, ...]  # the place, and the largest part of it where the time parts there
+    function: StackPlace | None  # of torch's Python functions
+    stack: StackPlace | None  # by the stacks of calls
+    samples: tuple[StackPlace, ...]  # by the stacks of samples, Python's and the processor's
+    call: StackPlace | None  # the function that the time was spent in, of calls of the kind that was asked for
 
 
 def places(trace: Trace, ranges: ProgramRanges, parts: Sequence[ThreadTime], calls: Rows | None) -> ThreadPlaces:
     """Where these threads were, `calls` being those that may hold the time."""
-    by_source = (samples_place(trace, source, parts) for source in ("python", "cpu"))
+    by_source = (_samples_place(trace, source, parts) for source in ("python", "cpu"))
     return ThreadPlaces(
         pid=parts[0].pid,
         tid=parts[0].tid,
         ranges=range_places(ranges.named, parts),
-        function=function_place(ranges.functions, parts),
-        stack=calls_place(trace, parts),
+        function=_function_place(ranges.functions, parts),
+        stack=_calls_place(trace, parts),
         samples=tuple(sampled for sampled in by_source if sampled is not None),
-        call=None if calls is None else costliest_call(calls, parts),
+        call=None if calls is None else _costliest_call(calls, parts),
     )
 
 
@@ -416,7 +369,8 @@ def program_thread(ranges: ProgramRanges, lost: LostTime) -> ThreadTime | None:
     A thread that runs autograd's operators is in no range of the program's, which runs on another one.
     """
     first = lost.by_thread[0]
-    outside = outside_ranges(ranges.named, first)
+    mine = ranges.named.rows.where(ranges.named.thread == first.thread)
+    outside = replace(first, spans=difference(first.spans, union(mine["start_ns"], mine["end_ns"])))
     if _waits_mostly(lost) or outside.ns < max(MOSTLY * first.ns, 1):
         return None
     return named_thread(ranges.named, outside)
@@ -440,8 +394,7 @@ def places_of_other(trace: Trace, ranges: ProgramRanges, part: ThreadTime) -> Th
 class WaitPlaces:
     """Where the waits were made that time was lost after."""
 
-    path: tuple[str, ...]
-    """The ranges around most of them, by the time lost after them; empty where no range was."""
+    path: tuple[str, ...]  # the ranges around most of them, by the time lost after them; empty where no range was
     path_ns: int
     stack: StackPlace | None
 
@@ -451,14 +404,15 @@ def wait_places(trace: Trace, ranges: ProgramRanges, device: Device, lost: LostT
     drainer = device.ledger.gaps.drainer[lost.gaps]
     waited = drainer >= 0
     calls, weight = device.host.calls.at(drainer[waited]), lost.by_gap_ns[waited]
-    path, path_ns = held_by_ranges(ranges.named, innermost(ranges.named.rows, calls), weight)
-    return WaitPlaces(path, path_ns, stacks_place(trace, calls["stack"], weight, lost.ns))
+    path, path_ns = _held_by_ranges(ranges.named, calls, weight)
+    has_stack = calls["stack"] >= 0
+    return WaitPlaces(path, path_ns, _heaviest_stack(trace, calls["stack"][has_stack], weight[has_stack], lost.ns))
 
 
 def launch_ranges(ranges: ProgramRanges, device: Device, lost: LostTime) -> tuple[tuple[str, ...], int]:
     """The ranges in which most of what ended the gaps was launched, and the time lost before it."""
     calls = device.host.calls.at(device.ledger.gaps.call[lost.gaps])
-    return held_by_ranges(ranges.named, innermost(ranges.named.rows, calls), lost.by_gap_ns)
+    return _held_by_ranges(ranges.named, calls, lost.by_gap_ns)
 
 
 def host_function_ns(device: Device, lost: LostTime) -> tuple[str, int]:

@@ -1,11 +1,8 @@
-"""The ranges of a trace as a forest with names: what differs from one time to the next is folded out of them.
+"""What a program named of its own time: ranges as a forest, with names, and the paths of names in it.
 
-`step 7` and `step 8` are one name, `step #`; `aten::mm, seq = 3` is `aten::mm`. A name that stands alone keeps its
-numbers. Made once for a trace, however many questions are asked.
-
-Ranges as a forest: which encloses which, and what is added up or handed down along it.
-
-Paths of names: a forest of ranges or frames in, every path of names from the outermost down, each once, out.
+What differs from one time to the next is folded out of names: `step 7` and `step 8` are one name, `step #`;
+`aten::mm, seq = 3` is `aten::mm`. A name that stands alone keeps its numbers. Made once for a trace, however many
+questions are asked.
 """
 
 from __future__ import annotations
@@ -45,14 +42,10 @@ class Nest:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def levels(self) -> Iterator[Positions]:
-        """Positions level by level, the outermost first."""
-        yield from levels(self.parent)
-
     def summed_up(self, own: NDArray[Any]) -> NDArray[Any]:
         """Each row's own amounts with those of all that it encloses."""
         whole = own.copy()
-        for here in reversed(list(self.levels())):
+        for here in reversed(list(levels(self.parent))):
             inside = here[self.parent[here] >= 0]
             np.add.at(whole, self.parent[inside], whole[inside])
         return whole
@@ -60,7 +53,7 @@ class Nest:
     def outermost(self) -> Positions:
         """For each row the outermost one around it."""
         outermost = np.arange(len(self))
-        for here in self.levels():
+        for here in levels(self.parent):
             inside = here[self.parent[here] >= 0]
             outermost[inside] = outermost[self.parent[inside]]
         return outermost
@@ -68,7 +61,7 @@ class Nest:
     def handed_down(self, values: Positions) -> Positions:
         """Each row's value, or where that is -1 the value of the nearest row around it that has one."""
         nearest = values.copy()
-        for here in self.levels():
+        for here in levels(self.parent):
             lacking = here[(nearest[here] < 0) & (self.parent[here] >= 0)]
             nearest[lacking] = nearest[self.parent[lacking]]
         return nearest
@@ -85,11 +78,9 @@ class NamedNest:
     """Ranges, which encloses which, and what they are called."""
 
     nest: Nest
-    thread: Ints
-    """For each range the number of its thread."""
+    thread: Ints  # for each range the number of its thread
     names: list[str]
-    name_of: Positions
-    """For each range the position of its name."""
+    name_of: Positions  # for each range the position of its name
 
     @property
     def rows(self) -> Rows:
@@ -103,36 +94,34 @@ class ProgramRanges:
     """What a program, or its framework, has named of its own time."""
 
     def __init__(self, trace: Trace) -> None:
-        self._trace: Final = trace
+        self._ranges: Final = trace[Table.RANGES]
+
+    def _of_kinds(self, *kinds: str) -> NDArray[np.bool_]:
+        codes = [self._ranges.strings.code(kind) for kind in kinds]
+        return np.isin(self._ranges.codes("kind"), codes)
 
     @cached_property
     def named(self) -> NamedNest:
         """Ranges and operators; without those that nobody ended, as when they did is not known."""
-        ranges = self._trace[Table.RANGES]
-        others = [ranges.strings.code(kind) for kind in ("mark", "python")]
-        return _named(ranges.where(~np.isin(ranges.codes("kind"), others) & ~ranges["open"]))
+        return _named_nest(self._ranges.where(~self._of_kinds("mark", "python") & ~self._ranges["open"]))
 
     @cached_property
     def annotations(self) -> NamedNest:
         """What the program named itself; without ranges that nobody ended."""
-        ranges = self._trace[Table.RANGES]
-        others = [ranges.strings.code(kind) for kind in ("mark", "python", "op")]
-        return _named(ranges.where(~np.isin(ranges.codes("kind"), others) & ~ranges["open"]))
+        return _named_nest(self._ranges.where(~self._of_kinds("mark", "python", "op") & ~self._ranges["open"]))
 
     @cached_property
     def operators(self) -> NamedNest:
         """Operators of the framework, as torch.profiler records them."""
-        ranges = self._trace[Table.RANGES]
-        return _named(ranges.where(ranges.codes("kind") == ranges.strings.code("op")))
+        return _named_nest(self._ranges.where(self._of_kinds("op")))
 
     @cached_property
     def functions(self) -> NamedNest:
         """Functions of Python, as torch.profiler records them."""
-        ranges = self._trace[Table.RANGES]
-        return _named(ranges.where(ranges.codes("kind") == ranges.strings.code("python")))
+        return _named_nest(self._ranges.where(self._of_kinds("python")))
 
 
-def _named(rows: Rows) -> NamedNest:
+def _named_nest(rows: Rows) -> NamedNest:
     owner = thread(rows)
     return NamedNest(Nest(rows, parents(rows["start_ns"], rows["end_ns"], owner)), owner, *folded_names(rows))
 
@@ -183,8 +172,7 @@ class NamePaths:
             parents.append(above[first])
             names.append(name[first].astype(np.int64))
             edges.append(edges[-1] + len(first))
-        self.parent: Final[Positions] = np.concatenate(parents)
-        """The path without its last name; -1 for the outermost."""
+        self.parent: Final[Positions] = np.concatenate(parents)  # the path without its last name; -1 for the outermost
         self.name: Final[Ints] = np.concatenate(names)
         self._levels: Final = [slice(low, high) for low, high in pairwise(edges)]
 

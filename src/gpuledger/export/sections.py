@@ -2,10 +2,7 @@
 
 First come the processes with their threads, then the GPUs with their streams, then what the books say of each GPU and
 its critical path, then the health notes. An arrow leads from the call that launched to each activity that it launched.
-
-Which format a file's name asks for: the ending in, how to write it out.
-
-The tables of a trace as Parquet: one file for each table that the profile holds.
+A file's ending says in which format a timeline is written, or that the trace's tables are, as Parquet.
 """
 
 from __future__ import annotations
@@ -16,9 +13,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.errors import OutputRefused
-from gpuledger.export.book_tracks import book_side, finding_mark, marked, note_mark, path_side
+from gpuledger.export.book_tracks import book_side, finding_mark, mark_tracks, note_mark, path_side
 from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
 from gpuledger.export.tracks import Arrows, GpuRows, HostRows, gpu_groups, gpu_side, host_side
 from gpuledger.findings.finding import Finding
@@ -47,13 +45,10 @@ class TimelineInput:
     """One trace on its way to a timeline."""
 
     trace: Trace
-    report: ProfiledRun | None
-    """None where nothing ran on a GPU."""
+    report: ProfiledRun | None  # None where nothing ran on a GPU
     wanted: Wanted
-    prefix: str = ""
-    """What the names of its processes and GPUs begin with."""
-    offset_ns: int = 0
-    """By how much its clock is ahead of the timeline's."""
+    prefix: str = ""  # what the names of its processes and GPUs begin with
+    offset_ns: int = 0  # by how much its clock is ahead of the timeline's
 
     @property
     def window(self) -> Span | None:
@@ -94,9 +89,10 @@ def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[Timeline
     call = launching_call(gpu.column("pid"), gpu.column("correlation"), host.cuda)
     arrows, arrow = _arrows(call, len(host.cuda), numbers)
     tracks, records = host_side(trace, host, arrows, numbers, scene.prefix)
-    began = _first(records.start_ns, gpu.column("start_ns"))
+    starts = (records.start_ns, gpu.column("start_ns"))
+    began = min((int(start.min()) for start in starts if len(start)), default=0)
     yield TimelineSection(tuple(tracks), records)
-    del records, tracks
+    del records, tracks, starts
     gpus = {*np.unique(gpu.column("gpu")).tolist(), *(device.gpu for device in scene.devices)}
     groups = gpu_groups(trace, sorted(gpus), numbers, scene.prefix)
     tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
@@ -107,26 +103,23 @@ def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[Timeline
         yield from _books(scene, model.device, above, numbers)
         track, path = path_side(trace, model, above, numbers)
         yield TimelineSection((track,), path)
-    yield from _notes(scene, began, numbers)
-
-
-def _first(*times: Ints) -> int:
-    return min((int(starts.min()) for starts in times if len(starts)), default=0)
+    notes = [*trace.health, *([NOTHING_RAN] if scene.report is None else [])]
+    at_ns = began if scene.window is None else scene.window.start_ns
+    yield from job_notes(notes, at_ns, numbers, f"{scene.prefix}health of the profile")
 
 
 def _host_rows(scene: TimelineInput) -> HostRows:
-    trace, known = scene.trace, scene.trace.strings
+    trace, calls = scene.trace, scene.trace[Table.CALLS]
     cuda = scene.devices[0].host.calls if scene.devices else cuda_calls(trace)
-    every = trace[Table.CALLS]
-    others = every.where(~np.isin(every.codes("layer"), [known.code(layer) for layer in CUDA_LAYERS]))
-    rows = HostRows(trace[Table.RANGES], cuda, others, trace[Table.OVERHEADS])
-    return HostRows(*(_inside(table, scene.window) for table in rows.tables))
+    others = calls.where(~np.isin(calls.codes("layer"), [trace.strings.code(layer) for layer in CUDA_LAYERS]))
+    tables = (trace[Table.RANGES], cuda, others, trace[Table.OVERHEADS])
+    return HostRows(*(_inside(table, scene.window) for table in tables))
 
 
 def _gpu_rows(scene: TimelineInput) -> GpuRows:
     tables = [_inside(scene.trace[table], scene.window) for table in ON_GPU]
     if scene.wanted.scope_pattern is not None:
-        tables = [_looked_at(table, scene.devices) for table in tables]
+        tables = [table.where(_touches_scope(table, scene.devices)) for table in tables]
     if scene.wanted.device is not None:
         tables = [table.where(table["gpu"] == scene.wanted.device) for table in tables]
     return GpuRows(*tables)
@@ -139,14 +132,13 @@ def _inside(rows: Rows, window: Span | None) -> Rows:
     return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
 
 
-def _looked_at(rows: Rows, devices: Sequence[Device]) -> Rows:
-    """The GPU work that touches what is looked at on its GPU."""
+def _touches_scope(rows: Rows, devices: Sequence[Device]) -> NDArray[np.bool_]:
+    """Which GPU work touches what is looked at on its GPU."""
     touches = np.zeros(len(rows), np.bool_)
     for device in devices:
         own = np.flatnonzero(rows["gpu"] == device.gpu)
-        part = covered(device.ledger.busy.stretches, rows["start_ns"][own], rows["end_ns"][own])
-        touches[own] = part > 0
-    return rows.where(touches)
+        touches[own] = covered(device.ledger.busy.stretches, rows["start_ns"][own], rows["end_ns"][own]) > 0
+    return touches
 
 
 def _arrows(call: Ints, calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:
@@ -174,22 +166,16 @@ def _around(scene: TimelineInput, host: HostRows, call: Ints) -> Ints:
 
 def _books(scene: TimelineInput, device: Device, above: Track, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     tracks, records, levels = book_side(scene.trace, device, above, numbers)
-    shown = tuple(_clipped(counter, scene.window) for counter in levels)
-    yield TimelineSection(tuple(tracks), None, shown)
+    yield TimelineSection(tuple(tracks), None, tuple(_clipped(counter, scene.window) for counter in levels))
     for step_records in records:
         yield TimelineSection((), step_records)
-    report = scene.report
-    main = report is not None and device.gpu == report.main_device.gpu
-    findings = [
-        finding
-        for finding in (report.findings if report else ())
-        if finding.gpu == device.gpu or (finding.gpu < 0 and main)
-    ]
-    if findings:
-        tracks, marks = marked(
-            [finding_mark(finding, device) for finding in findings], "findings", "finding", above, numbers
-        )
-        yield TimelineSection(tuple(tracks), marks)
+    if scene.report is None:
+        return
+    of_gpu = (device.gpu, -1) if device.gpu == scene.report.main_device.gpu else (device.gpu,)
+    marks = [finding_mark(finding, device) for finding in scene.report.findings if max(finding.gpu, -1) in of_gpu]
+    if marks:
+        tracks, mark_records = mark_tracks(marks, "findings", "finding", above, numbers)
+        yield TimelineSection(tuple(tracks), mark_records)
 
 
 def _clipped(levels: Levels, window: Span | None) -> Levels:
@@ -202,22 +188,13 @@ def _clipped(levels: Levels, window: Span | None) -> Levels:
     return replace(levels, at_ns=at_ns, value=levels.value[first:last])
 
 
-def _notes(scene: TimelineInput, began: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
-    """The health notes, under a heading of their own."""
-    notes = [*scene.trace.health, *([NOTHING_RAN] if scene.report is None else [])]
-    at_ns = began if scene.window is None else scene.window.start_ns
-    yield from _noted(notes, f"{scene.prefix}health of the profile", at_ns, numbers)
-
-
-def job_notes(notes: Sequence[Note], at_ns: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
-    """What is to be known about several traces together."""
-    yield from _noted(notes, "health of the job", at_ns, numbers)
-
-
-def _noted(notes: Sequence[Note], name: str, at_ns: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
+def job_notes(
+    notes: Sequence[Note], at_ns: int, numbers: UniqueNumbers, name: str = "health of the job"
+) -> Iterator[TimelineSection]:
+    """Health notes under a heading of their own: those of several traces together, unless another name is given."""
     if notes:
         above = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, _LAST)
-        tracks, marks = marked([note_mark(note, at_ns) for note in notes], "notes", "health", above, numbers)
+        tracks, marks = mark_tracks([note_mark(note, at_ns) for note in notes], "notes", "health", above, numbers)
         yield TimelineSection((above, *tracks), marks)
 
 
@@ -232,10 +209,8 @@ class Writer(Protocol):
 class TimelineFormat:
     """How a timeline is written."""
 
-    chrome: bool
-    """In Chrome's format, else in Perfetto's."""
-    packed: bool
-    """Through gzip."""
+    chrome: bool  # in Chrome's format, else in Perfetto's
+    packed: bool  # through gzip
 
     def writer(self, base_ns: int) -> Writer:
         """Something that encodes it; `base_ns` is the time that becomes 0."""
@@ -283,19 +258,15 @@ def packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield press.flush()
 
 
-ENDING = ".parquet"
-
-
 def parquet_names() -> tuple[str, ...]:
     """The files that may be written."""
-    return tuple(f"{table.value}{ENDING}" for table in Table)
+    return tuple(f"{table.value}{TABLES}" for table in Table)
 
 
 def write_tables(trace: Trace, folder: Path) -> Iterator[Path]:
     """Write each table into the folder, and say which file it is in."""
     for table in Table:
-        if table not in trace.tables:
-            continue
-        path = folder / f"{table.value}{ENDING}"
-        trace[table].to_parquet(path)
-        yield path
+        if table in trace.tables:
+            path = folder / f"{table.value}{TABLES}"
+            trace[table].to_parquet(path)
+            yield path

@@ -2,9 +2,8 @@
 
 A record is a slice or an instant, with a title and arguments. Records come in columns, and columns of different tables
 lie behind each other without being copied: position 0 is the first row of the first table. Times are the trace's own;
-a writer takes `offset_ns` off, so that several traces share one clock.
-
-Records that overlap, put onto lanes on which they do not: times in, a lane for each record out.
+a writer takes `offset_ns` off, so that several traces share one clock. Records that overlap are put onto lanes on which
+they do not.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
 
-LONGEST_TITLE: Final = 500
-"""A longer title is cut; the whole text is then an argument."""
-
-NAMELESS: Final = "(no name)"
-"""The title of what has none."""
+LONGEST_TITLE: Final = 500  # a longer title is cut; the whole text is then an argument
+NAMELESS: Final = "(no name)"  # the title of what has none
 
 
 class TrackKind(Enum):
@@ -47,15 +43,11 @@ class Track:
     uuid: int
     kind: TrackKind
     name: str
-    parent: int
-    """The uuid of the track that it is shown under; 0 for none."""
+    parent: int  # the uuid of the track that it is shown under; 0 for none
     pid: int
-    tid: int
-    """Unique in the file. A group and what is under it have numbers too: Chrome's format knows nothing else."""
-    order: int = 0
-    """The place among its siblings."""
-    unit: str = ""
-    """Of a counter."""
+    tid: int  # unique in the file. A group and what is under it have numbers too: Chrome's format knows nothing else.
+    order: int = 0  # the place among its siblings
+    unit: str = ""  # of a counter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +55,7 @@ class ArgumentColumn:
     """Values for records, table behind table; a table that has none of them gives only its number of rows."""
 
     parts: tuple[NDArray[Any] | int, ...]
-    absent: int = NOT_RECORDED
-    """Stands where a record has no value."""
+    absent: int = NOT_RECORDED  # stands where a record has no value
 
     def take(self, positions: NDArray[np.intp]) -> Ints:
         """The values of these records."""
@@ -96,12 +87,9 @@ class Records:
     """Slices and instants, each on a track on which all of them nest."""
 
     start_ns: Ints
-    end_ns: Ints
-    """Never before the start."""
-    track: Ints
-    """The uuid of each one's track."""
-    rank: Ints
-    """The order on its track of what begins at one instant: the outer before the inner."""
+    end_ns: Ints  # never before the start
+    track: Ints  # the uuid of each one's track
+    rank: Ints  # the order on its track of what begins at one instant: the outer before the inner
     titles: Sequence[str]
     title: Ints
     categories: Sequence[str]
@@ -110,10 +98,8 @@ class Records:
     arguments: tuple[Argument, ...] = ()
     first_flow: ArgumentColumn | None = None
     """The first of the arrows that a record begins or ends; its others follow. 0: none. Unique in the file."""
-    flows: ArgumentColumn | None = None
-    """How many arrows."""
-    begins_arrows: bool = False
-    """Whether arrows begin here, rather than end."""
+    flows: ArgumentColumn | None = None  # how many arrows
+    begins_arrows: bool = False  # whether arrows begin here, rather than end
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -125,8 +111,7 @@ class Levels:
 
     track: int
     at_ns: Ints
-    value: NDArray[Any]
-    """Integers, or floats."""
+    value: NDArray[Any]  # integers, or floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,8 +121,7 @@ class TimelineSection:
     tracks: tuple[Track, ...]
     records: Records | None = None
     levels: tuple[Levels, ...] = ()
-    offset_ns: int = 0
-    """What to take off its times."""
+    offset_ns: int = 0  # what to take off its times
 
 
 class UniqueNumbers:
@@ -266,15 +250,14 @@ def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
     order = np.lexsort((-end_ns, start_ns, group))
     lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    messy = _messy(start_ns, end_ns, group, rank)
-    order = order[np.isin(group[order], messy)]
+    order = order[np.isin(group[order], _crossing_groups(start_ns, end_ns, group, rank))]
     for run in _runs(group[order]):
         members = order[run]
-        lane[members] = _nesting(start_ns[members], end_ns[members])
+        lane[members] = _nesting_lanes(start_ns[members], end_ns[members])
     return lane, rank
 
 
-def _messy(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
+def _crossing_groups(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
     """The groups in which something crosses.
 
     Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
@@ -289,7 +272,7 @@ def _messy(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
     return np.unique(group[position[ends][crosses]])
 
 
-def _nesting(start: Ints, end: Ints) -> NDArray[np.int64]:
+def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
     """The first lane in which a record crosses nothing, for records sorted by start, the longer first."""
     stacks = [[_NEVER] for _ in range(FEW_LANES)]  # the ends of what is open; the lowest never ends
     main = stacks[0]

@@ -1,4 +1,4 @@
-"""Every allocation of one GPU with when it began and ended: events in, one row per allocation out.
+"""Every allocation of one GPU with when it began and ended: events in, one row per allocation out; and what follows.
 
 Moments are positions in the history: an allocation lives after event `i` where `born <= i < gone`. What was allocated
 before the history began is born at -1; what is never freed is gone at the number of events.
@@ -7,9 +7,8 @@ Events have the size that was asked for; torch counts the block that is handed o
 are rounded up, and those of blocks that are there at the end are theirs. One thing no event says: a piece of at most
 1 MiB that is left of a large block is not cut off, and counts as allocated with it.
 
-How one GPU's memory was laid out at one moment: which segments there were, what was free in them, and of what use.
-
-Who holds memory: allocations in, bytes by the line that allocated them and by whole stacks out. The bytes sum.
+From the lifetimes follow the layout of memory at one moment (segments, what was free in them, and of what use), and who
+holds it: bytes by the line that allocated them and by whole stacks. The bytes sum.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.attribution.places import own_frames, place
+from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints
 
-BEFORE: Final = -1
-"""The moment before the first event."""
-
-ROUNDED_TO: Final = 512
-"""Bytes: torch hands out multiples of it."""
+BEFORE: Final = -1  # the moment before the first event
+ROUNDED_TO: Final = 512  # bytes: torch hands out multiples of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,16 +36,12 @@ class Lifetimes:
 
     address: Ints
     size_bytes: Ints
-    stack: NDArray[np.int32]
-    """-1 where none was recorded."""
+    stack: NDArray[np.int32]  # -1 where none was recorded
     born: Ints
-    gone: Ints
-    """The tensor is freed: its bytes are no longer allocated."""
-    done: Ints
-    """The block can be used again; later than `gone` where another stream still needed it."""
+    gone: Ints  # the tensor is freed: its bytes are no longer allocated
+    done: Ints  # the block can be used again; later than `gone` where another stream still needed it
     events: int
-    unmatched: int = 0
-    """Events that fit to no other: allocations of what was never freed, and the like."""
+    unmatched: int = 0  # events that fit to no other: allocations of what was never freed, and the like
 
     def __len__(self) -> int:
         return len(self.address)
@@ -66,45 +59,40 @@ class Lifetimes:
 
 def lifetimes(memory: GpuMemory) -> Lifetimes:
     """Pair the events of each address in their order; what is left over at either end lived longer than the history."""
-    history = memory.history
+    history, blocks = memory.history, memory.blocks
     rows = history.at(MemoryAction.ALLOC, MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
     rows = rows[np.argsort(history.address[rows], kind="stable")]
     action, address = history.action[rows], history.address[rows]
-    follows = np.zeros(len(rows), np.bool_)
-    follows[1:] = address[1:] == address[:-1]
+    follows = np.append(False, address[1:] == address[:-1])[: len(rows)]
     end = len(history)
     after = np.where(np.append(follows[1:], False), np.append(rows[1:], end), end)
     what_after = np.where(after < end, np.append(action[1:], -1), -1)
     is_alloc, is_free = action == MemoryAction.ALLOC, action == MemoryAction.FREE_REQUESTED
     frees_ours = is_free & follows & np.append(False, is_alloc[:-1])
-    early = np.flatnonzero(is_free & ~frees_ours)
-    ours = np.flatnonzero(is_alloc)
+    early, ours = np.flatnonzero(is_free & ~frees_ours), np.flatnonzero(is_alloc)
     gone = after[ours]  # where an allocation comes next, a free was lost: it was gone by then
     freed = np.flatnonzero(what_after[ours] == MemoryAction.FREE_REQUESTED)
     done = gone.copy()
     done[freed] = after[ours[freed] + 1]
-    lost = int(
-        np.count_nonzero((what_after[ours] == MemoryAction.ALLOC) | (what_after[ours] == MemoryAction.FREE_COMPLETED))
-    )
-    orphans = int(np.count_nonzero(is_free & follows & ~frees_ours))
-    kept = _kept_since_before(memory, rows[ours[gone == end]])
-    blocks = memory.blocks
-    early_bytes, ours_bytes = _rounded(history.size_bytes[rows[early]]), _rounded(history.size_bytes[rows[ours]])
-    _take_sizes_of_blocks(memory, address[ours], gone == end, ours_bytes)
+    lost = np.count_nonzero(np.isin(what_after[ours], (MemoryAction.ALLOC, MemoryAction.FREE_COMPLETED)))
+    orphans = np.count_nonzero(is_free & follows & ~frees_ours)
+    survives = gone == end
+    # the blocks that are allocated at the end, and were before the first event
+    kept = np.flatnonzero(blocks.is_allocated & ~np.isin(blocks.address, address[ours[survives]]))
+    size = history.size_bytes[rows]
+    size = np.maximum(-(-size // ROUNDED_TO) * ROUNDED_TO, ROUNDED_TO)
+    ours_bytes = size[ours]
+    _take_sizes_of_blocks(memory, address[ours], survives, ours_bytes)
     return Lifetimes(
         np.concatenate((address[early], blocks.address[kept], address[ours])),
-        np.concatenate((early_bytes, blocks.size_bytes[kept], ours_bytes)),
+        np.concatenate((size[early], blocks.size_bytes[kept], ours_bytes)),
         np.concatenate((np.full(len(early), -1, np.int32), blocks.stack[kept], history.stack[rows[ours]])),
         np.concatenate((np.full(len(early) + len(kept), BEFORE, np.int64), rows[ours])),
         np.concatenate((rows[early], np.full(len(kept), end, np.int64), gone)),
         np.concatenate((after[early], np.full(len(kept), end, np.int64), done)),
         end,
-        lost + orphans,
+        int(lost + orphans),
     )
-
-
-def _rounded(size: Ints) -> Ints:
-    return np.maximum(-(-size // ROUNDED_TO) * ROUNDED_TO, ROUNDED_TO)
 
 
 def _take_sizes_of_blocks(memory: GpuMemory, address: Ints, survives: NDArray[np.bool_], size: Ints) -> None:
@@ -115,12 +103,6 @@ def _take_sizes_of_blocks(memory: GpuMemory, address: Ints, survives: NDArray[np
     if len(known):
         is_there = (known[place] == address[survives]) & memory.blocks.is_allocated[order[place]]
         size[survives] = np.where(is_there, memory.blocks.size_bytes[order[place]], size[survives])
-
-
-def _kept_since_before(memory: GpuMemory, survivors: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The blocks that are allocated at the end, and were before the first event."""
-    known = memory.history.address[survivors]
-    return np.flatnonzero(memory.blocks.is_allocated & ~np.isin(memory.blocks.address, known))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,25 +117,16 @@ class MemoryLevels:
         """The moment at which the most was allocated, the first of several."""
         return int(self.allocated_bytes.argmax()) - 1
 
-    @property
-    def reserved_peak(self) -> int:
-        """The moment at which the most was reserved, the first of several."""
-        return int(self.reserved_bytes.argmax()) - 1
-
 
 def memory_levels(memory: GpuMemory, lives: Lifetimes) -> MemoryLevels:
     """Allocated from the start on, reserved from the end back: segments are known as they are at the end."""
-    history = memory.history
-    size, action = history.size_bytes, history.action
-    change = np.zeros(len(history) + 1, np.int64)
-    ours = lives.born >= 0
-    np.add.at(change, lives.born[ours] + 1, lives.size_bytes[ours])
-    freed = lives.gone < len(history)
+    history, events = memory.history, len(memory.history)
+    change = sums_by(lives.born + 1, lives.size_bytes, events + 1)  # BEFORE + 1 is the first
+    freed = lives.gone < events
     np.subtract.at(change, lives.gone[freed] + 1, lives.size_bytes[freed])
-    change[0] = int(lives.size_bytes[lives.is_early].sum())
-    takes = np.isin(action, (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP))
-    gives = np.isin(action, (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP))
-    reserved = np.append(0, np.cumsum(np.where(takes, size, 0) - np.where(gives, size, 0)))
+    sign = np.isin(history.action, (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)).astype(np.int64)
+    sign -= np.isin(history.action, (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP))
+    reserved = np.append(0, np.cumsum(sign * history.size_bytes))
     reserved += int(memory.segments.size_bytes.sum()) - int(reserved[-1])
     return MemoryLevels(np.cumsum(change), reserved)
 
@@ -180,15 +153,11 @@ class MemoryMoment:
     moment: int
     allocated_bytes: int
     awaiting_bytes: int
-    stranded_bytes: int
-    """Free in segments that hold something."""
-    releasable_bytes: int
-    """In segments that hold nothing, and free in expandable ones."""
-    largest_free_bytes: int
-    """The largest piece of what is stranded."""
+    stranded_bytes: int  # free in segments that hold something
+    releasable_bytes: int  # in segments that hold nothing, and free in expandable ones
+    largest_free_bytes: int  # the largest piece of what is stranded
     segments: int
-    partly_used: tuple[SegmentUse, ...]
-    """The segments with the most free bytes that cannot be given back."""
+    partly_used: tuple[SegmentUse, ...]  # the segments with the most free bytes that cannot be given back
 
     @property
     def reserved_bytes(self) -> int:
@@ -202,14 +171,17 @@ class MemoryMoment:
 
 def memory_moment(memory: GpuMemory, lives: Lifetimes, moment: int, most: int = 10) -> MemoryMoment:
     """The layout after an event."""
-    start, size, is_expandable = _ranges(memory, moment)
+    fixed, mapped = _fixed_segments(memory, moment), _mapped_stretches(memory, moment)
+    start, size = (np.concatenate(columns) for columns in zip(fixed, mapped, strict=True))
+    by_address = np.argsort(start, kind="stable")
+    start, size, is_expandable = start[by_address], size[by_address], by_address >= len(fixed[0])
     active = np.flatnonzero((lives.born <= moment) & (lives.done > moment))
     active = active[np.argsort(lives.address[active], kind="stable")]
     address, length = lives.address[active], lives.size_bytes[active]
     segment = np.searchsorted(start, address, side="right") - 1
     inside = (segment >= 0) & (address < (start + size)[np.maximum(segment, 0)]) if len(start) else segment >= 0
     address, length, segment = address[inside], length[inside], segment[inside]
-    used, blocks, largest = _filled(start, size, address, length, segment)
+    used, blocks, largest = _segment_fill(start, size, address, length, segment)
     free = np.maximum(size - used, 0)
     holds = (used > 0) & ~is_expandable
     allocated = int(lives.size_bytes[lives.living(moment)].sum())
@@ -223,14 +195,14 @@ def memory_moment(memory: GpuMemory, lives: Lifetimes, moment: int, most: int = 
         int(largest[holds].max(initial=0)),
         len(start),
         tuple(
-            SegmentUse(int(start[at]), int(size[at]), int(used[at]), int(largest[at]), int(blocks[at]))
-            for at in order.tolist()
-            if holds[at] and free[at]
+            SegmentUse(*(int(column[row]) for column in (start, size, used, largest, blocks)))
+            for row in order.tolist()
+            if holds[row] and free[row]
         ),
     )
 
 
-def _filled(start: Ints, size: Ints, address: Ints, length: Ints, segment: Ints) -> tuple[Ints, Ints, Ints]:
+def _segment_fill(start: Ints, size: Ints, address: Ints, length: Ints, segment: Ints) -> tuple[Ints, Ints, Ints]:
     """Of each segment: bytes in use, blocks, and the largest free piece. Blocks are in the order of addresses."""
     used, blocks, largest = (np.zeros(len(start), np.int64) for _ in range(3))
     np.add.at(used, segment, length)
@@ -246,15 +218,7 @@ def _filled(start: Ints, size: Ints, address: Ints, length: Ints, segment: Ints)
     return used, blocks, np.where(blocks > 0, largest, size)
 
 
-def _ranges(memory: GpuMemory, moment: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Where the allocator had memory from CUDA after an event, in the order of addresses, and what is expandable."""
-    fixed, mapped = _fixed(memory, moment), _mapped(memory, moment)
-    start, size = (np.concatenate((fixed[column], mapped[column])) for column in (0, 1))
-    order = np.argsort(start, kind="stable")
-    return start[order], size[order], order >= len(fixed[0])
-
-
-def _fixed(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
+def _fixed_segments(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     """Segments that are taken and given back whole: those of the end that were there, and those given back since."""
     history, segments = memory.history, memory.segments
     later = history.at(MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_FREE)
@@ -270,7 +234,7 @@ def _fixed(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     )
 
 
-def _mapped(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
+def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     """Stretches of expandable segments that had memory: as at the end, with what came after the moment undone."""
     history, segments = memory.history, memory.segments
     later = history.at(MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
@@ -292,13 +256,7 @@ def _mapped(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     return begins, ends - begins
 
 
-def end_moment(memory: GpuMemory) -> int:
-    """After the last event."""
-    return len(memory.history) - 1 if len(memory.history) else BEFORE
-
-
-MOST_STACKS: Final = 10
-"""So many are told; the others are one line."""
+MOST_STACKS: Final = 10  # so many are told; the others are one line
 
 
 class NoPlace(Enum):
@@ -313,22 +271,29 @@ class NoPlace(Enum):
 class Holder:
     """Allocations from one place that live at one moment."""
 
-    place: str | NoPlace
-    """The user's innermost function, `function (file.py:12)`."""
-    path: tuple[str, ...]
-    """The user's functions from there outwards; empty where `place` stands for several paths."""
+    place: str | NoPlace  # the user's innermost function, `function (file.py:12)`
+    path: tuple[str, ...]  # the user's functions from there outwards; empty where `place` stands for several paths
     size_bytes: int
     allocations: int
 
 
-def holders(snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp]) -> tuple[Holder, ...]:
-    """These allocations by whole paths of the user's functions, the most bytes first. They sum."""
-    return _grouped(snapshot, lives, rows, whole_path=True)
-
-
-def holders_by_line(snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp]) -> tuple[Holder, ...]:
-    """The same by the innermost of these functions alone."""
-    return _grouped(snapshot, lives, rows, whole_path=False)
+def holders(
+    snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp], *, by_line: bool = False
+) -> tuple[Holder, ...]:
+    """These allocations by paths of the user's functions, or by the innermost alone; the most bytes first. They sum."""
+    # a block that outlived the events of its birth may still have its stack
+    key = np.where(lives.is_early[rows] & (lives.stack[rows] < 0), -2, lives.stack[rows])
+    stacks, number = np.unique(key, return_inverse=True)
+    size, count = sums_by(number, lives.size_bytes[rows], len(stacks)), np.bincount(number, minlength=len(stacks))
+    by_place: dict[tuple[str | NoPlace, tuple[str, ...]], list[int]] = {}
+    for stack, size_bytes, allocations in zip(stacks.tolist(), size.tolist(), count.tolist(), strict=True):
+        path = user_path(snapshot, stack)
+        line = path[0] if path else NoPlace.EARLY if stack == -2 else NoPlace.NO_STACK  # set above
+        sums = by_place.setdefault((line, () if by_line else path), [0, 0])
+        sums[0] += size_bytes
+        sums[1] += allocations
+    held = (Holder(line, path, *sums) for (line, path), sums in by_place.items())
+    return tuple(sorted(held, key=lambda holder: (-holder.size_bytes, str(holder.place), holder.path)))
 
 
 def with_rest(held: Sequence[Holder], most: int = MOST_STACKS) -> tuple[Holder, ...]:
@@ -340,35 +305,16 @@ def with_rest(held: Sequence[Holder], most: int = MOST_STACKS) -> tuple[Holder, 
     return (*held[:most], rest)
 
 
-def _grouped(
-    snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp], *, whole_path: bool
-) -> tuple[Holder, ...]:
-    # a block that outlived the events of its birth may still have its stack
-    key = np.where(lives.is_early[rows] & (lives.stack[rows] < 0), -2, lives.stack[rows])
-    stacks, number = np.unique(key, return_inverse=True)
-    size, count = sums_by(number, lives.size_bytes[rows], len(stacks)), np.bincount(number, minlength=len(stacks))
-    made: dict[tuple[str | NoPlace, tuple[str, ...]], list[int]] = {}
-    for stack, held, many in zip(stacks.tolist(), size.tolist(), count.tolist(), strict=True):
-        path = user_path(snapshot, stack)
-        line = path[0] if path else NoPlace.EARLY if stack == -2 else NoPlace.NO_STACK  # set above
-        sums = made.setdefault((line, path if whole_path else ()), [0, 0])
-        sums[0] += held
-        sums[1] += many
-    found = (Holder(line, path, held, many) for (line, path), (held, many) in made.items())
-    return tuple(sorted(found, key=lambda holder: (-holder.size_bytes, str(holder.place), holder.path)))
-
-
 def user_path(snapshot: MemorySnapshot, stack: int) -> tuple[str, ...]:
     """The user's functions of a stack, the innermost first, up to the script; one of C++ where Python has none."""
     frames = list(snapshot.frames(stack))
     own = own_frames(frames)
-    script = next((at for at, frame in enumerate(own) if frame.startswith("<module> (")), len(own))
-    named = place(frames) if frames and not own else None
-    return (named or frames[0],) if frames and not own else tuple(own[: script + 1])
+    if frames and not own:
+        return (place(frames) or frames[0],)
+    script = next((depth for depth, frame in enumerate(own) if frame.startswith("<module> (")), len(own))
+    return tuple(own[: script + 1])
 
 
 def sums_by(number: NDArray[np.integer], values: Ints, groups: int) -> Ints:
     """The sum of each group, in integers."""
-    sums = np.zeros(groups, np.int64)
-    np.add.at(sums, number, values)
-    return sums
+    return sweep.fold("sum", number, values, np.zeros(groups, np.int64))

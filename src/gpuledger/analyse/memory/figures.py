@@ -1,18 +1,14 @@
-"""What one GPU copies and allocates in its steady steps, and the memory in use over the whole capture, together.
+"""What one GPU copies and allocates in its steady steps, and the memory in use over the whole capture.
 
-What was copied on one GPU in its steady steps: by kind, and by the memory it came from and went to.
-
-The copies of one GPU's steady stretch by direction and host memory: bytes, rate, and the rate that their way allows.
-
-How much of a GPU's memory was in use: the peak and the sums, and the most in each of a fixed number of bins.
-
-The calls that allocate and free memory, over one GPU's steady steps.
+Copies come by kind (and by the memory they came from and went to), and as flows: bytes, rate, and the rate that their
+way allows. Memory in use: the peak and the sums, and the most in each of a fixed number of bins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -64,16 +60,13 @@ def copies_by_kind(trace: Trace, device: Device) -> tuple[CopiesOfKind, ...]:
     return tuple(sorted(by_kind, key=lambda copied: -copied.total_ns))
 
 
-AT_RATE: Final = 0.8
-"""From this share of what its way allows on, a copy is as fast as it gets."""
-
-BRIEF_NS: Final = 10_000
-"""A copy that its way could carry in less than this is mostly latency: too small."""
-
-MOST_COPIES: Final = 20
-"""So many copies are named, the longest first."""
+AT_RATE: Final = 0.8  # from this share of what its way allows on, a copy is as fast as it gets
+BRIEF_NS: Final = 10_000  # a copy that its way could carry in less than this is mostly latency: too small
+MOST_COPIES: Final = 20  # so many copies are named, the longest first
 
 NS_PER_S: Final = 1_000_000_000
+
+# NVIDIA's labels, by the way that a copy takes
 
 TO_DEVICE: Final = ("Host-to-Device", "Host-to-Array")
 TO_HOST: Final = ("Device-to-Host", "Array-to-Host")
@@ -81,7 +74,6 @@ WITHIN_DEVICE: Final = ("Device-to-Device", "Array-to-Array", "Array-to-Device",
 UNIFIED: Final = ("Unified Host-to-Device", "Unified Device-to-Host")
 PEER: Final = ("Peer-to-Peer", "Unified Device-to-Device")
 MEMSET: Final = "Memset"
-"""NVIDIA's labels, by the way that a copy takes."""
 
 PAGEABLE: Final = "Pageable"
 
@@ -90,21 +82,15 @@ PAGEABLE: Final = "Pageable"
 class CopyFlow:
     """Copies of one direction between the same kinds of memory. Times and counts are of the steady stretch."""
 
-    kind: str
-    """NVIDIA's label of the direction, or Memset; empty where it was not recorded."""
+    kind: str  # NVIDIA's label of the direction, or Memset; empty where it was not recorded
     memory: str
     """The kind of the host's memory, in NVIDIA's word; empty where the host has no part in it or it is not known."""
     count: int
-    total_bytes: int
-    """0: not recorded."""
-    running_ns: int
-    """How long any of them ran."""
-    exposed_ns: int
-    """How much of the ledger's line of copies is theirs."""
-    way_bytes_per_s: int | None
-    """What their way usually allows; None where that is not known."""
-    is_own_rate: bool
-    """Whether that is only what the largest of this run's own copies reach."""
+    total_bytes: int  # 0: not recorded
+    running_ns: int  # how long any of them ran
+    exposed_ns: int  # how much of the ledger's line of copies is theirs
+    way_bytes_per_s: int | None  # what their way usually allows; None where that is not known
+    is_own_rate: bool  # whether that is only what the largest of this run's own copies reach
     longest: Span
     pid: int
     correlations: tuple[int, ...]
@@ -143,7 +129,7 @@ class CopyFlow:
 
 def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
     """By direction and memory of the host, the most exposed time first; the exposed times sum to the ledger's line."""
-    every = trace[Table.COPIES].only(*_LOOKED_AT)
+    every = trace[Table.COPIES].only("kind", "src_kind", "dst_kind", "bytes", "pid", "correlation", "gpu")
     lasts = every["end_ns"] > every["start_ns"]
     chosen = lasts & device.begins_steady(every["start_ns"]) & equal(every["gpu"], device.gpu)
     copies = every if chosen.all() else every.where(chosen)
@@ -152,11 +138,11 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
     kinds, memory = copies.codes("kind"), _host_memory(copies)
     first, number = group(kinds, memory)
     exposed = _exposed_ns(copies, device, number, len(first))
-    of_group = [copies if len(first) == 1 else copies.at(np.flatnonzero(number == at)) for at in range(len(first))]
+    groups = [copies if len(first) == 1 else copies.at(np.flatnonzero(number == flow)) for flow in range(len(first))]
     strings, flows = trace.strings, []
-    for own, row, exposed_ns in zip(of_group, first.tolist(), exposed, strict=True):
+    for own, row, exposed_ns in zip(groups, first.tolist(), exposed, strict=True):
         kind = strings.text(int(kinds[row])) or ""
-        alike = [other for other, at in zip(of_group, first.tolist(), strict=True) if kinds[at] == kinds[row]]
+        alike = [other for other, its_kind in zip(groups, kinds[first], strict=True) if its_kind == kinds[row]]
         way, is_own = _way(trace, device, alike, kind)
         longest = largest(own.duration_ns, MOST_COPIES)
         flows.append(
@@ -175,9 +161,6 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
             )
         )
     return tuple(sorted(flows, key=lambda flow: (-flow.exposed_ns, -flow.running_ns, flow.kind, flow.memory)))
-
-
-_LOOKED_AT: Final = ("kind", "src_kind", "dst_kind", "bytes", "pid", "correlation", "gpu")
 
 
 def _sum_of_bytes(copies: Rows) -> int:
@@ -211,24 +194,23 @@ def _way(trace: Trace, device: Device, alike: Sequence[Rows], kind: str) -> tupl
     """What the way of copies of one kind, whatever their memory, allows, and whether only they themselves tell."""
     gpu = trace.origin.gpu(device.gpu) or Gpu("")
     if kind in (*TO_DEVICE, *TO_HOST, *UNIFIED):
-        return _faster(link_bytes_per_s(gpu.name), alike)
-    if kind in PEER:
-        return _faster(peer_bytes_per_s(gpu.name) or 0, alike)
-    if kind in WITHIN_DEVICE or kind == MEMSET:
+        usual = link_bytes_per_s(gpu.name)
+    elif kind in PEER:
+        usual = peer_bytes_per_s(gpu.name) or 0
+    elif kind in WITHIN_DEVICE or kind == MEMSET:
         known = peak_bytes_per_s(gpu)
         memory = gpu.bandwidth_bytes_per_s if isinstance(known, NotMeasured) else int(known)
-        return _faster(0, alike) if not memory else (memory if kind == MEMSET else memory // 2, False)
-    return None, False
-
-
-def _faster(usual: int, alike: Sequence[Rows]) -> tuple[int | None, bool]:
-    """What is usual, or what the largest of these copies reach together where that is more."""
-    reached = max(map(_reached_by_the_largest, alike))
+        if memory:
+            return memory if kind == MEMSET else memory // 2, False
+        usual = 0
+    else:
+        return None, False
+    reached = max(map(_largest_bytes_per_s, alike))
     return (reached, True) if reached > usual else (usual or None, False)
 
 
-def _reached_by_the_largest(copies: Rows) -> int:
-    """Bytes per second; 0 where they are of pageable memory, which is slower than the way, or nothing is known."""
+def _largest_bytes_per_s(copies: Rows) -> int:
+    """What the largest of these reach together; 0 for pageable memory, slower than the way, or if nothing is known."""
     if _are(copies, "src_kind", PAGEABLE).any() or _are(copies, "dst_kind", PAGEABLE).any():
         return 0
     size = np.maximum(copies["bytes"], 0)
@@ -241,10 +223,8 @@ class MemoryTotals:
     """A GPU's memory over the whole capture."""
 
     peak_bytes: int
-    end_bytes: int
-    """In use at the end."""
-    allocated_bytes: int
-    """Of all allocations together."""
+    end_bytes: int  # in use at the end
+    allocated_bytes: int  # of all allocations together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,40 +235,38 @@ class MemoryUse:
     most_bytes: Ints
 
 
-def memory_totals(trace: Trace, gpu: int) -> MemoryTotals | NotMeasured:
-    """Peak, end and sum, from the profile's memory events."""
+def _events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints] | NotMeasured:
     if reason := trace.missing(Table.ALLOCS):
         return reason
-    events, released, level = memory_events(trace, gpu)
-    if not len(events):
-        return _no_event(gpu)
+    events = memory_events(trace, gpu)
+    return events if len(events[0]) else NotMeasured(f"no memory event of GPU {gpu} was recorded")
+
+
+def memory_totals(trace: Trace, gpu: int) -> MemoryTotals | NotMeasured:
+    """Peak, end and sum, from the profile's memory events."""
+    recorded = _events(trace, gpu)
+    if isinstance(recorded, NotMeasured):
+        return recorded
+    events, released, level = recorded
     return MemoryTotals(int(level.max()), int(level[-1]), int(events["bytes"][~released].sum()))
 
 
 def memory_use(trace: Trace, gpu: int, window: Span, bins: int = BINS) -> MemoryUse | NotMeasured:
     """A GPU's memory over time, from the profile's memory events; those from before the window count."""
-    if reason := trace.missing(Table.ALLOCS):
-        return reason
-    events, _, level = memory_events(trace, gpu)
-    if not len(events):
-        return _no_event(gpu)
+    recorded = _events(trace, gpu)
+    if isinstance(recorded, NotMeasured):
+        return recorded
+    events, _, level = recorded
     edges = bin_edges(window, bins)
-    begins = np.searchsorted(events["start_ns"], edges[:-1], side="right")
-    ends = np.searchsorted(events["start_ns"], edges[1:], side="right")
+    place = np.searchsorted(events["start_ns"], edges, side="right").tolist()
     held = np.append(0, level)  # what is in use after so many events
-    most = [int(held[first : last + 1].max()) for first, last in zip(begins.tolist(), ends.tolist(), strict=True)]
+    most = [int(held[first : last + 1].max()) for first, last in pairwise(place)]
     return MemoryUse(edges, np.array(most, np.int64))
-
-
-def _no_event(gpu: int) -> NotMeasured:
-    return NotMeasured(f"no memory event of GPU {gpu} was recorded")
 
 
 def allocation_calls(device: Device) -> tuple[CallTimes, ...]:
     """By function, the most time first."""
-    host = device.host
-    is_alloc = host.are(CallKind.ALLOC)
-    return most_time_first(host.calls.where(is_alloc & device.steady_calls))
+    return most_time_first(device.host.calls.where(device.host.are(CallKind.ALLOC) & device.steady_calls))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,9 @@
-"""All that a snapshot says of one GPU, together.
+"""All that a memory snapshot says of one GPU.
 
-What is allocated only to be freed again: by the program, which torch's cache makes cheap, and by torch from CUDA.
-
-Whose gradients the blocks without a stack may be: backward runs on autograd's threads, which record none.
-
-What grows step by step: allocations that are never freed, made again and again by the same stack.
-
-What an out-of-memory was made of: what was asked for, what was held by whom, what was free, and what would help.
+Who holds the peak, and whose gradients its blocks without a stack may be (backward runs on autograd's threads, which
+record none); what grows step by step, allocated again and again by the same stack and never freed; what is allocated
+only to be freed again, by the program, which torch's cache makes cheap, and by torch from CUDA; and what each
+out-of-memory was made of: what was asked for, what was held by whom, what was free, and what would help.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,9 +22,7 @@ from gpuledger.analyse.memory.allocations import (
     Lifetimes,
     MemoryLevels,
     MemoryMoment,
-    end_moment,
     holders,
-    holders_by_line,
     lifetimes,
     memory_levels,
     memory_moment,
@@ -44,8 +40,7 @@ class ShortLived:
     path: tuple[str, ...]
     size_bytes: int
     allocations: int
-    median_life_ns: int | None
-    """None where torch noted no times."""
+    median_life_ns: int | None  # None where torch noted no times
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +50,8 @@ class SegmentChurn:
     taken: int
     given_back: int
     taken_bytes: int
-    path: tuple[str, ...]
-    """Whose allocations took the most bytes."""
-    giving_path: tuple[str, ...]
-    """Who gave back the most."""
+    path: tuple[str, ...]  # whose allocations took the most bytes
+    giving_path: tuple[str, ...]  # who gave back the most
 
 
 def short_lived(
@@ -71,17 +64,16 @@ def short_lived(
     stacks, number = np.unique(lives.stack[rows], return_inverse=True)
     size, count = sums_by(number, lives.size_bytes[rows], len(stacks)), np.bincount(number)
     time_ns = memory.history.time_ns
-    chosen = np.argsort(-size, kind="stable")[: 4 * most]
+    has_times = bool(len(time_ns)) and int(time_ns[0]) >= 0
     by_path: dict[tuple[str, ...], list[int]] = {}
-    for place in chosen.tolist():
+    for place in np.argsort(-size, kind="stable")[: 4 * most].tolist():
         by_path.setdefault(user_path(snapshot, int(stacks[place])), []).append(place)
-    made = []
+    churned = []
     for path, places in by_path.items():
         mine = rows[np.isin(number, places)]
-        has_times = bool(len(time_ns)) and int(time_ns[0]) >= 0
         life = int(np.median(time_ns[lives.gone[mine]] - time_ns[lives.born[mine]])) if has_times else None
-        made.append(ShortLived(path, int(size[places].sum()), int(count[places].sum()), life))
-    return tuple(sorted(made, key=lambda churned: (-churned.size_bytes, churned.path)))[:most]
+        churned.append(ShortLived(path, int(size[places].sum()), int(count[places].sum()), life))
+    return tuple(sorted(churned, key=lambda churn: (-churn.size_bytes, churn.path)))[:most]
 
 
 def segment_churn(snapshot: MemorySnapshot, memory: GpuMemory) -> SegmentChurn:
@@ -91,7 +83,7 @@ def segment_churn(snapshot: MemorySnapshot, memory: GpuMemory) -> SegmentChurn:
     given = history.at(MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP)
     taken, given = taken[taken >= half], given[given >= half]
 
-    def most(rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> tuple[str, ...]:
+    def most(rows: NDArray[np.intp]) -> tuple[str, ...]:
         if not len(rows):
             return ()
         stacks, number = np.unique(history.stack[rows], return_inverse=True)
@@ -101,48 +93,34 @@ def segment_churn(snapshot: MemorySnapshot, memory: GpuMemory) -> SegmentChurn:
     return SegmentChurn(len(taken), len(given), int(history.size_bytes[taken].sum()), most(taken), most(given))
 
 
-LEAST_BYTES: Final = 1 << 20
-"""Smaller blocks are of a few common sizes."""
-
-MOST_SIZES: Final = 16
-"""So many are looked for, those with the most bytes first."""
+LEAST_BYTES: Final = 1 << 20  # smaller blocks are of a few common sizes
+MOST_SIZES: Final = 16  # so many are looked for, those with the most bytes first
 
 
 def likely_gradients(snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp]) -> tuple[Holder, ...]:
     """The blocks without a stack among these by the function that alone allocates their size, the most bytes first."""
     size, stack = lives.size_bytes, lives.stack
     unnamed = rows[(stack[rows] < 0) & ~lives.is_early[rows] & (size[rows] >= LEAST_BYTES)]
-    found: dict[tuple[str, ...], list[int]] = {}
+    blocks_of: dict[tuple[str, ...], list[int]] = {}
     sizes, counts = np.unique(size[unnamed], return_counts=True)
-    for at in np.argsort(-sizes * counts, kind="stable")[:MOST_SIZES].tolist():
-        stacks, times = np.unique(stack[(size == sizes[at]) & (stack >= 0)], return_counts=True)
+    for row in np.argsort(-sizes * counts, kind="stable")[:MOST_SIZES].tolist():
+        stacks, times = np.unique(stack[(size == sizes[row]) & (stack >= 0)], return_counts=True)
         paths: Counter[tuple[str, ...]] = Counter()
-        for one, many in zip(stacks.tolist(), times.tolist(), strict=True):
-            paths[user_path(snapshot, one)] += many
+        for number, count in zip(stacks.tolist(), times.tolist(), strict=True):
+            paths[user_path(snapshot, number)] += count
         del paths[()]
-        if len({_function(path[0]) for path in paths}) == 1:
+        functions = {path[0].rpartition(":")[0] or path[0] for path in paths}  # without the line: `function (file.py`
+        if len(functions) == 1:
             [(most, _)] = paths.most_common(1)
-            found.setdefault(most, []).extend([int(sizes[at])] * int(counts[at]))
-    held = (Holder(path[0], path, sum(blocks), len(blocks)) for path, blocks in found.items())
+            blocks_of.setdefault(most, []).extend([int(sizes[row])] * int(counts[row]))
+    held = (Holder(path[0], path, sum(blocks), len(blocks)) for path, blocks in blocks_of.items())
     return tuple(sorted(held, key=lambda holder: (-holder.size_bytes, holder.path)))
 
 
-def _function(place: str) -> str:
-    """A place without its line: `function (file.py`."""
-    return place.rpartition(":")[0] or place
-
-
-LEAST_STEPS: Final = 5
-"""Fewer steps after warm-up prove nothing."""
-
-WARM_UP: Final = 2
-"""Steps at the start that set up what stays: gradients, the optimizer's state."""
-
-PARTS: Final = 10
-"""Of a history without marks."""
-
-MOST_STEPS_LEAK: Final = 0.8
-"""A stack that leaves something behind in this share of the steps leaks."""
+LEAST_STEPS: Final = 5  # fewer steps after warm-up prove nothing
+WARM_UP: Final = 2  # steps at the start that set up what stays: gradients, the optimizer's state
+PARTS: Final = 10  # of a history without marks
+MOST_STEPS_LEAK: Final = 0.8  # a stack that leaves something behind in this share of the steps leaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +128,9 @@ class Leak:
     """One path of the user's functions whose allocations are never freed."""
 
     path: tuple[str, ...]
-    size_bytes: int
-    """Allocated after warm-up and never freed."""
+    size_bytes: int  # allocated after warm-up and never freed
     allocations: int
-    steps: int
-    """In how many steps something was left behind."""
+    steps: int  # in how many steps something was left behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +138,8 @@ class Leaks:
     """All of one GPU's, the largest first."""
 
     leaks: tuple[Leak, ...]
-    steps: int
-    """That were looked at, after warm-up."""
-    step_name: str
-    """What marks a step; empty where parts of the history stand for steps."""
+    steps: int  # that were looked at, after warm-up
+    step_name: str  # what marks a step; empty where parts of the history stand for steps
 
     @property
     def size_bytes(self) -> int:
@@ -193,41 +167,35 @@ def leaks(snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes) -> Leak
     rows = np.flatnonzero(inside & survives)
     paths: dict[tuple[str, ...], int] = {}
     stacks, number = np.unique(lives.stack[rows], return_inverse=True)
-    place = [paths.setdefault(user_path(snapshot, stack), len(paths)) for stack in stacks.tolist()]
-    number = np.array(place, np.int64)[number]
+    of_stack = [paths.setdefault(user_path(snapshot, stack), len(paths)) for stack in stacks.tolist()]
+    number = np.array(of_stack, np.int64)[number]
     size, count = sums_by(number, lives.size_bytes[rows], len(paths)), np.bincount(number, minlength=len(paths))
-    pairs = np.unique(number * steps + step[rows])
-    in_steps = np.bincount(pairs // max(steps, 1), minlength=len(paths))
-    found = [
-        Leak(path, int(size[at]), int(count[at]), int(in_steps[at]))
-        for path, at in paths.items()
-        if in_steps[at] >= MOST_STEPS_LEAK * steps and path
+    in_steps = np.bincount(np.unique(number * steps + step[rows]) // max(steps, 1), minlength=len(paths))
+    lasting = [
+        Leak(path, int(size[place]), int(count[place]), int(in_steps[place]))
+        for path, place in paths.items()
+        if in_steps[place] >= MOST_STEPS_LEAK * steps and path
     ]
-    return Leaks(tuple(sorted(found, key=lambda leak: (-leak.size_bytes, leak.path))), steps, name)
+    return Leaks(tuple(sorted(lasting, key=lambda leak: (-leak.size_bytes, leak.path))), steps, name)
 
 
 def step_edges(snapshot: MemorySnapshot, memory: GpuMemory) -> tuple[str, Ints]:
     """What marks a step, and the events at which one begins; the last edge ends the last step."""
-    history = memory.history
-    names = Counter(marked.name for marked in snapshot.ranges if marked.gpu in (memory.gpu, -1))
-    named = [
-        (name, count)
+    ranges, enough = snapshot.ranges, LEAST_STEPS + WARM_UP
+    names = Counter(marked.name for marked in ranges if marked.gpu in (memory.gpu, -1))
+    of_steps = {
+        name: count
         for name, count in names.items()
-        if name.startswith(("Optimizer.step", "ProfilerStep")) and count > LEAST_STEPS + WARM_UP
-    ]
-    profiled = [marked.end_ns for marked in snapshot.ranges if marked.name.startswith("ProfilerStep#")]
-    if len(profiled) > LEAST_STEPS + WARM_UP:
-        return "ProfilerStep", _events_at(memory, profiled)
-    if named:
-        name, _ = max(named, key=lambda pair: pair[1])
-        return name, _events_at(memory, [marked.end_ns for marked in snapshot.ranges if marked.name == name])
-    half = len(history) // 2
-    return "", np.linspace(half, len(history), PARTS + 1).astype(np.int64)
-
-
-def _events_at(memory: GpuMemory, instants_ns: list[int]) -> Ints:
-    """The first event after each instant, each once."""
-    return np.unique(np.searchsorted(memory.history.time_ns, np.sort(np.array(instants_ns, np.int64)), side="left"))
+        if name.startswith(("Optimizer.step", "ProfilerStep")) and count > enough
+    }
+    name, ends = "ProfilerStep", [marked.end_ns for marked in ranges if marked.name.startswith("ProfilerStep#")]
+    if len(ends) <= enough and of_steps:
+        name = max(of_steps, key=of_steps.__getitem__)
+        ends = [marked.end_ns for marked in ranges if marked.name == name]
+    if len(ends) <= enough:
+        events = len(memory.history)
+        return "", np.linspace(events // 2, events, PARTS + 1).astype(np.int64)
+    return name, np.unique(np.searchsorted(memory.history.time_ns, np.sort(np.array(ends, np.int64)), side="left"))
 
 
 class OomKind(Enum):
@@ -241,16 +209,12 @@ class OomKind(Enum):
 class OutOfMemory:
     """One of them."""
 
-    moment: int
-    """After which event."""
-    path: tuple[str, ...]
-    """Who asked."""
+    moment: int  # after which event
+    path: tuple[str, ...]  # who asked
     request_bytes: int
-    device_free_bytes: int | None
-    """What the GPU had left; None where torch did not note it."""
+    device_free_bytes: int | None  # what the GPU had left; None where torch did not note it
     layout: MemoryMoment
-    held: tuple[Holder, ...]
-    """By stack, the most first; they sum to what was allocated."""
+    held: tuple[Holder, ...]  # by stack, the most first; they sum to what was allocated
 
     @property
     def is_limited(self) -> bool:
@@ -258,16 +222,20 @@ class OutOfMemory:
         return self.device_free_bytes is not None and self.device_free_bytes >= self.request_bytes
 
     @property
+    def _room_bytes(self) -> int:
+        """What could be used if it were in one piece: what is stranded, and what the GPU has left."""
+        left = 0 if self.is_limited or self.device_free_bytes is None else self.device_free_bytes
+        return self.layout.stranded_bytes + left
+
+    @property
     def kind(self) -> OomKind:
-        """Fragmented where what is stranded, with what the GPU has left, is as much as was asked for."""
-        room = 0 if self.is_limited or self.device_free_bytes is None else self.device_free_bytes
-        return OomKind.FRAGMENTED if self.layout.stranded_bytes + room >= self.request_bytes else OomKind.HELD
+        """Fragmented where that is as much as was asked for."""
+        return OomKind.FRAGMENTED if self._room_bytes >= self.request_bytes else OomKind.HELD
 
     @property
     def short_bytes(self) -> int:
         """How much less would have to be held, at least, if everything free could be used."""
-        room = 0 if self.is_limited or self.device_free_bytes is None else self.device_free_bytes
-        return max(self.request_bytes - self.layout.stranded_bytes - room, 0)
+        return max(self.request_bytes - self._room_bytes, 0)
 
 
 def out_of_memories(
@@ -299,18 +267,15 @@ class SnapshotFigures:
     peak: MemoryMoment
     end: MemoryMoment
     peak_stacks: tuple[Holder, ...]
-    peak_lines: tuple[Holder, ...]
-    """The same bytes by the line alone. Both sum to the peak."""
+    peak_lines: tuple[Holder, ...]  # the same bytes by the line alone. Both sum to the peak.
     peak_gradients: tuple[Holder, ...]
     """Of what has no stack at the peak, the part that may be gradients of what some path allocates."""
-    early_bytes: int
-    """Allocated before the history began."""
+    early_bytes: int  # allocated before the history began
     leaks: Leaks
     short_lived: tuple[ShortLived, ...]
     segment_churn: SegmentChurn
     out_of_memories: tuple[OutOfMemory, ...]
-    unmatched_events: int
-    """That fit to no other event."""
+    unmatched_events: int  # that fit to no other event
 
     @property
     def has_history(self) -> bool:
@@ -347,10 +312,10 @@ class SnapshotFigures:
 
 def snapshot_figures(snapshot: MemorySnapshot) -> tuple[SnapshotFigures, ...]:
     """Of each GPU."""
-    return tuple(_of_gpu(snapshot, memory) for memory in snapshot.gpus)
+    return tuple(_figures_of_gpu(snapshot, memory) for memory in snapshot.gpus)
 
 
-def _of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigures:
+def _figures_of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigures:
     lives = lifetimes(memory)
     levels = memory_levels(memory, lives)
     at_peak = lives.living(levels.peak)
@@ -359,9 +324,9 @@ def _of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigures:
         memory,
         levels,
         memory_moment(memory, lives, levels.peak),
-        memory_moment(memory, lives, end_moment(memory)),
+        memory_moment(memory, lives, len(memory.history) - 1),  # BEFORE where there is no event
         holders(snapshot, lives, at_peak),
-        holders_by_line(snapshot, lives, at_peak),
+        holders(snapshot, lives, at_peak, by_line=True),
         likely_gradients(snapshot, lives, at_peak),
         int(lives.size_bytes[lives.is_early].sum()),
         leaks(snapshot, memory, lives),
@@ -395,9 +360,8 @@ def memory_curve_by_event(figures: SnapshotFigures, bins: int = 400) -> MemoryCu
 
 def _curve(figures: SnapshotFigures, edges: NDArray[np.integer]) -> MemoryCurve:
     """The most between positions in the levels, each with those at its ends."""
-
-    def most(level: Ints) -> Ints:
-        spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        return np.array([int(level[begin : end + 1].max()) for begin, end in spans], np.int64)
-
-    return MemoryCurve(most(figures.levels.allocated_bytes), most(figures.levels.reserved_bytes))
+    allocated, reserved = (
+        np.array([int(level[begin : end + 1].max()) for begin, end in pairwise(edges.tolist())], np.int64)
+        for level in (figures.levels.allocated_bytes, figures.levels.reserved_bytes)
+    )
+    return MemoryCurve(allocated, reserved)

@@ -1,6 +1,6 @@
-"""One GPU's operators over its steady steps: their times, their arithmetic, the host's part, and work in graphs.
+"""One GPU's operators over its steady steps: their times, their arithmetic, work in graphs, and host against device.
 
-Host against device in the steady steps: launch calls, moves, indexing, calls that wait, and communication.
+The host's part is in launch calls, moves, indexing, calls that wait, and communication.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.ledger.activity import State, short_names, shortened
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 
-MOST_PLACES: Final = 50
-"""So many places of waiting calls are told apart."""
+MOST_PLACES: Final = 50  # so many places of waiting calls are told apart
 
 MOVES: Final = ("aten::to", "aten::_to_copy", "aten::copy_")
 INDEXING: Final = re.compile(
@@ -48,20 +48,27 @@ class HostCost:
 
     kind: HostCostKind
     name: str
-    place: str | None
-    """Where in the program, for calls that wait."""
+    place: str | None  # where in the program, for calls that wait
     count: int
     host_ns: int
-    device_ns: int | None
-    """None for calls that launch nothing."""
+    device_ns: int | None  # None for calls that launch nothing
 
 
 def host_costs(trace: Trace, device: Device, operators: Ops) -> tuple[HostCost, ...]:
     """Kind by kind, within each the most costly first."""
+    # of moves between types and places, and of operators that index, with what is inside them
+    moves, indexing = (
+        [
+            HostCost(kind, operator.name, None, operator.count, operator.host_ns, operator.device_ns)
+            for operator in operators.by_name
+            if matches(operator.name)
+        ]
+        for kind, matches in ((HostCostKind.DTYPE_MOVE, MOVES.__contains__), (HostCostKind.INDEXING, INDEXING.match))
+    )
     return (
         *_launch_calls(device, operators),
-        *_moves(operators),
-        *_indexing(operators),
+        *sorted(moves, key=lambda cost: MOVES.index(cost.name)),
+        *sorted(indexing, key=lambda cost: (-cost.host_ns, cost.name)),
         *_waits(trace, device, operators),
         *_communication(device, operators),
     )
@@ -80,52 +87,32 @@ def _launch_calls(device: Device, operators: Ops) -> list[HostCost]:
     np.add.at(spent, function[launches], calls.duration_ns[launches])
     np.add.at(gpu, function[launching], length)
     costs = [
-        HostCost(HostCostKind.LAUNCH_CALL, name, None, count, host_ns, device_ns)
-        for name, count, host_ns, device_ns in zip(names, counts.tolist(), spent.tolist(), gpu.tolist(), strict=True)
-        if count and call_kind(name) is CallKind.LAUNCH
-    ]
-    return sorted(costs, key=lambda cost: (-cost.host_ns, cost.name))
-
-
-def _moves(operators: Ops) -> list[HostCost]:
-    """Moves between types and places; with what is inside them."""
-    costs = [
-        HostCost(HostCostKind.DTYPE_MOVE, operator.name, None, operator.count, operator.host_ns, operator.device_ns)
-        for operator in operators.by_name
-        if operator.name in MOVES
-    ]
-    return sorted(costs, key=lambda cost: MOVES.index(cost.name))
-
-
-def _indexing(operators: Ops) -> list[HostCost]:
-    """Operators that index; with what is inside them."""
-    costs = [
-        HostCost(HostCostKind.INDEXING, operator.name, None, operator.count, operator.host_ns, operator.device_ns)
-        for operator in operators.by_name
-        if INDEXING.match(operator.name)
+        HostCost(HostCostKind.LAUNCH_CALL, name, None, *amounts)
+        for name, *amounts in zip(names, counts.tolist(), spent.tolist(), gpu.tolist(), strict=True)
+        if amounts[0] and call_kind(name) is CallKind.LAUNCH
     ]
     return sorted(costs, key=lambda cost: (-cost.host_ns, cost.name))
 
 
 def _waits(trace: Trace, device: Device, operators: Ops) -> list[HostCost]:
     """Calls that wait for the device, by function and place: the recorded stack's, else the operators around."""
-    host = device.host
+    host, strings = device.host, trace.strings
     waiting = host.calls.where(device.steady_calls & host.are(CallKind.SYNC))
-    codes = np.unique(waiting.codes("name"))
-    launching = [code for code in codes.tolist() if call_kind(waiting.strings.text(code) or "") is CallKind.LAUNCH]
-    waiting = waiting.where(~np.isin(waiting.codes("name"), launching))
+    launching = strings.each(waiting.codes("name"), lambda name: call_kind(name) is CallKind.LAUNCH, np.bool_)
+    waiting = waiting.where(~launching)
     paths = Paths(operators.nest)
     around = paths.of_row[innermost(operators.nest.rows, waiting)]
     first, number = group(waiting.codes("name"), waiting["stack"], around)
-    counts, sums = np.bincount(number, minlength=len(first)).tolist(), np.zeros(len(first), np.int64)
-    np.add.at(sums, number, waiting.duration_ns)
-    by_place: dict[tuple[str, str | None], tuple[int, int]] = {}
+    counts = np.bincount(number, minlength=len(first)).tolist()
+    sums = sweep.fold("sum", number, waiting.duration_ns, np.zeros(len(first), np.int64))
+    by_place: dict[tuple[str, str | None], list[int]] = {}
     for call, count, spent in zip(first.tolist(), counts, sums.tolist(), strict=True):
-        where = place(trace.stacks.texts(int(waiting["stack"][call]), trace.strings))
+        where = place(trace.stacks.texts(int(waiting["stack"][call]), strings))
         where = where or " > ".join(paths.names(int(around[call]))) or None
-        key = (shortened(waiting.strings.text(int(waiting.codes("name")[call])) or ""), where)
-        before = by_place.get(key, (0, 0))
-        by_place[key] = (before[0] + count, before[1] + spent)
+        name = shortened(strings.text(int(waiting.codes("name")[call])) or "")
+        amounts = by_place.setdefault((name, where), [0, 0])
+        amounts[0] += count
+        amounts[1] += spent
     costs = [
         HostCost(HostCostKind.WAITING_CALL, name, where, count, spent, None)
         for (name, where), (count, spent) in by_place.items()
@@ -135,20 +122,20 @@ def _waits(trace: Trace, device: Device, operators: Ops) -> list[HostCost]:
 
 def _communication(device: Device, operators: Ops) -> list[HostCost]:
     """Kernels that move data between GPUs, DeepEP's among them, with the time of the calls that launched them."""
-    activities, host = device.work, device.host
-    mine: Positions = operators.activity[activities.state[operators.activity] == State.COMM]
-    first, number = group(activities.name[mine])
+    work, calls = device.work, device.host.calls
+    mine: Positions = operators.activity[work.state[operators.activity] == State.COMM]
+    first, number = group(work.name[mine])
     device_ns, host_ns = np.zeros((2, len(first)), np.int64)
-    np.add.at(device_ns, number, (activities.end_ns - activities.start_ns)[mine])
-    launching = activities.launch[mine]
+    np.add.at(device_ns, number, (work.end_ns - work.start_ns)[mine])
+    launching = work.launch[mine]
     once, _ = group(number, launching)  # a graph's launch counts once
     once = once[launching[once] >= 0]
-    np.add.at(host_ns, number[once], host.calls.duration_ns[launching[once]])
-    names = host.calls.strings.decode(activities.name[mine][first].astype(np.int32))
+    np.add.at(host_ns, number[once], calls.duration_ns[launching[once]])
+    names = calls.strings.decode(work.name[mine][first].astype(np.int32))
     counts = np.bincount(number, minlength=len(first))
     costs = [
-        HostCost(HostCostKind.COMMUNICATION_KERNEL, name or "?", None, count, spent, gpu)
-        for name, count, spent, gpu in zip(names, counts.tolist(), host_ns.tolist(), device_ns.tolist(), strict=True)
+        HostCost(HostCostKind.COMMUNICATION_KERNEL, name or "?", None, *amounts)
+        for name, *amounts in zip(names, counts.tolist(), host_ns.tolist(), device_ns.tolist(), strict=True)
     ]
     return sorted(costs, key=lambda cost: (-(cost.device_ns or 0), cost.name))
 
@@ -168,11 +155,5 @@ class OperatorCosts:
 def operator_costs(trace: Trace, device: Device) -> OperatorCosts:
     """Ask all of it."""
     operators = ops(trace, device)
-    return OperatorCosts(
-        gpu=device.gpu,
-        steps=device.step_count,
-        operators=operators,
-        work=work_done(trace, device, operators),
-        graphs=graph_names(trace, device),
-        host=host_costs(trace, device, operators),
-    )
+    work, host = work_done(trace, device, operators), host_costs(trace, device, operators)
+    return OperatorCosts(device.gpu, device.step_count, operators, work, graph_names(trace, device), host)

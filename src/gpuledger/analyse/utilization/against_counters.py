@@ -38,8 +38,7 @@ class HeldAgainst:
     kernel: KernelUse
     metric: GpuMetric
     sampled: UseFigure
-    counted: float
-    """Percent, the mean of the counted launches by time."""
+    counted: float  # percent, the mean of the counted launches by time
 
     @property
     def error(self) -> float:
@@ -60,31 +59,34 @@ class Agreement:
     """How one counter from samples agrees with Nsight Compute over some kernels. None: there is no such kernel."""
 
     kernels: int
-    mean_error: float
-    """By time, without sign."""
-    near_share: float | None
-    """Of kernels over ten microseconds, those within five points."""
-    held_share: float
-    """Of all kernels, those whose interval holds what was counted."""
-    short_held_share: float | None
-    """Of kernels under five microseconds."""
+    mean_error: float  # by time, without sign
+    near_share: float | None  # of kernels over ten microseconds, those within five points
+    held_share: float  # of all kernels, those whose interval holds what was counted
+    short_held_share: float | None  # of kernels under five microseconds
 
 
 def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, ...]:
     """Every counter of every kernel that both have."""
-    by_name, by_bare_name = (_counted(report, name_of) for name_of in (_in_short, _bare))
-    often = Counter(_key(kernel, _bare) for kernel in use.kernels)
-    held = []
+
+    def key(kernel: KernelUse, name_of: Callable[[str], str]) -> _Key:
+        return name_of(kernel.full_name), kernel.grid, kernel.block
+
+    def without_namespaces(name: str) -> str:
+        return parse(name).bare
+
+    by_name, by_bare_name = (_counted(report, name_of) for name_of in (_in_short, without_namespaces))
+    often = Counter(key(kernel, without_namespaces) for kernel in use.kernels)
+    compared = []
     for kernel in use.kernels:
-        figures, bare = by_name.get(_key(kernel, _in_short)), _key(kernel, _bare)
+        figures, bare = by_name.get(key(kernel, _in_short)), key(kernel, without_namespaces)
         if figures is None and often[bare] == 1:
             figures = by_bare_name.get(bare)
-        held += [
+        compared += [
             HeldAgainst(kernel, metric, figure, figures[metric])
             for metric, figure in kernel.figures.items()
             if figures is not None and metric in figures
         ]
-    return tuple(held)
+    return tuple(compared)
 
 
 def _in_short(name: str) -> str:
@@ -92,23 +94,15 @@ def _in_short(name: str) -> str:
     return _TRUTH.sub(lambda word: str(int(word[0] == "true")), _QUALIFIED.sub(r"\1", parse(name).canonical))
 
 
-def _bare(name: str) -> str:
-    return parse(name).bare
-
-
-def _key(kernel: KernelUse, name_of: Callable[[str], str]) -> _Key:
-    return name_of(kernel.full_name), kernel.grid, kernel.block
-
-
 def agreement(held: tuple[HeldAgainst, ...], metric: GpuMetric) -> Agreement | None:
     """One counter of them all; None where nothing was counted."""
-    chosen = [each for each in held if each.metric is metric]
+    chosen = [one for one in held if one.metric is metric]
     if not chosen:
         return None
-    time = np.array([each.kernel.time_ns for each in chosen])
-    error = np.abs([each.error for each in chosen])
-    length = np.array([each.launch_ns for each in chosen])
-    inside = np.array([each.is_held for each in chosen])
+    time = np.array([one.kernel.time_ns for one in chosen])
+    error = np.abs([one.error for one in chosen])
+    length = np.array([one.launch_ns for one in chosen])
+    inside = np.array([one.is_held for one in chosen])
     long, short = length > LONG_NS, length < SHORT_NS
     return Agreement(
         len(chosen),
@@ -130,10 +124,10 @@ def _counted(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, 
 def _means(launches: list[Profiled]) -> dict[GpuMetric, float]:
     means = {}
     for metric in OF_KERNELS:
-        found = [(launch.metric(*USE[metric]), launch.metric(*DURATION)) for launch in launches]
+        measured = [(launch.metric(*USE[metric]), launch.metric(*DURATION)) for launch in launches]
         known = [
             (share, time)
-            for share, time in found
+            for share, time in measured
             if not isinstance(share, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
         ]
         if known:

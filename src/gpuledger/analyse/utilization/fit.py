@@ -5,13 +5,13 @@ likely anywhere between 0 and what the launch shape allows. Samples that follow 
 phases, a launch is not like the next), so the spread of a level comes from how stretches of time disagree, and from the
 residuals as if they were independent, whichever is more.
 
-What is told apart when samples are taken apart: kernels, their phases, copies, nothing; a column of the fit each.
-
-Kernels that are taken to use the GPU alike: rows of the table in, a group per name, grid and block out.
+Kernels of one name, grid and block are taken to use the GPU alike (`LaunchGroups`). Groups, their phases, copies and
+nothing are a column of the fit each (`FitColumns`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -31,14 +31,10 @@ from gpuledger.trace.tables import Rows, Table
 
 _ROUGHLY: Final = 1e-2
 """Keeps columns that the samples do not tell apart from taking any value, where only the noise is asked for."""
-_FAINT: Final = 0.15
-"""What a sample of 1 % is taken for at first: it was rounded up, and is mostly next to nothing."""
-_FAINT_ROUNDS: Final = 4
-"""Then it is what the levels say, and they are found again."""
-_MOST_BOUNDS: Final = 60
-"""How often levels are set to a bound before the rest is taken as it is."""
-_LEAST_NOISE: Final = 0.1
-"""Samples are whole percents: a twelfth, and a little."""
+_FAINT: Final = 0.15  # what a sample of 1 % is taken for at first: it was rounded up, and is mostly next to nothing
+_FAINT_ROUNDS: Final = 4  # then it is what the levels say, and they are found again
+_MOST_BOUNDS: Final = 60  # how often levels are set to a bound before the rest is taken as it is
+_LEAST_NOISE: Final = 0.1  # samples are whole percents: a twelfth, and a little
 _STRETCHES: Final = 100
 _SAMPLES_PER_STRETCH: Final = 20
 
@@ -59,8 +55,7 @@ class FittedLevels:
     level: Floats
     deviation: Floats
     idle: float
-    noise: float
-    """Standard deviation of what the levels leave unexplained of a sample."""
+    noise: float  # standard deviation of what the levels leave unexplained of a sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +64,9 @@ class Mixtures:
 
     shares: SampleShares
     squared: Floats
-    weights: Floats
-    """A row per mix of columns that a level is the mean of."""
-    row: Ints
-    """Of each group: its mix."""
-    rough: Floats
-    """The inverse of `squared`, or nearly."""
+    weights: Floats  # a row per mix of columns that a level is the mean of
+    row: Ints  # of each group: its mix
+    rough: Floats  # the inverse of `squared`, or nearly
 
     @classmethod
     def of(cls, shares: SampleShares, weights: Floats, row: Ints) -> Mixtures:
@@ -82,7 +74,7 @@ class Mixtures:
         return cls(shares, squared, weights, row, np.linalg.inv(squared + _ROUGHLY * np.eye(len(squared))))
 
 
-def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLevels:
+def fit_levels(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLevels:
     """The levels of one counter."""
     shares, squared, weights = mixtures.shares, mixtures.squared, mixtures.weights
     seen, faint = before_rounding(values), values == 1
@@ -93,7 +85,7 @@ def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLeve
         seen[faint] = np.clip(expected[faint], 0.0, 1.0)
     target = shares.times(seen)
     system = squared + noise * prior.precision
-    levels = _bounded(system, target + noise * (prior.precision @ prior.mean), prior.ceiling)
+    levels = _bounded_solution(system, target + noise * (prior.precision @ prior.mean), prior.ceiling)
     left = seen - shares.mixed(levels)
     noise = _noise(left, len(target))
     solved = np.linalg.solve(system, weights.T).T
@@ -123,7 +115,7 @@ def _pulls(shares: SampleShares, left: Floats) -> Floats:
     return by_stretch
 
 
-def _bounded(system: Floats, target: Floats, ceiling: Floats) -> Floats:
+def _bounded_solution(system: Floats, target: Floats, ceiling: Floats) -> Floats:
     """The least squares between 0 and a ceiling: what lies outside is set to the bound, and the rest solved again."""
     bound, levels = np.full(len(target), np.nan), target
     for _ in range(_MOST_BOUNDS):
@@ -142,28 +134,20 @@ def _bounded(system: Floats, target: Floats, ceiling: Floats) -> Floats:
 class LaunchGroups:
     """The kernels of one GPU, in the order of the table, and the groups that they make."""
 
-    row: Positions
-    """Of each launch: where it is in the table of kernels."""
+    row: Positions  # of each launch: where it is in the table of kernels
     start_ns: Ints
     end_ns: Ints
-    group: Positions
-    """Of each launch."""
-    names: tuple[str, ...]
-    """Of each group: the canonical one."""
-    full_names: tuple[str, ...]
-    """Of each group: as its first launch has it."""
+    group: Positions  # of each launch
+    names: tuple[str, ...]  # of each group: the canonical one
+    full_names: tuple[str, ...]  # of each group: as its first launch has it
     grids: tuple[Dim3, ...]
     blocks: tuple[Dim3, ...]
-    registers: Ints
-    """Of each group's first launch: registers of a thread; -1 where they were not read."""
-    shared_bytes: Ints
-    """Of each group's first launch: shared memory of a block; -1 where it was not read."""
+    registers: Ints  # of each group's first launch: registers of a thread; -1 where they were not read
+    shared_bytes: Ints  # of each group's first launch: shared memory of a block; -1 where it was not read
     launches: Ints
     total_ns: Ints
-    before: Positions
-    """Of each launch: the group of the kernel that it follows at once; -1 where there is none."""
-    after: Positions
-    """Of each launch: the group of the kernel that follows it at once; -1 where there is none."""
+    before: Positions  # of each launch: the group of the kernel that it follows at once; -1 where there is none
+    after: Positions  # of each launch: the group of the kernel that follows it at once; -1 where there is none
 
     def __len__(self) -> int:
         return len(self.names)
@@ -213,7 +197,7 @@ _CLOSE_NS: Final = 3_000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _alike(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
+def _group_by_hash(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     """`group` for many rows and keys: by one number for all keys, unless two rows have it that differ in one."""
     mixed = np.zeros(len(keys[0]), np.uint64)
     for key in keys:
@@ -227,14 +211,19 @@ def launch_groups(trace: Trace, gpu: int) -> LaunchGroups:
     """All kernels that ran on one GPU and took any time."""
     kernels = trace[Table.KERNELS]
     ran = equal(kernels["gpu"], gpu) & (kernels["end_ns"] > kernels["start_ns"])
-    rows = kernels.only("name", "grid", "block").where(ran)
+    rows, row = kernels.only("name", "grid", "block").where(ran), np.flatnonzero(ran)
     _, name = trace.strings.kinds(rows.codes("name"), lambda name: parse(name).canonical)
-    first, number = _alike(name, *(rows[shape][:, axis] for shape in ("grid", "block") for axis in range(3)))
+    first, number = _group_by_hash(name, *(rows[shape][:, axis] for shape in ("grid", "block") for axis in range(3)))
     full_names = tuple(trace.strings.text(code) or "" for code in rows.codes("name")[first].tolist())
     grids, blocks = (tuple(tuple(shape) for shape in rows[side][first].tolist()) for side in ("grid", "block"))
     length = rows["end_ns"] - rows["start_ns"]
+    registers = shared_bytes = np.full(len(first), -1)
+    resources = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
+    if all(column in kernels for column in resources):  # a report does not read them
+        registers, fixed, asked = (kernels[column][row[first]].astype(np.int64) for column in resources)
+        shared_bytes = fixed + asked
     return LaunchGroups(
-        np.flatnonzero(ran),
+        row,
         rows["start_ns"],
         rows["end_ns"],
         number,
@@ -242,20 +231,12 @@ def launch_groups(trace: Trace, gpu: int) -> LaunchGroups:
         full_names,
         grids,
         blocks,
-        *_resources(kernels, np.flatnonzero(ran)[first]),
+        registers,
+        shared_bytes,
         np.bincount(number, minlength=len(first)),
         np.bincount(number, length, minlength=len(first)).astype(np.int64),
         *_neighbours(rows, number),
     )
-
-
-def _resources(kernels: Rows, chosen: Positions) -> tuple[Ints, Ints]:
-    """Registers of a thread and shared memory of a block; a report does not read them."""
-    columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
-    if any(column not in kernels for column in columns):
-        return np.full(len(chosen), -1), np.full(len(chosen), -1)
-    registers, fixed, asked = (kernels[column][chosen].astype(np.int64) for column in columns)
-    return registers, fixed + asked
 
 
 def _neighbours(rows: Rows, number: Positions) -> tuple[Positions, Positions]:
@@ -272,8 +253,7 @@ _MOST_GROUPS: Final = 400
 _MOST_SHARED: Final = 100
 _MOST_SPLIT: Final = 50
 """Kernels with a column of their own, columns that others share, kernels with several columns: by time."""
-_FEWEST_LAUNCHES: Final = 8
-"""Of a kernel with several columns."""
+_FEWEST_LAUNCHES: Final = 8  # of a kernel with several columns
 _EDGE: Final = 0.3
 _PARTS: Final = (0.4, 0.8, 1.4, 2.0, 3.0, 5.0)
 """In periods: from what length on a kernel has two columns, three, and so on."""
@@ -285,8 +265,7 @@ microseconds reads little at first, and that what is read then is its neighbour'
 _MOST_WITH_FINER: Final = 300
 """Columns in all, up to which kernels get finer ones, by time: the fit takes time by the cube of their number."""
 _MOST_PARTS: Final = 1 + len(_PARTS) + len(_PARTS_IF_OFTEN)
-_PHASES_DIFFER: Final = 20.0
-"""Points by which the phases of a kernel usually differ from their mean."""
+_PHASES_DIFFER: Final = 20.0  # points by which the phases of a kernel usually differ from their mean
 _COPY_KINDS: Final = 7
 _OTHERS: Final = _COPY_KINDS + 1
 _OTHERS_DIFFER, _IDLE_DIFFERS = 40.0, 0.03
@@ -298,14 +277,10 @@ class FitColumns:
     """The columns of one GPU's kernels and of what else ran on it."""
 
     groups: LaunchGroups
-    first: Ints
-    """Of each group: its first column."""
-    parts: Ints
-    """Of each group: how many columns it has."""
-    shared: NDArray[np.bool_]
-    """Of each group: whether its column is other groups' too."""
-    count: int
-    """Columns of kernels; after them come copies, graphs and nothing."""
+    first: Ints  # of each group: its first column
+    parts: Ints  # of each group: how many columns it has
+    shared: NDArray[np.bool_]  # of each group: whether its column is other groups' too
+    count: int  # columns of kernels; after them come copies, graphs and nothing
     edge_ns: int
 
     @classmethod
@@ -336,7 +311,7 @@ class FitColumns:
         """Columns with those of copies, graphs and nothing."""
         return self.count + _OTHERS + 1
 
-    def divided(self, most: int) -> FitColumns:
+    def with_parts(self, most: int) -> FitColumns:
         """The same with at most so many columns per kernel; the others stay empty."""
         return replace(self, parts=np.minimum(self.parts, most))
 
@@ -354,7 +329,7 @@ class FitColumns:
             edges = (self._offset(length, parts[whose], edge) for edge in (part, part + 1))
             begin, end = (start[whose] + edge for edge in edges)
             kernels = (begin, end, first[whose] + part)
-        return ColumnSpans.by_start([kernels, *self._others(trace, gpu)], self.total - 1)
+        return ColumnSpans.by_start([kernels, *self._other_work(trace, gpu)], self.total - 1)
 
     def _offset(self, length: Floats, parts: Ints, edge: Ints) -> Ints:
         """Where the edge of a part lies in a launch: its beginning and its end are short, what is between is even."""
@@ -363,19 +338,16 @@ class FitColumns:
         offset = np.where(edge == 0, 0, np.where(edge == parts, length, np.where(parts == 2, length / 2, between)))
         return np.round(offset).astype(np.int64)
 
-    def _others(self, trace: Trace, gpu: int) -> list[tuple[Ints, Ints, Ints]]:
-        pieces = []
+    def _other_work(self, trace: Trace, gpu: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         for table in (Table.COPIES, Table.GRAPHS):
-            if table not in trace.tables:
-                continue
-            rows = trace[table].where(equal(trace[table]["gpu"], gpu))
-            kind = np.full(len(rows), _COPY_KINDS)
-            if table is Table.COPIES:
-                kind = np.minimum(group(rows.codes("kind"))[1], _COPY_KINDS - 1)
-            pieces.append((rows["start_ns"], rows["end_ns"], self.count + kind))
-        return pieces
+            if table in trace.tables:
+                rows = trace[table].where(equal(trace[table]["gpu"], gpu))
+                kind = np.full(len(rows), _COPY_KINDS)
+                if table is Table.COPIES:
+                    kind = np.minimum(group(rows.codes("kind"))[1], _COPY_KINDS - 1)
+                yield rows["start_ns"], rows["end_ns"], self.count + kind
 
-    def _places(self) -> tuple[Ints, Ints, Floats]:
+    def _own_columns(self) -> tuple[Ints, Ints, Floats]:
         """For each column of a group that has its own: the group, the column, and its share of a launch's time."""
         own = np.flatnonzero(~self.shared)
         groups = np.repeat(own, self.parts[own])
@@ -394,7 +366,7 @@ class FitColumns:
         row[own] = np.arange(len(own))
         row[self.shared] = len(own) + np.searchsorted(columns_shared, self.first[self.shared])
         weights = np.zeros((len(own) + len(columns_shared), self.total))
-        groups, columns, share = self._places()
+        groups, columns, share = self._own_columns()
         weights[row[groups], columns] = share
         weights[len(own) + np.arange(len(columns_shared)), columns_shared] = 1.0
         return weights, row
@@ -408,7 +380,7 @@ class FitColumns:
         precision = np.zeros((self.total, self.total))
         np.fill_diagonal(precision[: self.total - 1, : self.total - 1], _OTHERS_DIFFER**-2)
         precision[-1, -1] = _IDLE_DIFFERS**-2
-        groups, columns, share = self._places()
+        groups, columns, share = self._own_columns()
         mean[columns], top[columns] = expected * ceiling[groups], ceiling[groups]
         precision[columns, columns] = 0.0
         spread = np.minimum(np.maximum(ceiling, _LEAST_CEILING) / 2, differ)

@@ -2,11 +2,8 @@
 
 A sample is the mean over one period, so it is a mixture of what ran in it. The level of each kernel is what explains
 all samples best. A kernel that lasts long beside a period has two or three levels, as it begins and ends differently;
-what is told is their mean by time. See docs/concepts/use.md.
-
-What a kernel makes of the GPU, in one word: percent of its counters in, at a roof, under-filled or stalled out.
-
-One counter of one kernel, as far as it is known.
+what is told is their mean by time. In one word (`UseClass`) a kernel is at a roof, under-filled or stalled. See
+docs/concepts/use.md.
 """
 
 from __future__ import annotations
@@ -21,9 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.verdict import ALIKE, BUSY, UNEVEN
-from gpuledger.analyse.utilization.fit import FitColumns, FittedLevels, LaunchGroups, Mixtures, fitted, launch_groups
+from gpuledger.analyse.utilization.fit import (
+    FitColumns,
+    FittedLevels,
+    LaunchGroups,
+    Mixtures,
+    fit_levels,
+    launch_groups,
+)
 from gpuledger.analyse.utilization.samples import NEEDS as SAMPLES_NEED
-from gpuledger.analyse.utilization.samples import Floats, LookedAt, gpu_samples, lag_ns, sample_shares
+from gpuledger.analyse.utilization.samples import Floats, SampleSubset, gpu_samples, lag_ns, sample_shares
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
@@ -36,16 +40,12 @@ from gpuledger.trace.tables import Table
 class UseClass(StrEnum):
     """How compute time uses the GPU; each instant is of one class."""
 
-    COMPUTE_ROOF = "compute_roof"
-    """Tensor cores or issue slots are near their peak."""
-    MEMORY_ROOF = "memory_roof"
-    """DRAM is near its peak."""
+    COMPUTE_ROOF = "compute_roof"  # tensor cores or issue slots are near their peak
+    MEMORY_ROOF = "memory_roof"  # DRAM is near its peak
     UNDER_FILLED = "under_filled"
     """Neither is, and multiprocessors have no warp: too few blocks, a tail, or too short a kernel."""
-    STALLED = "stalled"
-    """Neither is, though multiprocessors have warps: they wait, or use a unit that is not sampled."""
-    UNKNOWN = "unknown"
-    """Not sampled, or not known well enough."""
+    STALLED = "stalled"  # neither is, though multiprocessors have warps: they wait, or use a unit that is not sampled
+    UNKNOWN = "unknown"  # not sampled, or not known well enough
 
 
 CLASSES: Final = tuple(UseClass)
@@ -59,8 +59,7 @@ counter is, is not known."""
 _COMPUTE: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
 _MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
-FigureColumns = tuple[Floats, Floats, Floats]
-"""Percent, low and high of each kernel."""
+FigureColumns = tuple[Floats, Floats, Floats]  # percent, low and high of each kernel
 
 
 def use_classes(figures: Mapping[GpuMetric, FigureColumns], count: int) -> NDArray[np.int8]:
@@ -110,16 +109,13 @@ ALONE: Final = 0.4
 """Of that, what is missing in a timeline where a kernel follows no other: more of its launch lies in its own time."""
 
 COVERAGE: Final = 0.9
-_DEVIATIONS: Final = 1.645
-"""Of a normal distribution on each side of the mean, for that coverage."""
+_DEVIATIONS: Final = 1.645  # of a normal distribution on each side of the mean, for that coverage
 
 _FEWEST_SAMPLES: Final = 20
-_FEWEST_ACTIVE: Final = 5.0
-"""Percent of multiprocessors active, below which nothing is said of how many warps each has."""
+_FEWEST_ACTIVE: Final = 5.0  # percent of multiprocessors active, below which nothing is said of how many warps each has
 _EXPECTED: Final = {GpuMetric.SM_ACTIVE: 0.25, GpuMetric.WARPS: 0.25}
 """Of what the launch shape allows, where samples tell nothing: every kernel has warps on multiprocessors."""
-_SHARED_DIFFER: Final = 15.0
-"""Points by which kernels that share a column differ."""
+_SHARED_DIFFER: Final = 15.0  # points by which kernels that share a column differ
 _POINTS: Final = 1.0
 _SHARE, _ISSUE_SHARE = 0.05, 0.08
 _EDGE_NS: Final = 400
@@ -136,8 +132,7 @@ programs: docs/concepts/use.md."""
 class KernelUse:
     """Kernels of one name and launch shape. A counter that was not sampled is not in `figures`."""
 
-    name: str
-    """The canonical one."""
+    name: str  # the canonical one
     full_name: str
     grid: Dim3
     block: Dim3
@@ -175,14 +170,11 @@ class UseOfKernels:
 
     gpu: int
     kernels: tuple[KernelUse, ...]
-    samples: int
-    """That the levels come from."""
+    samples: int  # that the levels come from
     period_ns: int
     lag_ns: int
-    idle: Mapping[GpuMetric, float]
-    """What the counters are while nothing of the profile runs."""
-    unexplained: Mapping[GpuMetric, float]
-    """Points by which a sample usually differs from what the levels give."""
+    idle: Mapping[GpuMetric, float]  # what the counters are while nothing of the profile runs
+    unexplained: Mapping[GpuMetric, float]  # points by which a sample usually differs from what the levels give
     class_of_row: NDArray[np.int8] = field(compare=False, repr=False)
     """Of each row of the table of kernels: its class, as a position in `CLASSES`; other GPUs' rows are unknown."""
     kernel_of_row: Ints = field(compare=False, repr=False)
@@ -204,11 +196,11 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     if not metrics or not len(groups):
         return NotMeasured(say("no kernel of GPU {gpu} was sampled", gpu=gpu))
     columns = FitColumns.of(groups, samples.period_ns)
-    undivided = columns.divided(1).spans(trace, gpu)
-    looked = LookedAt.of(samples.stamp_ns, samples.period_ns, undivided)
-    samples = samples.among(looked.samples(len(samples)))
-    near = np.flatnonzero(looked.near(groups.start_ns, groups.end_ns))
-    lag = lag_ns(samples, undivided, columns.divided(3).spans(trace, gpu, near))
+    undivided = columns.with_parts(1).spans(trace, gpu)
+    subset = SampleSubset.choose(samples.stamp_ns, samples.period_ns, undivided)
+    samples = samples.among(subset.samples(len(samples)))
+    near = np.flatnonzero(subset.near(groups.start_ns, groups.end_ns))
+    lag = lag_ns(samples, undivided, columns.with_parts(3).spans(trace, gpu, near))
     shares = sample_shares(samples.stamp_ns, samples.period_ns, lag, columns.spans(trace, gpu, near))
     if len(shares.used) < _FEWEST_SAMPLES:
         return NotMeasured(
@@ -219,12 +211,12 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     fits = {}
     for metric in metrics:
         prior = columns.prior(ceilings[metric], _EXPECTED.get(metric, 0.0), groups.usual_spread(metric))
-        fits[metric] = fitted(mixtures, samples.values[metric][shares.used], prior)
+        fits[metric] = fit_levels(mixtures, samples.values[metric][shares.used], prior)
     figures = {
         metric: _figures(metric, columns, ceilings[metric], fit, samples.period_ns) for metric, fit in fits.items()
     }
     classes = use_classes(figures, len(groups))
-    launches, total_ns = _launched(groups, window)
+    launches, total_ns = _launched_within(groups, window)
     order = np.argsort(-total_ns, kind="stable")
     order = order[launches[order] > 0]
     place = np.full(len(groups), -1)
@@ -262,16 +254,13 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     )
 
 
-def _launched(groups: LaunchGroups, window: Spans | None) -> tuple[Ints, Ints]:
+def _launched_within(groups: LaunchGroups, window: Spans | None) -> tuple[Ints, Ints]:
     """How often kernels of each group were launched, and how long they ran: those launches that begin in the window."""
     if window is None:
         return groups.launches, groups.total_ns
-    within = holds(window, groups.start_ns)
-    length = (groups.end_ns - groups.start_ns)[within]
-    return (
-        np.bincount(groups.group[within], minlength=len(groups)),
-        np.bincount(groups.group[within], length, minlength=len(groups)).astype(np.int64),
-    )
+    within, count = holds(window, groups.start_ns), len(groups)
+    group, length = groups.group[within], (groups.end_ns - groups.start_ns)[within]
+    return np.bincount(group, minlength=count), np.bincount(group, length, minlength=count).astype(np.int64)
 
 
 def _figures(

@@ -1,12 +1,8 @@
 """The samples of one GPU as columns on one clock: the table `metrics` in, a value per sample and counter out.
 
-A sample is the mean over one period. Values are as recorded: percent, and hertz for the clock.
-
-Which samples of a long capture are looked at: when things ran in, some stretches of time out.
-
-How late samples are stamped: the lag at which kernels explain them best.
-
-Of which kernels a sample is the mean: spans with a column each in, the share of a sample that each covers out.
+A sample is the mean over one period. Values are as recorded: percent, and hertz for the clock. Also here, for the fit
+of what kernels use: which samples of a long capture are taken (`SampleSubset`), how late samples are stamped (`lag_ns`:
+the lag at which kernels explain them best), and the share of each sample that each kernel covers (`sample_shares`).
 """
 
 from __future__ import annotations
@@ -31,10 +27,8 @@ Floats = NDArray[Any]
 
 NEEDS: Final = (Table.METRICS,)
 
-_MOST_COUNTERS: Final = 200
-"""Of a sample, where rows are taken by their place."""
-_LARGEST: Final = 2**40
-"""Of a measurement, which is not negative either: nsys lets some counters overflow."""
+_MOST_COUNTERS: Final = 200  # of a sample, where rows are taken by their place
+_LARGEST: Final = 2**40  # of a measurement, which is not negative either: nsys lets some counters overflow
 
 MetricColumns = Mapping[GpuMetric, Ints]
 
@@ -44,8 +38,7 @@ class GpuSamples:
     """What was sampled on one GPU, by time."""
 
     gpu: int
-    stamp_ns: Ints
-    """Sorted, each once."""
+    stamp_ns: Ints  # sorted, each once
     period_ns: int
     values: MetricColumns
 
@@ -68,23 +61,17 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
         metric = gpu_metric(trace.strings.text(code) or "") if code >= 0 else None
         if metric is not None:
             codes.setdefault(metric, code)
-    found = _in_turn(rows, codes) if here.all() else None
-    stamp, values = _one_by_one(rows, codes, here) if found is None else found
+    stamp, values = (here.all() and _regular_columns(rows, codes)) or _aligned_columns(rows, codes, here)
     if not values:
         return NotMeasured(say("no known counter of GPU {gpu} was sampled", gpu=gpu))
     if len(stamp) < 2:
         return NotMeasured(say("GPU {gpu} was sampled less than twice", gpu=gpu))
-    return GpuSamples(gpu, stamp, _period_ns(stamp), values)
-
-
-def _period_ns(stamp: Ints) -> int:
-    """The mean distance of samples, those after a gap left out."""
     apart = np.diff(stamp)
-    usual = apart[apart <= 1.5 * np.median(apart)]
-    return max(round(float(usual.mean())), 1)
+    usual = apart[apart <= 1.5 * np.median(apart)]  # without those after a gap
+    return GpuSamples(gpu, stamp, max(round(float(usual.mean())), 1), values)
 
 
-def _in_turn(rows: Rows, codes: Mapping[GpuMetric, int]) -> tuple[Ints, MetricColumns] | None:
+def _regular_columns(rows: Rows, codes: Mapping[GpuMetric, int]) -> tuple[Ints, MetricColumns] | None:
     """Where every sample has the same counters in the same order, as is usual, each counter's rows without looking."""
     name, stamp, value = rows.codes("name"), rows["start_ns"], rows["value"]
     count = len(distinct(name[:_MOST_COUNTERS]))
@@ -99,7 +86,7 @@ def _in_turn(rows: Rows, codes: Mapping[GpuMetric, int]) -> tuple[Ints, MetricCo
     return (stamps, values) if real else None
 
 
-def _one_by_one(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[np.bool_]) -> tuple[Ints, MetricColumns]:
+def _aligned_columns(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[np.bool_]) -> tuple[Ints, MetricColumns]:
     """Each counter's rows by time; of several values at one instant the last recorded one."""
     columns = dict[GpuMetric, tuple[Ints, Ints]]()
     for metric, code in codes.items():
@@ -114,8 +101,7 @@ def _one_by_one(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[np.boo
     return common, {metric: value[np.searchsorted(stamp, common)] for metric, (stamp, value) in columns.items()}
 
 
-_MOST_PAIRS: Final = 4_000_000
-"""Pairs of entries that are multiplied at once."""
+_MOST_PAIRS: Final = 4_000_000  # pairs of entries that are multiplied at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,10 +133,8 @@ class ColumnSpans:
 class SampleShares:
     """Entries of a sparse matrix, by sample: rows are samples, columns what ran, and the last column is nothing."""
 
-    used: Ints
-    """The samples, as positions among all of them."""
-    sample: Ints
-    """Of each entry: the row."""
+    used: Ints  # the samples, as positions among all of them
+    sample: Ints  # of each entry: the row
     column: Ints
     share: Floats
     columns: int
@@ -179,11 +163,17 @@ class SampleShares:
         return upper + upper.T - np.diag(own)
 
 
-def sample_shares(stamp_ns: Ints, period_ns: int, lag_ns: int, spans: ColumnSpans) -> SampleShares:
-    """Periods end `lag_ns` after their stamps; samples outside the time that the spans fill are left out."""
+def sample_periods(stamp_ns: Ints, period_ns: int, lag_ns: int) -> tuple[Ints, Ints]:
+    """Where each sample's period begins and ends, `lag_ns` after its stamp; they do not overlap."""
     ends = stamp_ns + lag_ns
     begins = ends - period_ns
     begins[1:] = np.maximum(begins[1:], ends[:-1])
+    return begins, ends
+
+
+def sample_shares(stamp_ns: Ints, period_ns: int, lag_ns: int, spans: ColumnSpans) -> SampleShares:
+    """Periods end `lag_ns` after their stamps; samples outside the time that the spans fill are left out."""
+    begins, ends = sample_periods(stamp_ns, period_ns, lag_ns)
     first, last = int(spans.start_ns.min(initial=0)), int(spans.end_ns.max(initial=0))
     used = np.flatnonzero((begins >= first) & (ends <= last) & (ends > begins))
     ends, begins = ends[used], begins[used]
@@ -193,63 +183,54 @@ def sample_shares(stamp_ns: Ints, period_ns: int, lag_ns: int, spans: ColumnSpan
     if not inside.all():
         begin, end, whose, sample = begin[inside], end[inside], whose[inside], sample[inside]
     length = end - np.maximum(begin, begins[sample])
-    busy = union(spans.start_ns, spans.end_ns)
-    idle = (ends - begins) - covered(busy, begins, ends)
+    idle = (ends - begins) - covered(union(spans.start_ns, spans.end_ns), begins, ends)
     sample = np.concatenate((sample, np.arange(len(used))))
     column = np.concatenate((spans.column[whose], np.full(len(used), spans.columns)))
     length = np.concatenate((length, idle))
     kept = length > 0
     sample, column = sample[kept], column[kept]
     share = length[kept] / (ends - begins)[sample]
-    return _merged(used, sample, column, share, spans.columns + 1)
-
-
-def _merged(used: Ints, sample: Ints, column: Ints, share: Floats, columns: int) -> SampleShares:
-    """Entries by sample; what one has of one column is one entry, as thousands of launches may lie in a sample."""
-    number = sample * columns + column
+    # by sample; what one has of one column is one entry, as thousands of launches may lie in a sample
+    number = sample * (spans.columns + 1) + column
     order = np.argsort(number, kind="stable")
     opens = np.flatnonzero(np.append(True, np.diff(number[order]) != 0)[: len(number)])
-    first = order[opens]
-    total = np.add.reduceat(share[order], opens) if len(opens) else share
-    return SampleShares(used, sample[first], column[first], total, columns)
+    share = np.add.reduceat(share[order], opens) if len(opens) else share
+    return SampleShares(used, sample[order[opens]], column[order[opens]], share, spans.columns + 1)
 
 
 MOST_SAMPLES: Final = 120_000
-_STRETCH: Final = 64
-"""Samples."""
-_RARE: Final = 100
-"""A column that ran so often is looked at each time."""
+_STRETCH: Final = 64  # samples
+_RARE: Final = 100  # the samples of a column that ran no more often than this are all taken
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LookedAt:
-    """Stretches of some samples each, and which of them are looked at."""
+class SampleSubset:
+    """Stretches of some samples each, and which of them are taken: all, or of a long capture some."""
 
-    edges_ns: Ints
-    """Where each stretch begins."""
-    chosen: NDArray[np.bool_]
-    reach_ns: int
-    """How far from a stretch something may lie and still be in its samples."""
+    edges_ns: Ints  # where each stretch begins
+    taken: NDArray[np.bool_]
+    reach_ns: int  # how far from a stretch something may lie and still be in its samples
 
     @classmethod
-    def of(cls, stamp_ns: Ints, period_ns: int, spans: ColumnSpans) -> LookedAt:
+    def choose(cls, stamp_ns: Ints, period_ns: int, spans: ColumnSpans) -> SampleSubset:
+        """Every so many stretches, and those in which something rare ran."""
         edges = stamp_ns[::_STRETCH]
         every = max(len(stamp_ns) // MOST_SAMPLES, 1)
-        looked = cls(edges, np.arange(len(edges)) % every == 0, 3 * period_ns)
+        subset = cls(edges, np.arange(len(edges)) % every == 0, 3 * period_ns)
         if every > 1:
             rare = np.bincount(spans.column, minlength=spans.columns) <= _RARE
-            first, last = looked._stretches(spans.start_ns, spans.end_ns)
-            looked.chosen[np.concatenate((first, last))[np.tile(rare[spans.column], 2)]] = True
-        return looked
+            first, last = subset._stretches(spans.start_ns, spans.end_ns)
+            subset.taken[np.concatenate((first, last))[np.tile(rare[spans.column], 2)]] = True
+        return subset
 
     def samples(self, count: int) -> NDArray[np.bool_]:
-        """Which of so many samples are looked at."""
-        return np.repeat(self.chosen, _STRETCH)[:count]
+        """Which of so many samples are taken."""
+        return np.repeat(self.taken, _STRETCH)[:count]
 
     def near(self, start_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
-        """Which of these may be in a sample that is looked at."""
+        """Which of these may be in a sample that is taken."""
         first, last = self._stretches(start_ns, end_ns)
-        so_far = np.append(0, np.cumsum(self.chosen))
+        so_far = np.append(0, np.cumsum(self.taken))
         return so_far[last + 1] > so_far[first]
 
     def _stretches(self, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
@@ -260,20 +241,14 @@ class LookedAt:
         return first, last
 
 
-_LOOKED_AT: Final = 3000
-"""Samples that are looked at: the first ones in which something runs."""
-_FEWEST: Final = 200
-"""With fewer samples the lag is taken to be one period."""
-_COLUMNS: Final = 60
-"""Columns that are told apart, those with the most time; the rest is one."""
-_USUAL: Final = 1.0
-_COARSE: Final = tuple(_USUAL + eighth / 8 for eighth in range(-12, 13))
-_STEPS: Final = (0.0625, 0.03125)
-"""In periods: how far the next lags to be tried are from the best so far."""
-_NOTICEABLE: Final = 0.2
-"""A lag other than one period is taken where it leaves so much less unexplained, as a share."""
-_ROUNDING: Final = 1 / 12
-"""Samples are whole percents: so much is always left."""
+_LAG_SAMPLES: Final = 3000  # samples by which the lag is found: the first ones in which something runs
+_FEWEST_LAG_SAMPLES: Final = 200  # with fewer samples the lag is taken to be one period
+_LAG_COLUMNS: Final = 60  # columns that are told apart, those with the most time; the rest is one
+_USUAL_LAG: Final = 1.0
+_COARSE_LAGS: Final = tuple(_USUAL_LAG + eighth / 8 for eighth in range(-12, 13))
+_LAG_STEPS: Final = (0.0625, 0.03125)  # in periods: how far the next lags to be tried are from the best so far
+_NOTICEABLE: Final = 0.2  # a lag other than one period is taken where it leaves so much less unexplained, as a share
+_ROUNDING: Final = 1 / 12  # samples are whole percents: so much is always left
 
 
 def lag_ns(samples: GpuSamples, *views: ColumnSpans) -> int:
@@ -285,37 +260,37 @@ def lag_ns(samples: GpuSamples, *views: ColumnSpans) -> int:
     metrics = [samples.values[metric] for metric in OF_KERNELS if metric in samples.values]
     begin, end = int(views[0].start_ns[0]) - 3 * period, int(views[0].end_ns.max())
     looked = slice(*np.searchsorted(samples.stamp_ns, (begin, end)))
-    stamps = samples.stamp_ns[looked][:_LOOKED_AT]
-    if len(stamps) < _FEWEST or not metrics:
+    stamps = samples.stamp_ns[looked][:_LAG_SAMPLES]
+    if len(stamps) < _FEWEST_LAG_SAMPLES or not metrics:
         return period
-    values = [column[looked][:_LOOKED_AT].astype(np.float64) for column in metrics]
-    near = [_few(view.within(int(stamps[0]) - 3 * period, int(stamps[-1]) + 3 * period)) for view in views]
+    values = [column[looked][:_LAG_SAMPLES].astype(np.float64) for column in metrics]
+    near = [_largest_columns(view.within(int(stamps[0]) - 3 * period, int(stamps[-1]) + 3 * period)) for view in views]
     if not all(len(view.start_ns) for view in near):
         return period
 
     def left(periods: float) -> list[float]:
         return [_unexplained(stamps, values, period, round(periods * period), view) for view in near]
 
-    usual = left(_USUAL)
+    usual = left(_USUAL_LAG)
 
     def worst(periods: float) -> float:
         """How much more is left than with the usual lag, in the way of telling apart that it suits least."""
         return max(here - there for here, there in zip(left(periods), usual, strict=True))
 
-    tried = {_USUAL: 0.0} | {periods: worst(periods) for periods in _COARSE if periods != _USUAL}
-    for step in _STEPS:
+    tried = {_USUAL_LAG: 0.0} | {periods: worst(periods) for periods in _COARSE_LAGS if periods != _USUAL_LAG}
+    for step in _LAG_STEPS:
         best = min(tried, key=tried.__getitem__)
         tried |= {best + more: worst(best + more) for more in (-step, step) if best + more not in tried}
     best = min(tried, key=tried.__getitem__)
     return round(best * period) if tried[best] < -_NOTICEABLE else period
 
 
-def _few(spans: ColumnSpans) -> ColumnSpans:
+def _largest_columns(spans: ColumnSpans) -> ColumnSpans:
     """The columns with the most time; the rest is one."""
     time = np.bincount(spans.column, spans.end_ns - spans.start_ns, minlength=spans.columns)
     rank = np.empty(spans.columns, np.int64)
     rank[np.argsort(-time, kind="stable")] = np.arange(spans.columns)
-    return ColumnSpans(spans.start_ns, spans.end_ns, np.minimum(rank, _COLUMNS)[spans.column], _COLUMNS + 1)
+    return ColumnSpans(spans.start_ns, spans.end_ns, np.minimum(rank, _LAG_COLUMNS)[spans.column], _LAG_COLUMNS + 1)
 
 
 def _unexplained(
@@ -323,7 +298,7 @@ def _unexplained(
 ) -> float:
     """How much is left of the counters: the mean of the logarithms, so that no counter outweighs the others."""
     shares = sample_shares(stamps, period_ns, lag_ns, spans)
-    if len(shares.used) < _FEWEST // 2:
+    if len(shares.used) < _FEWEST_LAG_SAMPLES // 2:
         return np.inf
     squared = shares.squared() + 1e-3 * np.eye(shares.columns)
     left = []

@@ -1,8 +1,7 @@
 """How a GPU was used in stretches of time: means of its samples, less what they were rounded up by; no fit.
 
-The compute lines of the books split by use: a device and its samples in, time by line and class out.
-
-Where kernels stand under the roofs, from samples: use in percent in, operations and bytes per second out.
+Also from samples: the compute lines of the books split by use (`compute_split`), and where kernels stand under the
+roofs, in operations and bytes per second (`sampled_roofline`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.utilization.fit import before_rounding
 from gpuledger.analyse.utilization.kernel_use import CLASSES, UNKNOWN, KernelUse, UseClass, UseOfKernels, use_of_kernels
-from gpuledger.analyse.utilization.samples import Floats, GpuSamples, gpu_samples
+from gpuledger.analyse.utilization.samples import Floats, GpuSamples, gpu_samples, sample_periods
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.gpus import Peaks, peak_bytes_per_s, peaks_of
 from gpuledger.catalog.kernel_types import matrix_type
@@ -31,8 +30,7 @@ from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, union
 from gpuledger.trace.tables import Table
 
-_FULL_CLOCK: Final = 0.9
-"""Of a sample, the share in which kernels ran, for its clock to be one of a busy GPU."""
+_FULL_CLOCK: Final = 0.9  # of a sample, the share in which kernels ran, for its clock to be one of a busy GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +38,12 @@ class Clock:
     """The clock of the multiprocessors while kernels ran."""
 
     mean_hz: float
-    lowest_hz: float
-    """Of a hundred samples one is lower."""
-    most_hz: float
-    """Of a hundred samples one is higher."""
-    late_hz: float
-    """The mean in the last third of the samples."""
-    highest_hz: int | None
-    """That the GPU can have; None: the profile does not say."""
+    lowest_hz: float  # of a hundred samples one is lower
+    most_hz: float  # of a hundred samples one is higher
+    late_hz: float  # the mean in the last third of the samples
+    highest_hz: int | None  # that the GPU can have; None: the profile does not say
     samples: int
-    busy_ns: int
-    """How long those samples are."""
+    busy_ns: int  # how long those samples are
 
     @classmethod
     def of(cls, hertz: Ints, highest_hz: int | None, period_ns: int) -> Clock:
@@ -88,8 +81,7 @@ class UseOfStretches:
     steady: Mapping[GpuMetric, float]
     busy: Mapping[GpuMetric, float]
     clock: Clock | None
-    steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...]
-    """Each step and its means; none where there are no steps."""
+    steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...]  # each step and its means; none where there are no steps
 
 
 SampledUse = tuple[UseOfKernels, UseOfStretches]
@@ -122,48 +114,31 @@ def use_of_stretches(
     busy = intersection(union(kernels["start_ns"][here], kernels["end_ns"][here]), window)
     ends = samples.stamp_ns + use.lag_ns
     within = covered(busy, ends - samples.period_ns, ends) >= _FULL_CLOCK * samples.period_ns
-    clock, gpu = samples.values.get(GpuMetric.SM_CLOCK), trace.origin.gpu(use.gpu)
-    return UseOfStretches(
-        _mean(samples, use.lag_ns, window),
-        _mean(samples, use.lag_ns, window if steady is None else steady),
-        _mean(samples, use.lag_ns, busy),
-        None
-        if clock is None or not within.any()
-        else Clock.of(clock[within], None if gpu is None else gpu.clock_hz, samples.period_ns),
-        _steps(samples, use.lag_ns, step_edges_ns),
+    hertz, gpu, clock = samples.values.get(GpuMetric.SM_CLOCK), trace.origin.gpu(use.gpu), None
+    if hertz is not None and within.any():
+        clock = Clock.of(hertz[within], None if gpu is None else gpu.clock_hz, samples.period_ns)
+    window_use, steady_use, busy_use = (
+        _mean(samples, use.lag_ns, spans) for spans in (window, window if steady is None else steady, busy)
     )
-
-
-def _steps(
-    samples: GpuSamples, lag_ns: int, edges_ns: Ints | None
-) -> tuple[tuple[Span, Mapping[GpuMetric, float]], ...]:
-    if edges_ns is None:
-        return ()
-    means = mean_use(samples, lag_ns, edges_ns[:-1], edges_ns[1:])
-    return tuple(
-        (
-            Span(start, end),
-            {metric: float(values[step]) for metric, values in means.items() if not np.isnan(values[step])},
+    steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...] = ()
+    if step_edges_ns is not None:
+        means = mean_use(samples, use.lag_ns, step_edges_ns[:-1], step_edges_ns[1:])
+        steps = tuple(
+            (
+                Span(start, end),
+                {metric: float(values[step]) for metric, values in means.items() if not np.isnan(values[step])},
+            )
+            for step, (start, end) in enumerate(pairwise(step_edges_ns.tolist()))
         )
-        for step, (start, end) in enumerate(pairwise(edges_ns.tolist()))
-    )
+    return UseOfStretches(window_use, steady_use, busy_use, clock, steps)
 
 
 def _mean(samples: GpuSamples, lag_ns: int, spans: Spans) -> dict[GpuMetric, float]:
     """The mean over all spans together, as far as samples cover them."""
-    begins, ends = _periods(samples, lag_ns)
-    time = covered(spans, begins, ends)
+    time = covered(spans, *sample_periods(samples.stamp_ns, samples.period_ns, lag_ns))
     if not time.any():
         return {}
     return {metric: float(np.average(values, weights=time)) for metric, values in _values(samples)}
-
-
-def _periods(samples: GpuSamples, lag_ns: int) -> tuple[Ints, Ints]:
-    """Where each sample's period begins and ends; they do not overlap."""
-    ends = samples.stamp_ns + lag_ns
-    begins = ends - samples.period_ns
-    begins[1:] = np.maximum(begins[1:], ends[:-1])
-    return begins, ends
 
 
 def _values(samples: GpuSamples) -> Iterator[tuple[GpuMetric, Floats]]:
@@ -174,7 +149,7 @@ def _values(samples: GpuSamples) -> Iterator[tuple[GpuMetric, Floats]]:
 
 def mean_use(samples: GpuSamples, lag_ns: int, start_ns: Ints, end_ns: Ints) -> dict[GpuMetric, Floats]:
     """The mean of each counter from each start to its end; not a number where no sample covers it."""
-    begins, ends = _periods(samples, lag_ns)
+    begins, ends = sample_periods(samples.stamp_ns, samples.period_ns, lag_ns)
     length = (ends - begins).astype(np.float64)
     knots = np.stack((begins, ends), 1).reshape(-1)
 
@@ -200,8 +175,7 @@ class ComputeSplit:
     """Compute by line of the books, and within each by class; every class is there."""
 
     window: Mapping[Line, TimeByClass]
-    steady: Mapping[Line, TimeByClass]
-    """Of the steady stretch, as `Device.line_ns`."""
+    steady: Mapping[Line, TimeByClass]  # of the steady stretch, as `Device.line_ns`
 
     @property
     def steady_total(self) -> TimeByClass:
@@ -213,7 +187,12 @@ def compute_split(device: Device, class_of_row: NDArray[np.int8] | None) -> Comp
     """One GPU's compute, by the classes that `UseOfKernels` has; None: nothing was sampled."""
     books = device.ledger
     if class_of_row is None:
-        return ComputeSplit(_unknown(books.total()), _unknown(device.line_ns))
+        nothing = dict.fromkeys(CLASSES, 0)
+        window, steady_lines = (
+            {line: nothing | {UseClass.UNKNOWN: ns} for line, ns in lines.items() if line.is_compute}
+            for lines in (books.total(), device.line_ns)
+        )
+        return ComputeSplit(window, steady_lines)
     own = device.work.of(device.gpu)
     families = len(own.families)
     is_kernel = (own.state == State.COMPUTE) & (own.family != own.families.index(GRAPH_FAMILY))
@@ -226,11 +205,6 @@ def compute_split(device: Device, class_of_row: NDArray[np.int8] | None) -> Comp
     return ComputeSplit(*(_by_line(own.families, part.sum(axis=0).tolist()) for part in (times, times[steady])))
 
 
-def _unknown(lines: Mapping[Line, int]) -> dict[Line, TimeByClass]:
-    nothing = dict.fromkeys(CLASSES, 0)
-    return {line: nothing | {UseClass.UNKNOWN: ns} for line, ns in lines.items() if line.is_compute}
-
-
 def _by_line(families: tuple[str, ...], times: list[list[int]]) -> dict[Line, TimeByClass]:
     """Families without time are left out, as in the books."""
     return {
@@ -240,8 +214,7 @@ def _by_line(families: tuple[str, ...], times: list[list[int]]) -> dict[Line, Ti
     }
 
 
-USES_TENSOR: Final = 5.0
-"""Percent of the tensor cores' cycles, from which on a kernel is told by them."""
+USES_TENSOR: Final = 5.0  # percent of the tensor cores' cycles, from which on a kernel is told by them
 
 _EIGHT_BITS: Final = re.compile(r"e4m3|e5m2|fp8|float8|_f8", re.IGNORECASE)
 _HALF: Final = ("bf16", "fp16")
@@ -253,12 +226,10 @@ class SampledPoint:
     """One kernel at DRAM."""
 
     kernel: KernelUse
-    kind: str
-    """What it is taken to compute in: `tensor bf16`, …, or `fp32`."""
+    kind: str  # what it is taken to compute in: `tensor bf16`, …, or `fp32`
     operations_per_byte: float
     operations_per_s: float
-    share: float
-    """Of the nearer of its two roofs."""
+    share: float  # of the nearer of its two roofs
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +237,7 @@ class SampledRoofline:
     """The kernels of one GPU, the most time first, and the roofs over them."""
 
     points: tuple[SampledPoint, ...]
-    compute_per_s: Mapping[str, float]
-    """The roofs of what the points compute in."""
+    compute_per_s: Mapping[str, float]  # the roofs of what the points compute in
     bytes_per_s: float
 
 
@@ -286,11 +256,10 @@ def sampled_roofline(use: SampledUse, gpu: Gpu | None) -> SampledRoofline | NotM
     pace = clock.mean_hz / clock.highest_hz if clock is not None and clock.highest_hz else 1.0
     points, roofs = list[SampledPoint](), dict[str, float]()
     for kernel in kernels.kernels:
-        computed = _computed(kernel, peaks)
-        dram = kernel.dram
-        if computed is None or dram is None or not dram.percent or not computed[1]:
+        arithmetic, dram = _arithmetic(kernel, peaks), kernel.dram
+        if arithmetic is None or dram is None or not dram.percent or not arithmetic[1]:
             continue
-        kind, percent, tera = computed
+        kind, percent, tera = arithmetic
         roofs[kind] = tera * 1e12 * pace
         per_s = percent / 100 * roofs[kind]
         moved = dram.percent / 100 * bandwidth
@@ -300,7 +269,7 @@ def sampled_roofline(use: SampledUse, gpu: Gpu | None) -> SampledRoofline | NotM
     return SampledRoofline(tuple(points), roofs, float(bandwidth))
 
 
-def _computed(kernel: KernelUse, peaks: Peaks) -> tuple[str, float, float] | None:
+def _arithmetic(kernel: KernelUse, peaks: Peaks) -> tuple[str, float, float] | None:
     """What a kernel computes in, how much of that peak it uses in percent, and the peak in 1e12 a second."""
     tensor, issue = (kernel.figures.get(metric) for metric in (GpuMetric.TENSOR, GpuMetric.SM_ISSUE))
     if tensor is not None and tensor.percent >= USES_TENSOR:
