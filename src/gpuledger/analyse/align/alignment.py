@@ -36,17 +36,13 @@ from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
 from gpuledger.units import count_text, share_text, time_text
 
-DRIFT: Final = 0.03
-"""A change over the run that is worth saying."""
-
-OTHER_SIZE: Final = 3
-"""Forwards with so many times the other side's kernels are hardly the same operation."""
+DRIFT: Final = 0.03  # a change over the run that is worth saying
+OTHER_SIZE: Final = 3  # forwards with so many times the other side's kernels are hardly the same operation
 
 MOCK: Final = say("mock")
 MODEL: Final = say("model")
 
-ALWAYS, SELDOM = 0.9, 0.5
-"""Shares of forwards that stand still: nearly all, less than half."""
+ALWAYS, SELDOM = 0.9, 0.5  # shares of forwards that stand still: nearly all, less than half
 
 
 def notes(sides: SideBySide) -> tuple[str, ...]:

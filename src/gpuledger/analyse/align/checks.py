@@ -50,8 +50,7 @@ from gpuledger.units import count_text, share_text, time_text
 OTHER_SPEED: Final = 2.0
 """A critical kernel that is so many times faster or slower is worth a warning even where the sum hides it."""
 
-NAMED: Final = 3
-"""So many kernels are named that make up the difference."""
+NAMED: Final = 3  # so many kernels are named that make up the difference
 
 _TITLE: Final = say("latency per forward")
 
@@ -198,14 +197,9 @@ def _figures(sides: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[st
     }
 
 
-MAIN_SHARE: Final = 0.9
-"""The longest kernels that together hold this share of a side's time are its main ones."""
-
-CRITICAL_SHARE: Final = 0.05
-"""A kernel with this share of the operation's time is critical."""
-
-COUNT_SHARE: Final = 0.1
-"""Calls may differ by this share, or by one, before it is a failure."""
+MAIN_SHARE: Final = 0.9  # the longest kernels that together hold this share of a side's time are its main ones
+CRITICAL_SHARE: Final = 0.05  # a kernel with this share of the operation's time is critical
+COUNT_SHARE: Final = 0.1  # calls may differ by this share, or by one, before it is a failure
 
 
 _TITLES: Final = {

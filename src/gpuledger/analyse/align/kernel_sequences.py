@@ -205,21 +205,16 @@ def gathered(trace: Trace, device: Device, profile: str, kernel: Positions, forw
     )
 
 
-INSERTED, MISSING = "inserted", "missing"
-"""In the mock only; in the model only."""
+INSERTED, MISSING = "inserted", "missing"  # in the mock only; in the model only
 
-MATCHED: Final = (EXACT, FUNCTION, FAMILY)
-"""Levels at which two kernels do the same work."""
+MATCHED: Final = (EXACT, FUNCTION, FAMILY)  # levels at which two kernels do the same work
 
 SAME_SHAPE: Final = 6
 POINTS: Final = {EXACT: 5, FUNCTION: 4, FAMILY: 1, NONE: -1_000}
 """What a pair counts; SAME_SHAPE where name, grid and block are the same."""
 
-GAP: Final = 2
-"""What a kernel without a partner costs."""
-
-REPLACES: Final = 0.1
-"""One kernel stands for another if its time is at least this part of the other's."""
+GAP: Final = 2  # what a kernel without a partner costs
+REPLACES: Final = 0.1  # one kernel stands for another if its time is at least this part of the other's
 
 MOST_CELLS: Final = 25_000_000
 """So many pairs of kernels are weighed against each other; two forwards of 5,000 kernels have as many."""
@@ -364,10 +359,7 @@ def _elsewhere(
     keys: list[Callable[[ForwardKernel], object]] = [
         lambda kernel: (kernel.bare, kernel.shape),
         lambda kernel: kernel.bare,
-        lambda kernel: (
-            untiled(kernel.name),
-            label(kernel.name) if carries(kernel.name) else "",
-        ),
+        lambda kernel: (untiled(kernel.name), label(kernel.name) if carries(kernel.name) else ""),
     ]
     if not ordered:
         keys.append(lambda kernel: None if family(kernel.name) == OTHER else family(kernel.name))
@@ -408,14 +400,9 @@ def _with_replaced(
             yield AlignedPair(left, right, NONE)
 
 
-TOLL: Final = 0.5
-"""A stretch counts if it has more than this part of the points that the sequence itself would have."""
-
-KEEP: Final = 0.85
-"""Of the best stretch's points; one with less is another operation that resembles this one."""
-
-MOST_KERNELS: Final = 200_000
-"""So many kernels of the long sequence are looked at, which takes seconds."""
+TOLL: Final = 0.5  # a stretch counts if it has more than this part of the points that the sequence itself would have
+KEEP: Final = 0.85  # of the best stretch's points; one with less is another operation that resembles this one
+MOST_KERNELS: Final = 200_000  # so many kernels of the long sequence are looked at, which takes seconds
 
 SEARCH_MOST_CELLS: Final = 40_000_000
 """So many pairs of kernels are weighed, a byte each: of a mock of more than 200 kernels, fewer of the model's."""

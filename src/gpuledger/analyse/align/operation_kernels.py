@@ -35,8 +35,7 @@ FEWEST_IN_A_STEP = 3
 MOST_WITHOUT_STEPS = 20_000
 """In so many kernels a repeated stretch is looked for where no steps are found; the effort grows with the square."""
 
-LISTED = 12
-"""So many names are listed where none is found."""
+LISTED = 12  # so many names are listed where none is found
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +204,7 @@ def _launched_in(device: Device, kernels: Positions, ranges: Rows) -> Positions:
     owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])
     alone = ~np.isin(caller, owner)
     outermost = np.full(len(kernels), len(ranges), np.intp)
-    for outer_group, inner_group, counted in (
-        (owner, caller, ~alone),
-        (ranges["pid"], calls["pid"], alone),
-    ):
+    for outer_group, inner_group, counted in ((owner, caller, ~alone), (ranges["pid"], calls["pid"], alone)):
         outer, inner = pairs_inside(
             ranges["start_ns"],
             ranges["end_ns"],

@@ -23,14 +23,9 @@ from gpuledger.units import count_text
 LONG_GAP_NS: Final = 1_000_000
 """A gap inside a forward that is longer is no mere path to the next launch: a plan is made, a module loaded."""
 
-FEWEST_WAITS: Final = 3
-"""In fewer forwards, standing still is an accident."""
-
-RARE: Final = 0.1
-"""A sequence of kernels that fewer of the forwards run is not chosen to stand for them."""
-
-QUARTER: Final = 4
-"""Drift compares the last quarter of the steps with the first."""
+FEWEST_WAITS: Final = 3  # in fewer forwards, standing still is an accident
+RARE: Final = 0.1  # a sequence of kernels that fewer of the forwards run is not chosen to stand for them
+QUARTER: Final = 4  # drift compares the last quarter of the steps with the first
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
 from gpuledger.trace.measured import Dim3
 
-LONGEST: Final = 44
-"""So many letters of a kernel's name stand in a sentence."""
+LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
 
 
 @dataclass(frozen=True, slots=True)

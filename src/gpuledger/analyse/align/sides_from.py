@@ -37,8 +37,7 @@ from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
 from gpuledger.units import count_text
 
-_ALL: Final = Isolation("auto")
-"""A mock is the operation, all of it."""
+_ALL: Final = Isolation("auto")  # a mock is the operation, all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +97,7 @@ def _isolated(
     return by_pattern(trace, device, profile, isolation.expression, mock)
 
 
-REPORT: Final = "cuda_gpu_kern_sum"
-"""The table that is needed."""
+REPORT: Final = "cuda_gpu_kern_sum"  # the table that is needed
 
 
 @dataclass(frozen=True, slots=True)

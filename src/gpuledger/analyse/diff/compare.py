@@ -179,8 +179,7 @@ def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:
     return by_number, by_cost
 
 
-CLOCKS_ALIKE: Final = 0.03
-"""Clocks that differ by less of the higher one are the same."""
+CLOCKS_ALIKE: Final = 0.03  # clocks that differ by less of the higher one are the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +243,8 @@ def clocks_differ(before: RunSide, after: RunSide) -> tuple[float, float] | None
     return one, other
 
 
-ALIKE: Final = 0.01
-"""Numbers of calls that differ by less than this share are the same."""
-
-HOST_ALONE: Final = 0.1
-"""If all but this share of a change is idle time that the host causes, only the host changed."""
+ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same
+HOST_ALONE: Final = 0.1  # if all but this share of a change is idle time that the host causes, only the host changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,8 @@ from gpuledger.trace.tables import Rows, Table
 MOST_NUMBERED: Final = 32
 """Ranges that differ in their numbers alone are one kind from so many names on; layers stay apart."""
 
-DEEPEST: Final = 64
-"""Ranges nested deeper than this count as part of the one above."""
-
-MOST_RANGES_BY_STEP: Final = 200
-"""Of so many kinds of range, times are kept step by step."""
+DEEPEST: Final = 64  # ranges nested deeper than this count as part of the one above
+MOST_RANGES_BY_STEP: Final = 200  # of so many kinds of range, times are kept step by step
 
 _VERSION: Final = re.compile(r"_v\d{4,6}$")
 
@@ -227,11 +224,8 @@ def _range_contents_by_step(ranges: Rows, edges: Ints) -> tuple[int, ...]:
     return tuple(total.tolist())
 
 
-MOST_BY_STEP = 200
-"""Of so many kernels, and so many ranges, times are kept step by step."""
-
-WHOLE_GRAPH = "(whole CUDA graph)"
-"""What a graph is called whose kernels were not recorded."""
+MOST_BY_STEP = 200  # of so many kernels, and so many ranges, times are kept step by step
+WHOLE_GRAPH = "(whole CUDA graph)"  # what a graph is called whose kernels were not recorded
 
 Families = tuple[tuple[str, str], ...]
 
@@ -442,9 +436,6 @@ def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:
         way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
         before = sums.get(way) or Copied(way, 0, 0, 0)
         sums[way] = Copied(
-            way,
-            before.count + copied.count,
-            (before.bytes or 0) + copied.total_bytes,
-            before.time_ns + copied.total_ns,
+            way, before.count + copied.count, (before.bytes or 0) + copied.total_bytes, before.time_ns + copied.total_ns
         )
     return tuple(sums.values())

@@ -32,20 +32,14 @@ from gpuledger.trace.statistics import median
 
 RESAMPLES: Final = 10_000
 SEED: Final = 20_251_114
-TAIL: Final = 0.015
-"""What is left out at each end."""
-
-LEAST_SHARE: Final = 0.005
-"""A change by less than this share of the step is no change, however sure."""
+TAIL: Final = 0.015  # what is left out at each end
+LEAST_SHARE: Final = 0.005  # a change by less than this share of the step is no change, however sure
 
 UNSURE_SHARE: Final = 0.05
 """Where no interval is known, a change has to be this large: runs of the same differ by some per cent."""
 
-FEWEST_STEPS: Final = 3
-"""Fewer steps on a side say nothing about noise."""
-
-_Z: Final = 2.17009037758456
-"""The normal distribution's quantile at 1 - TAIL."""
+FEWEST_STEPS: Final = 3  # fewer steps on a side say nothing about noise
+_Z: Final = 2.17009037758456  # the normal distribution's quantile at 1 - TAIL
 
 _SURELY_FOLLOWS: Final = 1.645
 """Neighbours count as alike in length from so many standard errors of the autocorrelation on."""
@@ -216,8 +210,7 @@ def _steps(count: int) -> str:
 MOST_WAITING: Final = 0.5
 """A range in which the host waits for more than this share of the time says little about the host."""
 
-MOST_APART: Final = 0.05
-"""Ranges of tables are controls if their changes are no further apart than this share."""
+MOST_APART: Final = 0.05  # ranges of tables are controls if their changes are no further apart than this share
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,8 +215,7 @@ def _alike(first: float, second: float) -> bool:
     return abs(first - second) <= TOLERANCE * max(first, second)
 
 
-LEAST_OVERLAP: Final = 0.2
-"""Kernels that find a partner must hold this share of compute on both sides."""
+LEAST_OVERLAP: Final = 0.2  # kernels that find a partner must hold this share of compute on both sides
 
 LEAST_RANGES: Final = 2
 """So many ranges must have the same names, and half of all, for two to be one program with other kernels. Ranges of
@@ -262,12 +261,7 @@ def unlike(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list
     if (before.whole == STEP) != (after.whole == STEP):
         has, lacks = (before, after) if before.whole == STEP else (after, before)
         reasons.append(
-            say(
-                "{has} has steps ({source}), {lacks} has none",
-                has=has.name,
-                source=has.source,
-                lacks=lacks.name,
-            )
+            say("{has} has steps ({source}), {lacks} has none", has=has.name, source=has.source, lacks=lacks.name)
         )
     if before.gpu_name and after.gpu_name and before.gpu_name != after.gpu_name:
         reasons.append(

@@ -31,11 +31,9 @@ from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles
 
-STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")
-"""What the difference is a difference of."""
+STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")  # what the difference is a difference of
 
-NO_SHAPE: Final[Dim3] = (0, 0, 0)
-"""Stands for a grid or block that is not known, or that there is none of."""
+NO_SHAPE: Final[Dim3] = (0, 0, 0)  # stands for a grid or block that is not known, or that there is none of
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,8 +335,7 @@ def _counted(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 SCHEMA: Final = "gpuledger.baseline/1"
 
-_MOST: Final = 2**56
-"""Two years in nanoseconds: the sum of some steps of that still has room in 64 bits."""
+_MOST: Final = 2**56  # two years in nanoseconds: the sum of some steps of that still has room in 64 bits
 
 
 def is_baseline(head: bytes) -> bool:

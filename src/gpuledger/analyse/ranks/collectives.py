@@ -21,8 +21,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.tables import NOT_RECORDED
 
-WORST: Final = 20
-"""So many single collectives are described."""
+WORST: Final = 20  # so many single collectives are described
 
 _LARGEST: Final = 2.0**62
 

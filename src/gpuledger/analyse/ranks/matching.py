@@ -32,8 +32,7 @@ CLOCKS_AGREE_NS: Final = 20_000
 HOSTS_AGREE_NS: Final = 5_000_000
 """A time service keeps the clocks of hosts this close; where all else is equal, that speaks for a shift."""
 
-FURTHEST_SHIFT: Final = 500
-"""So many collectives apart may two captures begin, or end."""
+FURTHEST_SHIFT: Final = 500  # so many collectives apart may two captures begin, or end
 
 _SAMPLE: Final = 250
 _NEARLY: Final = 0.9
@@ -177,11 +176,8 @@ def shift(a: Collectives, b: Collectives) -> int:
     return min((key for share, key in tried if share >= _NEARLY * best), default=(0,))[-1]
 
 
-CLEARLY_OFF: Final = 4
-"""Times what the ends of collectives scatter: then a clock is set right."""
-
-CLOCK_TICK_NS: Final = 2_000
-"""Less is below what older traces record."""
+CLEARLY_OFF: Final = 4  # times what the ends of collectives scatter: then a clock is set right
+CLOCK_TICK_NS: Final = 2_000  # less is below what older traces record
 
 _ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
 """Kinds in which a rank that only gives may end before another begins."""

@@ -77,11 +77,7 @@ def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
         yield RankTrace(trace, wanted)
         return
     left_out = tuple(_left_out(place, ran[place]) for place in ran if place not in chosen)
-    whole = replace(
-        trace,
-        health=(*trace.health, *left_out),
-        origin=replace(trace.origin, rank=None, world_size=None),
-    )
+    whole = replace(trace, health=(*trace.health, *left_out), origin=replace(trace.origin, rank=None, world_size=None))
     zero_ns = 0 if wanted.time_ns is None else min(_zero_ns(_at(whole, place)) for place in chosen)
     names = _names(chosen)
     for place in asked:
