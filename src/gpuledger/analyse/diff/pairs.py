@@ -196,7 +196,7 @@ def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
     groups: dict[str, RunRange] = {}
     for run_range in ranges:
         name = normalised(run_range.name)
-        groups[name] = added_ranges(groups[name], run_range, name) if name in groups else replace(run_range, name=name)
+        groups[name] = added_ranges(groups[name], run_range) if name in groups else replace(run_range, name=name)
     return groups
 
 
