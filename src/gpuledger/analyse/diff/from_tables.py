@@ -90,15 +90,12 @@ def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
 
 
 def _kernels(table: PrintedTable, families: tuple[tuple[str, str], ...]) -> tuple[RunKernel, ...]:
-    sums: dict[str, RunKernel] = {}
-    for row in table.rows:
-        name = _closed(row.name) if row.is_cut else row.name
-        bare = parse(name).bare
-        held = sums.get(bare)
-        calls, time = (held.calls, held.time_ns) if held else (0, 0)
-        kind = family(name, families)
-        sums[bare] = RunKernel(name, bare, NO_SHAPE, NO_SHAPE, (), kind, calls + row.count, time + (row.total_ns or 0))
-    return tuple(sums.values())
+    named = ((_closed(row.name) if row.is_cut else row.name, row) for row in table.rows)
+    kernels = (
+        RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), family(name, families), row.count, row.total_ns or 0)
+        for name, row in named
+    )
+    return summed(kernels, as_last=True)
 
 
 def _closed(name: str) -> str:

@@ -244,12 +244,14 @@ _R = TypeVar("_R")
 _Counted = TypeVar("_Counted", RunKernel, Call)
 
 
-def summed(items: Iterable[_Counted]) -> tuple[_Counted, ...]:
-    """Calls and time of like kernels, or of calls of one function, together; what else there is, from the first."""
+def summed(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Counted, ...]:
+    """Calls and time of like kernels, or of calls of one function, together; what else there is, from first or last."""
     return _added(
         items,
         _like,
-        lambda one, other: replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns),
+        lambda one, other: replace(
+            other if as_last else one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns
+        ),
     )
 
 
