@@ -248,7 +248,7 @@ def test_threads_that_open_ranges_count_for_themselves() -> None:
     made = of_model(model, "model", Wanted(), Isolation("range", "attention"), kernels("norm gemm:4 flash"))
     assert len(made.forwards) == 2
     for forwards in made.forwards:
-        assert {forwards.sequence(at) for at in range(len(forwards))} == {("norm", "gemm", "flash")}
+        assert {forwards.sequences[at] for at in range(len(forwards))} == {("norm", "gemm", "flash")}
 
 
 def side_by_side(one: Trace, other: Trace) -> Trace:
@@ -285,7 +285,7 @@ def test_a_step_that_runs_one_sequence_several_times_holds_several_forwards() ->
 def test_a_mock_of_one_kernel_has_a_forward_for_each() -> None:
     mock = program([[("run", "gemm:9 " * 12)]])
     found = of_mock(mock, "mock", Wanted())
-    assert (len(found.forwards[0]), found.forwards[0].sequence(0)) == (12, ("gemm",))
+    assert (len(found.forwards[0]), found.forwards[0].sequences[0]) == (12, ("gemm",))
     _, theirs = both(mock, MODEL, Isolation("auto"))
     assert theirs.forwards == 15
     assert theirs.kernels[0].grid == (9, 1, 1)

@@ -163,15 +163,12 @@ NEEDED: Final = {
 }
 """What the summaries of ranks are made from; the rest is not read."""
 
-ProfileOutcome = tuple[RankSummary | Failed, ...]
-"""What came of a profile's ranks, of which there is at least one."""
+ProfileOutcome = tuple[RankSummary | Failed, ...]  # what came of a profile's ranks, of which there is at least one
 Tell = Callable[[int, int], None]
 """Is told how many profiles of how many are done; 0 of 0 while they are still looked for."""
 
-WORKER_BYTES: Final = 2 << 30
-"""The memory that one worker should have at least."""
-_SHOWN: Final = 5
-"""So many failures are shown where nothing else is."""
+WORKER_BYTES: Final = 2 << 30  # the memory that one worker should have at least
+_SHOWN: Final = 5  # so many failures are shown where nothing else is
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,7 @@
-"""The forwards of an operation: positions of kernels in, their columns out, by forward.
+"""Sequences of kernels: an operation's forwards as columns, two forwards side by side, a short one found in a long one.
 
 A forward is one run of the operation: a sequence of kernels. Where kernels of a forward overlap, an instant belongs to
 the one that started first, so their own times add up to the time in which any of them ran.
-
-Two sequences of kernels laid side by side: kernels in, pairs out, each with how alike its two kernels are.
-
-Where a short sequence of kernels occurs in a long one, as far as it can be recognised: positions out.
 """
 
 from __future__ import annotations
@@ -93,8 +89,7 @@ class Forwards:
     @cached_property
     def own_ns(self) -> Ints:
         """Each kernel's own part of its forward."""
-        start, end = self._apart
-        own_start, own_end = shares_in_order(start, end)
+        own_start, own_end = shares_in_order(*self._apart)
         return own_end - own_start
 
     @cached_property
@@ -125,8 +120,7 @@ class Forwards:
     @cached_property
     def elapsed_ns(self) -> Ints:
         """From each forward's first start to its last end."""
-        ends = np.maximum.reduceat(self.end_ns, self.first[:-1])
-        return ends - self.start_ns[self.first[:-1]]
+        return np.maximum.reduceat(self.end_ns, self.first[:-1]) - self.start_ns[self.first[:-1]]
 
     @cached_property
     def place(self) -> Positions:
@@ -134,34 +128,29 @@ class Forwards:
         return np.arange(len(self)) - np.searchsorted(self.step, self.step)
 
     @cached_property
-    def bare(self) -> tuple[str, ...]:
-        return tuple(map(bare, self.names))
-
-    def sequence(self, number: int) -> tuple[str, ...]:
-        """The bare names of a forward's kernels."""
-        names = self.name[self.first[number] : self.first[number + 1]]
-        key = names.tobytes()
-        if key not in self._sequences:
-            self._sequences[key] = tuple(self.bare[code] for code in names.tolist())
-        return self._sequences[key]
-
-    @cached_property
-    def _sequences(self) -> dict[bytes, tuple[str, ...]]:
-        """Those asked for, each made once: there are many forwards and few sequences."""
-        return {}
+    def sequences(self) -> tuple[tuple[str, ...], ...]:
+        """The bare names of each forward's kernels; each sequence is made once, as there are few of them."""
+        bares, made = tuple(map(bare, self.names)), dict[bytes, tuple[str, ...]]()
+        listed = []
+        for names in np.split(self.name, self.first[1:-1]):
+            key = names.tobytes()
+            if key not in made:
+                made[key] = tuple(bares[code] for code in names.tolist())
+            listed.append(made[key])
+        return tuple(listed)
 
     def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
-        """A forward's kernels in order."""
-        return tuple(self._kernel(position) for position in range(int(self.first[number]), int(self.first[number + 1])))
-
-    def _kernel(self, position: int) -> ForwardKernel:
-        return ForwardKernel(
-            self.names[int(self.name[position])],
-            int(self.own_ns[position]),
-            triple(self.grid[position]),
-            triple(self.block[position]),
-            int(self.stream[position]),
-            bool(self.in_graph[position]),
+        """One forward."""
+        return tuple(
+            ForwardKernel(
+                self.names[int(self.name[position])],
+                int(self.own_ns[position]),
+                triple(self.grid[position]),
+                triple(self.block[position]),
+                int(self.stream[position]),
+                bool(self.in_graph[position]),
+            )
+            for position in range(int(self.first[number]), int(self.first[number + 1]))
         )
 
 
@@ -205,26 +194,19 @@ def gathered(trace: Trace, device: Device, profile: str, kernel: Positions, forw
     )
 
 
-INSERTED, MISSING = "inserted", "missing"
-"""In the mock only; in the model only."""
+INSERTED, MISSING = "inserted", "missing"  # in the mock only; in the model only
 
-MATCHED: Final = (EXACT, FUNCTION, FAMILY)
-"""Levels at which two kernels do the same work."""
+MATCHED: Final = (EXACT, FUNCTION, FAMILY)  # levels at which two kernels do the same work
 
 SAME_SHAPE: Final = 6
 POINTS: Final = {EXACT: 5, FUNCTION: 4, FAMILY: 1, NONE: -1_000}
 """What a pair counts; SAME_SHAPE where name, grid and block are the same."""
 
-GAP: Final = 2
-"""What a kernel without a partner costs."""
-
-REPLACES: Final = 0.1
-"""One kernel stands for another if its time is at least this part of the other's."""
+GAP: Final = 2  # what a kernel without a partner costs
+REPLACES: Final = 0.1  # one kernel stands for another if its time is at least this part of the other's
 
 MOST_CELLS: Final = 25_000_000
 """So many pairs of kernels are weighed against each other; two forwards of 5,000 kernels have as many."""
-
-_DIAGONAL, _UP, _LEFT = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +224,7 @@ class AlignedPair:
 def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:
     """What pairing each kernel of the mock with each of the model's counts."""
     scores = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
-    marks = [_marks(theirs.name) for theirs in e2e]
+    marks = [_marks(kernel.name) for kernel in e2e]
     for row, ours in enumerate(mock):
         our_marks = _marks(ours.name)
         for column, theirs in enumerate(e2e):
@@ -260,18 +242,12 @@ def _marks(name: str) -> frozenset[tuple[str, str]]:
     return frozenset(marks - {("family", OTHER)})
 
 
-def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], NDArray[np.intp]]:
+def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], Positions]:
     """The kernels that differ in name or shape, and for each kernel the position of its like."""
     number_of: dict[tuple[str, object], int] = {}
-    different: list[ForwardKernel] = []
-    number = np.empty(len(kernels), np.intp)
-    for index, kernel in enumerate(kernels):
-        key = (kernel.name, kernel.shape)
-        if key not in number_of:
-            number_of[key] = len(different)
-            different.append(kernel)
-        number[index] = number_of[key]
-    return different, number
+    number = [number_of.setdefault((kernel.name, kernel.shape), len(number_of)) for kernel in kernels]
+    first = dict(zip(reversed(number), reversed(kernels), strict=True))
+    return [first[place] for place in range(len(number_of))], np.array(number, np.intp)
 
 
 def with_gaps(scores: Ints) -> Ints:
@@ -295,24 +271,23 @@ def aligned(
     else:
         lines = [(index, None) for index in range(len(mock))] + [(None, index) for index in range(len(e2e))]
     paired = {ours: theirs for ours, theirs in lines if ours is not None and theirs is not None}
-    moved = _elsewhere(mock, e2e, paired, ordered=ordered)
-    gone = set(moved)
+    moved = _paired_elsewhere(mock, e2e, paired, ordered=ordered)
     back = {theirs: ours for ours, theirs in moved.items()}
     pairs = []
     for ours, theirs in lines:
-        if ours is not None and theirs is None and ours in gone:
-            continue
-        if ours is None and theirs in back:
-            pairs.append(
-                AlignedPair(back[theirs], theirs, likeness(mock[back[theirs]].name, e2e[theirs].name), moved=ordered)
-            )
+        is_moved = ours is None and theirs in back
+        partner = back[theirs] if is_moved and theirs is not None else ours
+        if partner is not None and theirs is not None:
+            level = likeness(mock[partner].name, e2e[theirs].name)
+            pairs.append(AlignedPair(partner, theirs, level, moved=is_moved and ordered))
         elif ours is None:
             pairs.append(AlignedPair(None, theirs, MISSING))
-        elif theirs is None:
+        elif ours not in moved:
             pairs.append(AlignedPair(ours, None, INSERTED))
-        else:
-            pairs.append(AlignedPair(ours, theirs, likeness(mock[ours].name, e2e[theirs].name)))
     return tuple(_with_replaced(pairs, mock, e2e)) if ordered else tuple(pairs)
+
+
+_DIAGONAL, _UP, _LEFT, _FIRST = range(4)
 
 
 def _best(
@@ -326,9 +301,8 @@ def _best(
             hint="isolate a smaller operation: --range=REGEX in the model, --mock-range=REGEX in the mock",
         )
     # from the end to the beginning, so that the way back leads forward, and of equally good pairs takes the first
-    ours, our_number = distinct(mock[::-1])
-    theirs, their_number = distinct(e2e[::-1])
-    table = points(ours, theirs)[our_number]
+    (our_kinds, our_number), (their_kinds, their_number) = distinct(mock[::-1]), distinct(e2e[::-1])
+    table = points(our_kinds, their_kinds)[our_number]
     row = -GAP * np.arange(len(mock) + 1)
     came_from = np.empty((len(e2e), len(mock) + 1), np.uint8)
     for index, column in enumerate(their_number.tolist()):
@@ -336,22 +310,17 @@ def _best(
         row = with_gaps(np.append(row[0] - GAP, np.maximum(diagonal, up)))
         came_from[index, 0] = _UP
         came_from[index, 1:] = np.where(row[1:] == diagonal, _DIAGONAL, np.where(row[1:] == up, _UP, _LEFT))
-    return int(row[-1]), _walked_back(came_from)
-
-
-def _walked_back(came_from: NDArray[np.uint8]) -> list[tuple[int | None, int | None]]:
     lines: list[tuple[int | None, int | None]] = []
-    count, length = came_from.shape[0], came_from.shape[1] - 1
     theirs = ours = 0
-    while theirs < count or ours < length:
-        step = came_from[count - theirs - 1, length - ours] if theirs < count else _LEFT
+    while theirs < len(e2e) or ours < len(mock):
+        step = came_from[len(e2e) - theirs - 1, len(mock) - ours] if theirs < len(e2e) else _LEFT
         lines.append((ours if step != _UP else None, theirs if step != _LEFT else None))
         ours += step != _UP
         theirs += step != _LEFT
-    return lines
+    return int(row[-1]), lines
 
 
-def _elsewhere(
+def _paired_elsewhere(
     mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], paired: dict[int, int], *, ordered: bool
 ) -> dict[int, int]:
     """Pairs among what is left over, wherever it stands: the same kernel first, then the same function.
@@ -364,10 +333,7 @@ def _elsewhere(
     keys: list[Callable[[ForwardKernel], object]] = [
         lambda kernel: (kernel.bare, kernel.shape),
         lambda kernel: kernel.bare,
-        lambda kernel: (
-            untiled(kernel.name),
-            label(kernel.name) if carries(kernel.name) else "",
-        ),
+        lambda kernel: (untiled(kernel.name), label(kernel.name) if carries(kernel.name) else ""),
     ]
     if not ordered:
         keys.append(lambda kernel: None if family(kernel.name) == OTHER else family(kernel.name))
@@ -379,8 +345,9 @@ def _elsewhere(
         for index in ours:
             if waiting.get(wanted := key(mock[index])) and wanted is not None:
                 elsewhere[index] = waiting[wanted].pop()
+        taken = set(elsewhere.values())
         ours = [index for index in ours if index not in elsewhere]
-        theirs = [index for index in theirs if index not in set(elsewhere.values())]
+        theirs = [index for index in theirs if index not in taken]
     return elsewhere
 
 
@@ -388,39 +355,23 @@ def _with_replaced(
     lines: Sequence[AlignedPair], mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]
 ) -> Iterable[AlignedPair]:
     """The lines with what is left over on both sides at one place put side by side."""
-    for alone, stretch in groupby(lines, key=lambda line: line.level in (INSERTED, MISSING)):
+    for _, stretch in groupby(lines, key=lambda line: line.level in (INSERTED, MISSING)):
         group = list(stretch)
-        ours = [line.mock for line in group if line.level == INSERTED]
-        theirs = [line.e2e for line in group if line.level == MISSING]
-        if not alone or not ours or not theirs:
+        ours = [line.mock for line in group if line.mock is not None and line.level == INSERTED]
+        theirs = [line.e2e for line in group if line.e2e is not None and line.level == MISSING]
+        times = sorted((sum(mock[index].time_ns for index in ours), sum(e2e[index].time_ns for index in theirs)))
+        if not ours or not theirs or times[0] < REPLACES * times[1]:
             yield from group
-            continue
-        times = sorted(
-            (
-                sum(mock[index].time_ns for index in ours if index is not None),
-                sum(e2e[index].time_ns for index in theirs if index is not None),
-            )
-        )
-        if times[0] < REPLACES * times[1]:
-            yield from group
-            continue
-        for left, right in zip_longest(ours, theirs):
-            yield AlignedPair(left, right, NONE)
+        else:
+            yield from (AlignedPair(left, right, NONE) for left, right in zip_longest(ours, theirs))
 
 
-TOLL: Final = 0.5
-"""A stretch counts if it has more than this part of the points that the sequence itself would have."""
-
-KEEP: Final = 0.85
-"""Of the best stretch's points; one with less is another operation that resembles this one."""
-
-MOST_KERNELS: Final = 200_000
-"""So many kernels of the long sequence are looked at, which takes seconds."""
+TOLL: Final = 0.5  # a stretch counts if it has more than this part of the points that the sequence itself would have
+KEEP: Final = 0.85  # of the best stretch's points; one with less is another operation that resembles this one
+MOST_KERNELS: Final = 200_000  # so many kernels of the long sequence are looked at, which takes seconds
 
 SEARCH_MOST_CELLS: Final = 40_000_000
 """So many pairs of kernels are weighed, a byte each: of a mock of more than 200 kernels, fewer of the model's."""
-
-_FIRST, _SEARCH_DIAGONAL, _SEARCH_UP, _SEARCH_LEFT = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,56 +395,37 @@ def occurrences(
     sequence = sequence[: searched(mock, len(sequence))]
     if not len(mock) or not len(sequence):
         return ()
-    stretches = _traced(_filled(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock))))
-    if not stretches:
-        return ()
-    best = max(stretch.points for stretch in stretches)
-    return tuple(stretch for stretch in stretches if stretch.points >= KEEP * best)
+    stretches = _stretches(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock)))
+    best = max((stretch.points for stretch in stretches), default=0)
+    return tuple(stretch for stretch in reversed(stretches) if stretch.points >= KEEP * best)
 
 
-@dataclass(frozen=True, slots=True)
-class _Filled:
-    """For each place of both sequences where its best score came from; and where a stretch may have ended."""
-
-    came_from: np.ndarray[tuple[int, int], np.dtype[np.uint8]]
-    outside: Ints
-    """The best score of all stretches that ended before each kernel."""
-    ended_at: Ints
-    """The kernel of the short sequence that a stretch ended with just before each kernel; -1 if none did."""
-    toll: int
-
-
-def _filled(table: Ints, sequence: Positions, toll: int) -> _Filled:
+def _stretches(table: Ints, sequence: Positions, toll: int) -> list[Occurrence]:
+    """The stretches of `sequence` that together have the most points after each has paid the toll, the last first."""
     count = len(sequence)
-    came_from = np.empty((count, len(table)), np.uint8)
-    outside, ended_at = np.zeros(count + 1, np.int64), np.full(count + 1, -1, np.int64)
+    came_from = np.empty((count, len(table)), np.uint8)  # where the best score of each place of both came from
+    outside = np.zeros(count + 1, np.int64)  # the best score of all stretches that ended before each kernel
+    ended_at = np.full(count + 1, -1, np.int64)  # the mock's kernel that a stretch ended with just before; -1: none did
     row = np.full(len(table), -1, np.int64)  # nothing has begun before the first kernel
     for index, kind in enumerate(sequence.tolist()):
         base = int(outside[index])
         before = np.append(base, row[:-1])
         diagonal, up = np.maximum(before, base) + table[:, kind], row - GAP
         row = with_gaps(np.maximum(diagonal, up))
-        matched = np.where(before <= base, _FIRST, _SEARCH_DIAGONAL)
-        came_from[index] = np.where(row == diagonal, matched, np.where(row == up, _SEARCH_UP, _SEARCH_LEFT))
+        matched = np.where(before <= base, _FIRST, _DIAGONAL)
+        came_from[index] = np.where(row == diagonal, matched, np.where(row == up, _UP, _LEFT))
         last = int(row.argmax())
         outside[index + 1] = max(base, int(row[last]) - toll)
         if row[last] - toll > base:
             ended_at[index + 1] = last
-    return _Filled(came_from, outside, ended_at, toll)
-
-
-def _traced(filled: _Filled) -> tuple[Occurrence, ...]:
     stretches = []
-    position = len(filled.outside) - 1
+    position = count
     while position > 0:
-        ours = int(filled.ended_at[position])
-        if ours < 0:
-            position -= 1
-            continue
-        end, score = position, int(filled.outside[position]) + filled.toll
+        ours, end, score = int(ended_at[position]), position, int(outside[position]) + toll
         position -= 1
-        while (step := filled.came_from[position, ours]) != _FIRST:
-            position -= step != _SEARCH_LEFT
-            ours -= step != _SEARCH_UP
-        stretches.append(Occurrence(position, end, score - int(filled.outside[position])))
-    return tuple(reversed(stretches))
+        if ours >= 0:
+            while (step := came_from[position, ours]) != _FIRST:
+                position -= step != _LEFT
+                ours -= step != _UP
+            stretches.append(Occurrence(position, end, score - int(outside[position])))
+    return stretches

@@ -1,14 +1,14 @@
-"""Both sides and their kernels side by side: what the checks look at.
+"""Both sides of an alignment with their kernels side by side, and what a check of them answers.
 
-What a check answers: its verdict, its figures, and what it found; and how much counts as how bad.
-
-Differences that the user knows of and accepts, each with a reason: the content of a TOML file in, a look-up out.
+Checks give a verdict, figures and what they found. Differences that the user knows of and accepts, each with a reason,
+come from the content of a TOML file.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
 from gpuledger.trace.measured import Dim3
 
-LONGEST: Final = 44
-"""So many letters of a kernel's name stand in a sentence."""
+LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class AlignRow:
     mock: ForwardKernel | None
     e2e: ForwardKernel | None
     level: str
-    """As in `sequence_alignment.AlignedPair`."""
+    """As in `AlignedPair`."""
     moved: bool
 
     @property
@@ -40,6 +39,10 @@ class AlignRow:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(kernel.name for kernel in (self.mock, self.e2e) if kernel is not None)
+
+    @property
+    def bares(self) -> tuple[str, ...]:
+        return tuple(kernel.bare for kernel in (self.mock, self.e2e) if kernel is not None)
 
     @property
     def same_shape(self) -> bool | None:
@@ -108,19 +111,16 @@ def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
     again = set()
     for index, row in enumerate(sides.rows):
         alone = row.mock if row.level == INSERTED else row.e2e if row.level == MISSING else None
-        if alone is not None:
-            critical = critical_share * (sides.mock if row.level == INSERTED else sides.e2e).gpu_ns
-            if _is_repeat(alone, calls.get((row.level, alone.bare), []), critical):
-                again.add(index)
+        pairs = calls.get((row.level, alone.bare), []) if alone is not None else []
+        if alone is None or not pairs:
+            continue
+        critical_ns = critical_share * (sides.mock if row.level == INSERTED else sides.e2e).gpu_ns
+        shapes_tell = any(pair.same_shape for pair in pairs)
+        kernels = (kernel for pair in pairs for kernel in (pair.mock, pair.e2e) if kernel is not None)
+        same = any(alone.shape == kernel.shape for kernel in kernels)
+        if same or not shapes_tell or alone.time_ns < critical_ns:
+            again.add(index)
     return frozenset(again)
-
-
-def _is_repeat(alone: ForwardKernel, pairs: Sequence[AlignRow], critical_ns: float) -> bool:
-    if not pairs:
-        return False
-    shapes_tell = any(row.same_shape for row in pairs)
-    same = any(alone.shape == kernel.shape for row in pairs for kernel in (row.mock, row.e2e) if kernel is not None)
-    return same or not shapes_tell or alone.time_ns < critical_ns
 
 
 def called(name: str) -> str:
@@ -129,25 +129,12 @@ def called(name: str) -> str:
     return short if len(short) <= LONGEST else f"{short[: LONGEST - 15]}…{short[-14:]}"
 
 
-def with_calls(kernel: str, calls: int) -> str:
-    """A kernel, and how often it is called if that is more than once."""
-    return say("{kernel} ({count} calls)", kernel=kernel, count=calls) if calls > 1 else kernel
-
-
 def shape_text(shape: tuple[Dim3, Dim3] | None) -> str:
     """`4x12x1 of 384x1x1`: blocks, and threads in each."""
     if shape is None:
         return say("unknown")
     grid, block = ("x".join(map(str, side)) for side in shape)
     return say("{grid} of {block}", grid=grid, block=block)
-
-
-def by_name(kernels: Iterable[ForwardKernel]) -> dict[str, int]:
-    """The time of each kernel name, the longest first."""
-    times: dict[str, int] = {}
-    for kernel in kernels:
-        times[kernel.bare] = times.get(kernel.bare, 0) + kernel.time_ns
-    return dict(sorted(times.items(), key=lambda item: -item[1]))
 
 
 _HINT = 'write [[difference]] with reason = "..." and check = "latency" or kernel = "REGEX", or both'
@@ -178,14 +165,10 @@ class KnownDifferences:
 
     differences: tuple[KnownDifference, ...] = ()
 
-    def find(self, check: str, names: tuple[str, ...]) -> KnownDifference | None:
-        """The first that accepts what `check` found about these kernels; None if it is not accepted."""
-        return next((difference for difference in self.differences if difference.covers(check, names)), None)
-
-    def of_kernel(self, check: str, names: tuple[str, ...]) -> KnownDifference | None:
-        """The same among those that name kernels."""
-        named = (difference for difference in self.differences if difference.kernel is not None)
-        return next((difference for difference in named if difference.covers(check, names)), None)
+    def find(self, check: str, names: tuple[str, ...], *, of_kernels: bool = False) -> KnownDifference | None:
+        """The first that accepts what `check` found about these kernels, of those that name kernels if so asked."""
+        chosen = (known for known in self.differences if not of_kernels or known.kernel is not None)
+        return next((known for known in chosen if known.covers(check, names)), None)
 
 
 def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> KnownDifferences:
@@ -222,24 +205,17 @@ def _difference(entry: object, where: str, checks: tuple[str, ...]) -> KnownDiff
 PASS, KNOWN, WARN, FAIL, NOT_MEASURED = "PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"
 """KNOWN: all that was found is accepted. NOT_MEASURED: neither passed nor failed."""
 
-_ORDER: Final = (NOT_MEASURED, PASS, KNOWN, WARN, FAIL)
+VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, FAIL)
 
-NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS = (
-    "names",
-    "counts",
-    "missing",
-    "extra",
-    "latency",
-    "graph",
-    "shape",
-)
+CHECKS = ("names", "counts", "missing", "extra", "latency", "graph", "shape")
+NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS
 
 Figure = int | float | str | None
 
 
 def worst(verdicts: Iterable[str]) -> str:
     """The worst of some verdicts."""
-    return max(verdicts, key=_ORDER.index, default=PASS)
+    return max(verdicts, key=VERDICTS.index, default=PASS)
 
 
 def overall(verdicts: Iterable[str]) -> str:
@@ -260,28 +236,14 @@ class Tier:
 
     def verdict(self, factor: float) -> str:
         """`factor`: how many times the shorter side's time the longer one takes."""
-        if self._within(factor, self.passes):
-            return PASS
-        return WARN if self._within(factor, self.warns) else FAIL
-
-    def _within(self, factor: float, limit: float) -> bool:
-        return factor <= limit if self.bounds_count else factor < limit
+        within = operator.le if self.bounds_count else operator.lt
+        return PASS if within(factor, self.passes) else WARN if within(factor, self.warns) else FAIL
 
 
 TIERS: Final = {
     tier.name: tier
     for tier in (Tier("mock", 1.10, 2.0, bounds_count=False), Tier("same-module", 1.01, 1.10, bounds_count=True))
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDifference:
-    """One difference that a check found. `names` are the kernels that it is about."""
-
-    verdict: str
-    sentence: str
-    names: tuple[str, ...] = ()
-    amount: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,22 +268,3 @@ class AlignCheck:
     evidence: tuple[str, ...] = ()
     accepted: tuple[AcceptedDifference, ...] = ()
     remedy: str | None = None
-
-
-def sifted(
-    check: str, items: Iterable[FoundDifference], known: KnownDifferences
-) -> tuple[list[FoundDifference], tuple[AcceptedDifference, ...]]:
-    """What counts, the worst first, and what is accepted."""
-    counted, accepted = [], []
-    for item in sorted(items, key=lambda item: -_ORDER.index(item.verdict)):
-        difference = known.find(check, item.names)
-        if difference is None:
-            counted.append(item)
-        else:
-            accepted.append(AcceptedDifference(item.sentence, difference))
-    return counted, tuple(accepted)
-
-
-def verdict_of(counted: Iterable[FoundDifference], accepted: tuple[AcceptedDifference, ...]) -> str:
-    """The worst of what counts."""
-    return worst((KNOWN if accepted else PASS, *(item.verdict for item in counted)))

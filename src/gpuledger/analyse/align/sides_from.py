@@ -1,8 +1,8 @@
-"""A profile in, the forwards of the operation out: of a mock those of its busiest GPU, of a model those of each.
+"""The sides of an alignment from what was given: a profile, a table of `nsys stats`, or what `gpuledger time` measured.
 
-A side from NVIDIA's cuda_gpu_kern_sum, where only that was kept: names, calls and mean times per forward.
-
-A side of an alignment from what `gpuledger time` measured: the time of a forward, and whether it ran in a graph.
+Of a mock's profile the forwards of its busiest GPU, of a model's those of each GPU. Of NVIDIA's cuda_gpu_kern_sum,
+where only that was kept, names, calls and mean times per forward. Of a timing the time of a forward, and whether it ran
+in a graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, gathered
 from gpuledger.analyse.align.operation_kernels import (
-    OperationKernels,
     by_pattern,
     by_range,
     by_sequence,
@@ -30,15 +29,14 @@ from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.catalog.kernel_names import EXACT, FUNCTION, label, likeness, parse
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import say
 from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
 from gpuledger.units import count_text
 
-_ALL: Final = Isolation("auto")
-"""A mock is the operation, all of it."""
+_ALL: Final = Isolation("auto")  # a mock is the operation, all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +56,13 @@ def of_mock(
     operation = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
     if isolation.kernel_pattern is not None:
         operation = matching_names(trace, busiest, profile, operation, isolation.kernel_pattern)
-    several = (
-        say(
-            "{profile}: {count} GPUs in use; GPU {gpu}, the busiest, is taken as the mock",
-            profile=profile,
-            count=len(devices),
-            gpu=busiest.gpu,
-        ),
-    )
-    notes = (*operation.notes, *(several if len(devices) > 1 else ()))
-    return Ranks((gathered(trace, busiest, profile, operation.kernel, operation.forward),), notes)
+    notes = list(operation.notes)
+    if len(devices) > 1:
+        gpus = {"count": len(devices), "gpu": busiest.gpu}
+        notes.append(
+            say("{profile}: {count} GPUs in use; GPU {gpu}, the busiest, is taken as the mock", profile=profile, **gpus)
+        )
+    return Ranks((gathered(trace, busiest, profile, operation.kernel, operation.forward),), tuple(notes))
 
 
 def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[ForwardKernel]) -> Ranks:
@@ -77,7 +72,12 @@ def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, m
     refused: list[NothingRecorded] = []
     for device in analysed(trace, profile, wanted):
         try:
-            operation = _isolated(trace, device, profile, isolation, mock)
+            if isolation.expression is None:
+                operation = by_sequence(trace, device, profile, mock)
+            elif isolation.by == "range":
+                operation = by_range(trace, device, profile, isolation.expression)
+            else:
+                operation = by_pattern(trace, device, profile, isolation.expression, mock)
         except NothingRecorded as error:
             refused.append(error)
             continue
@@ -88,18 +88,7 @@ def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, m
     return Ranks(tuple(forwards), tuple(dict.fromkeys(notes)))
 
 
-def _isolated(
-    trace: Trace, device: Device, profile: str, isolation: Isolation, mock: Sequence[ForwardKernel]
-) -> OperationKernels:
-    if isolation.expression is None:
-        return by_sequence(trace, device, profile, mock)
-    if isolation.by == "range":
-        return by_range(trace, device, profile, isolation.expression)
-    return by_pattern(trace, device, profile, isolation.expression, mock)
-
-
-REPORT: Final = "cuda_gpu_kern_sum"
-"""The table that is needed."""
+REPORT: Final = "cuda_gpu_kern_sum"  # the table that is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +103,10 @@ class FromTable:
 def mock_from_table(run: PrintedTables, isolation: Isolation, forwards: int | None) -> FromTable:
     """The mock: every kernel of the table, or those that match the pattern."""
     rows = _rows(run)
-    count = forwards or _common_divisor(rows)
-    side, notes = _side(run.name, _matching(run, rows, isolation), count)
+    main = main_names([ForwardKernel(row.name, row.total_ns or 0) for row in rows])  # others may be initialisation
+    count = forwards or gcd(*(row.count for row in rows if parse(row.name).bare in main))
     how = say("given") if forwards else say("by the greatest common divisor of the main kernels' calls")
-    return FromTable(side, (_counted(run, count, how), *notes))
+    return _side(run.name, _matching(run, rows, isolation), count, how)
 
 
 def model_from_table(run: PrintedTables, isolation: Isolation, mock: OperationSide, forwards: int | None) -> FromTable:
@@ -128,21 +117,34 @@ def model_from_table(run: PrintedTables, isolation: Isolation, mock: OperationSi
             f"{run.name}: {REPORT} does not say what ran in which range",
             hint="use --pattern=REGEX, or give the profile itself instead of its tables",
         )
-    chosen = _matching(run, rows, isolation) if isolation.expression else _like_the_mocks(run, rows, mock.kernels)
-    whole = isolation.expression is not None or len(chosen) == len(rows)
-    count = forwards or _by_the_mock(chosen, mock)
+    if isolation.expression:
+        chosen = _matching(run, rows, isolation)
+    else:
+        wanted = set[str]().union(*(_alike(kernel.name, rows) for kernel in mock.kernels))
+        if not wanted:
+            raise NothingRecorded(f"{run.name}: no kernel is like one of the mock's", found=_longest(rows))
+        chosen = [row for row in rows if row.name in wanted]
+    times: dict[str, list[int]] = {}
+    for kernel in mock.kernels:
+        times.setdefault(kernel.name, []).append(kernel.time_ns)
+    # so many that the mock's longest kernel with a like in the model is called as often in each
+    by_time = sorted(times, key=lambda name: -sum(times[name]))
+    longest = next((name for name in by_time if _alike(name, chosen)), None)
+    if longest is None:
+        count = gcd(*(row.count for row in chosen))
+    else:
+        alike = _alike(longest, chosen)
+        count = max(round(sum(row.count for row in chosen if row.name in alike) / len(times[longest])), 1)
     how = say("given") if forwards else say("by the calls of the mock's longest kernel")
-    side, notes = _side(run.name, chosen, count)
-    return FromTable(side, (_counted(run, count, how), *notes), whole)
+    whole = isolation.expression is not None or len(chosen) == len(rows)
+    return _side(run.name, chosen, forwards or count, how, whole=whole)
 
 
-def _counted(run: PrintedTables, forwards: int, how: str) -> str:
-    """How many forwards a table holds, and how that is known."""
-    return say(
-        "{profile}: {forwards} ({how}); means of the whole profile",
-        profile=run.name,
-        forwards=forwards_text(forwards),
-        how=how,
+def _alike(name: str, rows: Sequence[SummaryRow]) -> set[str]:
+    """The names of rows that are this kernel, or nearly so where none is."""
+    levels = {row.name: likeness(name, row.name) for row in rows}
+    return next(
+        (same for level in (EXACT, FUNCTION) if (same := {row for row in levels if levels[row] == level})), set()
     )
 
 
@@ -159,18 +161,20 @@ def _rows(run: PrintedTables) -> list[SummaryRow]:
     return rows
 
 
-def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[OperationSide, tuple[str, ...]]:
-    kernels, rare = [], []
+def _side(name: str, rows: Sequence[SummaryRow], forwards: int, how: str, *, whole: bool = True) -> FromTable:
+    kernels: list[ForwardKernel] = []
+    rare = []
     for row in rows:
         calls = round(row.count / forwards)
-        if calls < 1:
-            rare.append(row)
-            continue
         kernels += [ForwardKernel(row.name, round((row.total_ns or 0) / row.count))] * calls
-    notes = []
+        if calls < 1:
+            rare.append(f"{label(row.name)} ({count_text(row.count)})")
+    text = forwards_text(forwards)
+    notes = [say("{profile}: {forwards} ({how}); means of the whole profile", profile=name, forwards=text, how=how)]
     if rare:
-        shown = ", ".join(f"{label(row.name)} ({count_text(row.count)})" for row in rare[:3])
+        shown = ", ".join(rare[:3])
         listed = say("{names} and {count} more", names=shown, count=len(rare) - 3) if len(rare) > 3 else shown
+
         notes.append(
             say(
                 "{profile}: left out because they run in fewer than half of the forwards: {kernels}",
@@ -181,26 +185,7 @@ def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[Operati
     if not kernels:
         raise NothingRecorded(f"{name}: no kernel runs in each of {count_text(forwards)} forwards")
     side = OperationSide(name, "", tuple(kernels), forwards, compared=forwards, alike=forwards, ordered=False)
-    return side, tuple(notes)
-
-
-def _common_divisor(rows: Sequence[SummaryRow]) -> int:
-    """Of the calls of the main kernels: others may be initialisation."""
-    main = main_names([ForwardKernel(row.name, row.total_ns or 0) for row in rows])
-    return gcd(*(row.count for row in rows if parse(row.name).bare in main))
-
-
-def _by_the_mock(rows: Sequence[SummaryRow], mock: OperationSide) -> int:
-    """So many that the mock's longest kernel with a like in the model is called as often in each."""
-    times: dict[str, list[int]] = {}
-    for kernel in mock.kernels:
-        times.setdefault(kernel.name, []).append(kernel.time_ns)
-    for name in sorted(times, key=lambda kernel_name: -sum(times[kernel_name])):
-        for wanted in (EXACT, FUNCTION):
-            like = [row.count for row in rows if likeness(name, row.name) == wanted]
-            if like:
-                return max(round(sum(like) / len(times[name])), 1)
-    return gcd(*(row.count for row in rows))
+    return FromTable(side, tuple(notes), whole)
 
 
 def _matching(run: PrintedTables, rows: Sequence[SummaryRow], isolation: Isolation) -> list[SummaryRow]:
@@ -212,17 +197,6 @@ def _matching(run: PrintedTables, rows: Sequence[SummaryRow], isolation: Isolati
     if not matching:
         raise no_match(run.name, pattern.pattern, _longest(rows))
     return matching
-
-
-def _like_the_mocks(run: PrintedTables, rows: Sequence[SummaryRow], mock: Sequence[ForwardKernel]) -> list[SummaryRow]:
-    """Rows called as the mock's kernels are, or nearly so where none is."""
-    wanted: set[str] = set()
-    for name in {kernel.name for kernel in mock}:
-        alike = {how: {row.name for row in rows if likeness(name, row.name) == how} for how in (EXACT, FUNCTION)}
-        wanted |= alike[EXACT] or alike[FUNCTION]
-    if not wanted:
-        raise NothingRecorded(f"{run.name}: no kernel is like one of the mock's", found=_longest(rows))
-    return [row for row in rows if row.name in wanted]
 
 
 def _longest(rows: Sequence[SummaryRow]) -> str:

@@ -1,21 +1,17 @@
 """Two sides compared: the verdict, how sure it is, the parts of the difference, and what changed.
 
 before, after = side_of(...), side_of(...)
-found = compare(before, after)
-assert sum(part.ns for part in found.parts) == found.delta_ns
+diff = compare(before, after)
+assert sum(part.ns for part in diff.parts) == diff.delta_ns
 
-The difference of two sides taken apart: the parts are whole nanoseconds and sum to the difference exactly.
-
-Why the time in launch calls changed: by how many there are, or by what one takes.
-
-What the same kernels use of the GPU before and after: two sides with samples in, what surely changed out.
+The parts are whole nanoseconds and sum to the difference exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +39,7 @@ from gpuledger.analyse.diff.pairs import (
     remarks,
     unlike,
 )
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunKernel, RunSide, RunUse
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide, RunUse
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
@@ -89,31 +85,36 @@ class TimeChange:
 
 def changes(pairs: Iterable[KernelPair], steps_before: int, steps_after: int) -> tuple[TimeChange, ...]:
     """Each pair's change, split."""
-    split_changes = []
+    changed = []
     for pair in pairs:
-        (n1, t1), (n2, t2) = _rates(pair.before, steps_before), _rates(pair.after, steps_after)
-        if n1 and n2 and not _is_restructured(pair, (n1, n2), (t1, t2)):
-            split = ((n2 - n1) * (t1 + t2) / 2, (t2 - t1) * (n1 + n2) / 2, 0.0)
+        old, new = (
+            _rates(sum(kernel.calls for kernel in kernels), sum(kernel.time_ns for kernel in kernels), steps)
+            for kernels, steps in ((pair.before, steps_before), (pair.after, steps_after))
+        )
+        calls, each_ns = (old[0], new[0]), (old[1], new[1])
+        if all(calls) and not _is_restructured(pair, calls, each_ns):
+            split = (*_by_calls_and_time(old, new), 0.0)
         else:
-            split = (0.0, 0.0, n2 * t2 - n1 * t1)
-        split_changes.append(TimeChange(pair, (n1, n2), (t1, t2), *split))
-    return tuple(split_changes)
+            split = (0.0, 0.0, new[0] * new[1] - old[0] * old[1])
+        changed.append(TimeChange(pair, calls, each_ns, *split))
+    return tuple(changed)
+
+
+def _rates(calls: int, time_ns: int, steps: int) -> tuple[float, float]:
+    """Calls a step, and the time of one call."""
+    return (calls / steps, time_ns / calls) if calls else (0.0, 0.0)
+
+
+def _by_calls_and_time(old: tuple[float, float], new: tuple[float, float]) -> tuple[float, float]:
+    """The change of a product, by each of its factors: the other is taken at its mean."""
+    return (new[0] - old[0]) * (old[1] + new[1]) / 2, (new[1] - old[1]) * (old[0] + new[0]) / 2
 
 
 def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tuple[float, float]) -> bool:
     """Whether launch shapes are not the same, and few large kernels do what many small ones did, or the reverse."""
-    if pair.level in SAME_SHAPE:
-        return False
     fewer, longer = calls[0] / calls[1], (each_ns[1] + 1) / (each_ns[0] + 1)
-    return (fewer > ABOUT_AS_OFTEN and longer > ABOUT_AS_OFTEN) or (
-        fewer * ABOUT_AS_OFTEN < 1 and longer * ABOUT_AS_OFTEN < 1
-    )
-
-
-def _rates(kernels: Sequence[RunKernel], steps: int) -> tuple[float, float]:
-    """Calls a step, and the time of one call."""
-    calls, time = sum(kernel.calls for kernel in kernels), sum(kernel.time_ns for kernel in kernels)
-    return (calls / steps, time / calls) if calls else (0.0, 0.0)
+    grew = min(fewer, longer) > ABOUT_AS_OFTEN
+    return pair.level not in SAME_SHAPE and (grew or max(fewer, longer) * ABOUT_AS_OFTEN < 1)
 
 
 def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tuple[DiffPart, ...]:
@@ -125,14 +126,13 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
         # compute that is in no kernel: what began before the steady steps
         OTHER_COMPUTE: _outside_kernels(after) - _outside_kernels(before),
     }
-    for line in dict.fromkeys((*before.lines, *after.lines)):
-        if not line.is_compute:
-            split[line] = after.line_mean_ns(line) - before.line_mean_ns(line)
+    lines = (line for line in dict.fromkeys((*before.lines, *after.lines)) if not line.is_compute)
+    split |= {line: after.line_mean_ns(line) - before.line_mean_ns(line) for line in lines}
     delta = after.median_ns - before.median_ns
     split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
-    kept = [name for name in split if name != OTHER_COMPUTE or round(split[name])]
-    whole = rounded([split[name] for name in kept], delta)
-    return tuple(DiffPart(name, ns) for name, ns in zip(kept, whole, strict=True))
+    if not round(split[OTHER_COMPUTE]):
+        del split[OTHER_COMPUTE]
+    return tuple(map(DiffPart, split, rounded(list(split.values()), delta)))
 
 
 def rounded(amounts: Sequence[float], total: int) -> list[int]:
@@ -150,37 +150,32 @@ def rounded(amounts: Sequence[float], total: int) -> list[int]:
 
 def _outside_kernels(side: RunSide) -> float:
     """Compute per step that no kernel accounts for; where there are no books, the kernels are all there is."""
-    kernels = sum(kernel.time_ns for kernel in side.kernels)
-    if not side.lines:
-        return (sum(side.length_ns) - kernels) / side.steps
-    compute = int(side.line_steps(lambda line: line.is_compute).sum())
-    return (compute - kernels) / side.steps
+    compute = int(side.line_steps(lambda line: line.is_compute).sum()) if side.lines else sum(side.length_ns)
+    return (compute - sum(kernel.time_ns for kernel in side.kernels)) / side.steps
 
 
 def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:
-    """The change per step, by number and kind of call and by what one takes; None where calls are not recorded.
+    """The change of launch time per step, by number and kind of call and by what one takes; None: not recorded.
 
     Functions are taken one by one, as in the parts of compute: a graph launch is no dearer kernel launch.
     """
     if before.launches is None or after.launches is None:
         return None
-    calls_before = {call.name: call for call in before.launches.functions}
-    calls_after = {call.name: call for call in after.launches.functions}
+    olds, news = ({call.name: call for call in launches.functions} for launches in (before.launches, after.launches))
     by_number = by_cost = 0.0
-    for name in dict.fromkeys((*calls_before, *calls_after)):
-        old, new = calls_before.get(name), calls_after.get(name)
-        n1, t1 = (old.calls / before.steps, old.time_ns / old.calls) if old is not None and old.calls else (0.0, 0.0)
-        n2, t2 = (new.calls / after.steps, new.time_ns / new.calls) if new is not None and new.calls else (0.0, 0.0)
-        if n1 and n2:
-            by_number += (n2 - n1) * (t1 + t2) / 2
-            by_cost += (t2 - t1) * (n1 + n2) / 2
-        else:
-            by_number += n2 * t2 - n1 * t1
+    for name in dict.fromkeys((*olds, *news)):
+        old, new = (
+            _rates(calls[name].calls, calls[name].time_ns, side.steps) if name in calls else (0.0, 0.0)
+            for calls, side in ((olds, before), (news, after))
+        )
+        both = old[0] and new[0]
+        number, cost = _by_calls_and_time(old, new) if both else (new[0] * new[1] - old[0] * old[1], 0.0)
+        by_number += number
+        by_cost += cost
     return by_number, by_cost
 
 
-CLOCKS_ALIKE: Final = 0.03
-"""Clocks that differ by less of the higher one are the same."""
+CLOCKS_ALIKE: Final = 0.03  # clocks that differ by less of the higher one are the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,56 +194,37 @@ class UseChange:
 
 
 def use_changes(before: RunSide, after: RunSide) -> tuple[UseChange, ...] | None:
-    """What changed, the kernel with the most time first; None where a side was not sampled."""
+    """What the same kernels surely use more or less of the GPU, most time first; None where a side was not sampled."""
     if not before.use or not after.use:
         return None
     changed = []
-    for same, kernel in _same(before.use, after.use):
+    for old, new in _same_kernels(before.use, after.use):
         for metric in OF_KERNELS:
-            one, other = (each.figures.get(metric.value) for each in (same, kernel))
+            one, other = (kernel.figures.get(metric.value) for kernel in (old, new))
             if one is not None and other is not None and not one.holds(other.percent) and not other.holds(one.percent):
-                changed.append(UseChange(same, kernel, metric, one, other))
+                changed.append(UseChange(old, new, metric, one, other))
     return tuple(changed)
 
 
-def _same(before: Sequence[RunUse], after: Sequence[RunUse]) -> list[tuple[RunUse, RunUse]]:
+def _same_kernels(before: Sequence[RunUse], after: Sequence[RunUse]) -> list[tuple[RunUse, RunUse]]:
     """Kernels that are on both sides, the most time first."""
     pairs = list[tuple[RunUse, RunUse]]()
-    for name_of in (_canonical, _bare):
-        old, new = _alone(before, name_of), _alone(after, name_of)
+    for spelling in ("canonical", "bare"):
+        old, new = _alone(before, spelling), _alone(after, spelling)
         pairs += [(old[key], new[key]) for key in new if key in old]
         before, after = ([one[key] for key in one if key not in other] for one, other in ((old, new), (new, old)))
     return sorted(pairs, key=lambda pair: -pair[1].time_ns)
 
 
-def _canonical(name: str) -> str:
-    return parse(name).canonical
-
-
-def _bare(name: str) -> str:
-    return parse(name).bare
-
-
-def _alone(kernels: Sequence[RunUse], name_of: Callable[[str], str]) -> dict[object, RunUse]:
+def _alone(kernels: Sequence[RunUse], spelling: str) -> dict[object, RunUse]:
     """By name and shape, those that share them with no other."""
-    keys = [(name_of(kernel.name), kernel.grid, kernel.block) for kernel in kernels]
+    keys = [(getattr(parse(kernel.name), spelling), kernel.grid, kernel.block) for kernel in kernels]
     often = Counter(keys)
     return {key: kernel for key, kernel in zip(keys, kernels, strict=True) if often[key] == 1}
 
 
-def clocks_differ(before: RunSide, after: RunSide) -> tuple[float, float] | None:
-    """The clocks while kernels ran, where both are known and differ."""
-    one, other = before.busy_clock_hz, after.busy_clock_hz
-    if one is None or other is None or abs(one - other) <= CLOCKS_ALIKE * max(one, other):
-        return None
-    return one, other
-
-
-ALIKE: Final = 0.01
-"""Numbers of calls that differ by less than this share are the same."""
-
-HOST_ALONE: Final = 0.1
-"""If all but this share of a change is idle time that the host causes, only the host changed."""
+ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same
+HOST_ALONE: Final = 0.1  # if all but this share of a change is idle time that the host causes, only the host changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +270,8 @@ class Diff:
     @property
     def share(self) -> float:
         """The change as a share of before; infinite where there was nothing before."""
-        if not self.before.median_ns:
-            return 0.0 if not self.delta_ns else float("inf")
-        return self.delta_ns / self.before.median_ns
+        before_ns = self.before.median_ns
+        return self.delta_ns / before_ns if before_ns else math.inf if self.delta_ns else 0.0
 
 
 def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: str | None = None) -> Diff:
@@ -349,6 +324,29 @@ def _interval(before: RunSide, after: RunSide) -> Interval | NotMeasured:
     return interval
 
 
+def _of_interval(before: RunSide, after: RunSide, interval: Interval) -> list[str]:
+    notes = list[str]()
+    if interval.follows:
+        notes.append(
+            say(
+                "Step times are autocorrelated ({follows}: drift or throttling), so they carry less "
+                "information than independent ones; the interval is wider for it.",
+                follows=f"{interval.follows:.2f}",
+            )
+        )
+    if interval.runs_ns:
+        notes.append(
+            say(
+                "Runs on one side differ by {time} (standard deviation) beyond what their steps explain; the "
+                "interval is wider for it.",
+                time=time_text(interval.runs_ns),
+            )
+        )
+    if len(before.run_steps) == len(after.run_steps) == 1:
+        notes.append(say("One run per side: the interval leaves out run-to-run variation; give a folder of runs."))
+    return notes
+
+
 def _notes(
     before: RunSide,
     after: RunSide,
@@ -356,65 +354,34 @@ def _notes(
     ranges: tuple[RangePair, ...],
     guards: Controls | NotMeasured,
 ) -> list[str]:
-    said = list[str]()
-    if isinstance(interval, Interval) and interval.follows:
-        said.append(
-            say(
-                "Step times are autocorrelated ({follows}: drift or throttling), so they carry less "
-                "information than independent ones; the interval is wider for it.",
-                follows=f"{interval.follows:.2f}",
-            )
-        )
-    if isinstance(interval, Interval) and interval.runs_ns:
-        said.append(
-            say(
-                "Runs on one side differ by {time} (standard deviation) beyond what their steps explain; the "
-                "interval is wider for it.",
-                time=time_text(interval.runs_ns),
-            )
-        )
-    if isinstance(interval, Interval) and len(before.run_steps) == len(after.run_steps) == 1:
-        said.append(say("One run per side: the interval leaves out run-to-run variation; give a folder of runs."))
-    said += [
+    notes = _of_interval(before, after, interval) if isinstance(interval, Interval) else []
+    notes += [
         say("Ranges matched because they were the only ones left: {ranges}.", ranges=pair.name)
         for pair in ranges
         if pair.level == RENAMED
     ]
     if isinstance(guards, NotMeasured) and ranges:
-        said.append(say("No controls: {reason}.", reason=guards.reason))
+        notes.append(say("No controls: {reason}.", reason=guards.reason))
     if before.whole == KERNEL_TIME:
-        said.append(say("`nsys stats` tables have no steps, idle time, intervals or kernels by range."))
-        if ranges:
-            said.append(
-                say(
-                    "Shares of ranges are of the time in the program's own ranges; those of libraries and setup "
-                    "are left out."
-                )
-            )
-    if (clocks := clocks_differ(before, after)) is not None:
-        one, other = (count_text(round(clock / 1e6)) for clock in clocks)
-        said.append(
+        notes.append(say("`nsys stats` tables have no steps, idle time, intervals or kernels by range."))
+        own = say(
+            "Shares of ranges are of the time in the program's own ranges; those of libraries and setup are left out."
+        )
+        notes += [own] if ranges else []
+    one, other = before.busy_clock_hz, after.busy_clock_hz
+    if one is not None and other is not None and abs(one - other) > CLOCKS_ALIKE * max(one, other):
+        clocks = {"before": count_text(round(one / 1e6)), "after": count_text(round(other / 1e6))}
+        notes.append(
             say(
                 "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after (from samples).",
-                before=one,
-                after=other,
+                **clocks,
             )
         )
-    return said + _other_gpus(before, after)
-
-
-def _other_gpus(before: RunSide, after: RunSide) -> list[str]:
-    said = list[str]()
     if before.gpu != after.gpu:
-        said.append(say("GPU {before} before is compared with GPU {after} after.", before=before.gpu, after=after.gpu))
+        notes.append(say("GPU {before} before is compared with GPU {after} after.", before=before.gpu, after=after.gpu))
     for gpu in sorted(before.gpus.keys() & after.gpus.keys() - {before.gpu}):
-        old, new = before.gpus[gpu], after.gpus[gpu]
-        said.append(
-            say(
-                "GPU {gpu}, not shown: {before} -> {after} per step; --device={gpu} shows it.",
-                gpu=gpu,
-                before=time_text(old),
-                after=time_text(new),
-            )
+        steps = {"before": time_text(before.gpus[gpu]), "after": time_text(after.gpus[gpu])}
+        notes.append(
+            say("GPU {gpu}, not shown: {before} -> {after} per step; --device={gpu} shows it.", gpu=gpu, **steps)
         )
-    return said
+    return notes

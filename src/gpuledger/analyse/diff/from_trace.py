@@ -1,11 +1,12 @@
-"""A side from a trace: the steady steps of one GPU.
+"""A side from a trace: the steady steps of one GPU, and what ranges of each name hold in them.
 
-What ranges hold in the steady stretch, by name: host time, GPU time, waits, the calls made and the work launched.
+Of a range: host time, GPU time, waits, the calls made and the work launched.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ from gpuledger.analyse.diff.run_side import (
     RunUse,
     StepLaunches,
     median_of,
+    summed,
 )
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
@@ -43,12 +45,7 @@ from gpuledger.trace.tables import Rows, Table
 MOST_NUMBERED: Final = 32
 """Ranges that differ in their numbers alone are one kind from so many names on; layers stay apart."""
 
-DEEPEST: Final = 64
-"""Ranges nested deeper than this count as part of the one above."""
-
-MOST_RANGES_BY_STEP: Final = 200
-"""Of so many kinds of range, times are kept step by step."""
-
+DEEPEST: Final = 64  # ranges nested deeper than this count as part of the one above
 _VERSION: Final = re.compile(r"_v\d{4,6}$")
 
 Chains = list[tuple[int, ...]]
@@ -57,15 +54,6 @@ Chains = list[tuple[int, ...]]
 def without_version(function: str) -> str:
     """A function's name without the version of CUDA that it has in the profiler: `cudaGraphLaunch_v10000`."""
     return _VERSION.sub("", function)
-
-
-def functions_of(calls: Rows) -> tuple[list[str], Positions]:
-    """The names of functions without the version of CUDA behind them, and for each call the position of its own."""
-    names: dict[str, int] = {}
-    codes, back = np.unique(calls.codes("name"), return_inverse=True)
-    texts = [without_version(calls.strings.text(code) or "") for code in codes.tolist()]
-    number = np.array([names.setdefault(text, len(names)) for text in texts], np.intp)
-    return list(names), number[back.reshape(-1)]
 
 
 def ranges_of(
@@ -83,51 +71,51 @@ def ranges_of(
     chains, chain = _chains(ranges, name)
     once = np.array([names_down[-1] not in names_down[:-1] for names_down in chains])
     outermost: NDArray[np.bool_] = once[chain]
-    instances = np.bincount(name[outermost], minlength=len(names))
+    instances = np.bincount(name[outermost], minlength=len(names)).tolist()
     host = np.zeros(len(names), np.int64)
     np.add.at(host, name[outermost], ranges.duration_ns[outermost])
-    holds = _Holds(len(names), chains)
-    _hold_calls(device, ranges, chain, holds)
-    inside = _inside(chains, len(names))
-    contents = [
+    inside: list[set[int]] = [set() for _ in names]
+    for names_down in chains:
+        inside[names_down[-1]] |= set(names_down[:-1]) - {names_down[-1]}
+    contents = _contents(device, ranges, chain, chains, len(names))
+    kinds = [
         RunRange(
             names[index],
-            int(instances[index]),
+            instances[index],
             int(host[index]),
-            holds.gpu_ns[index],
-            holds.wait_ns[index],
+            gpu_ns,
+            wait_ns,
             tuple(names[above] for above in sorted(inside[index])),
-            dict(sorted(holds.calls[index].items())),
-            dict(sorted(holds.work[index].items())),
+            dict(sorted(calls.items())),
+            dict(sorted(work.items())),
         )
-        for index in range(len(names))
+        for index, (gpu_ns, wait_ns, calls, work) in enumerate(contents)
     ]
-    order = sorted(range(len(names)), key=lambda index: (-contents[index].host_ns, contents[index].name))
+    order = sorted(range(len(names)), key=lambda index: (-kinds[index].host_ns, kinds[index].name))
     by_step = {
-        names[index]: _range_contents_by_step(ranges.where(outermost & (name == index)), edges)
-        for index in order[:MOST_RANGES_BY_STEP]
+        names[index]: _host_time_by_step(ranges.where(outermost & (name == index)), edges)
+        for index in order[:MOST_BY_STEP]
     }
-    return tuple(contents[index] for index in order), by_step
+    return tuple(kinds[index] for index in order), by_step
 
 
 def _names(ranges: Rows, steps: int) -> tuple[list[str], Positions]:
     """The distinct names of kinds of range, and for each range the position of its own."""
     codes, back, counts = np.unique(ranges.codes("name"), return_inverse=True, return_counts=True)
     texts = [unnumbered(ranges.strings.text(code) or "") or "(no name)" for code in codes.tolist()]
-    alike: dict[str, dict[str, int]] = {}
+    alike: dict[str, Counter[str]] = {}
     for text, count in zip(texts, counts.tolist(), strict=True):
-        held = alike.setdefault(normalised(text), {})
-        held[text] = held.get(text, 0) + count
-    running = {general for general, held in alike.items() if _is_running(held, steps)}
+        alike.setdefault(normalised(text), Counter())[text] += count
+    # names that differ in their numbers alone count steps or the like if none comes in most steps
+    running = {
+        general
+        for general, often in alike.items()
+        if len(often) > MOST_NUMBERED or (len(often) > 2 and 2 * max(often.values()) <= max(steps, 2))
+    }
     names: dict[str, int] = {}
     kinds = [general if (general := normalised(text)) in running else text for text in texts]
     number = np.array([names.setdefault(kind, len(names)) for kind in kinds], np.intp)
     return list(names), number[back.reshape(-1)]
-
-
-def _is_running(held: dict[str, int], steps: int) -> bool:
-    """Whether names that differ in their numbers alone count steps or the like: none comes in most steps."""
-    return len(held) > MOST_NUMBERED or (len(held) > 2 and 2 * max(held.values()) <= max(steps, 2))
 
 
 def _chains(ranges: Rows, name: Positions) -> tuple[Chains, Positions]:
@@ -149,59 +137,37 @@ def _chains(ranges: Rows, name: Positions) -> tuple[Chains, Positions]:
     return chains, chain
 
 
-def _inside(chains: Chains, count: int) -> list[set[int]]:
-    """For each name the names that it is found below, its own left out."""
-    above: list[set[int]] = [set() for _ in range(count)]
-    for chain in chains:
-        above[chain[-1]] |= set(chain[:-1]) - {chain[-1]}
-    return above
+def _contents(
+    device: Device, ranges: Rows, chain: Positions, chains: Chains, names: int
+) -> list[tuple[int, int, Counter[str], Counter[str]]]:
+    """What ranges of each name hold: GPU time, time in calls that wait, calls by function, and work by name.
 
-
-class _Holds:
-    """Sums over what the ranges of each name hold."""
-
-    def __init__(self, names: int, chains: Chains) -> None:
-        self.calls: list[dict[str, int]] = [{} for _ in range(names)]
-        self.work: list[dict[str, int]] = [{} for _ in range(names)]
-        self.gpu_ns, self.wait_ns = [0] * names, [0] * names
-        self._members = [tuple(dict.fromkeys(chain)) for chain in chains]
-
-    def count(self, into: list[dict[str, int]], chain: int, what: str, count: int) -> None:
-        for name in self._members[chain]:
-            into[name][what] = into[name].get(what, 0) + count
-
-    def spend(self, into: list[int], chain: int, time_ns: int) -> None:
-        for name in self._members[chain]:
-            into[name] += time_ns
-
-
-def _hold_calls(device: Device, ranges: Rows, chain: Positions, holds: _Holds) -> None:
-    """Book every call, and what it launched, to the ranges around it."""
+    Every call, and what it launched, counts for all ranges around it.
+    """
     host, work = device.host, device.work
+    calls_of, work_of = ([Counter[str]() for _ in range(names)] for _ in range(2))
+    gpu_ns, wait_ns = [0] * names, [0] * names
+    members = [tuple(dict.fromkeys(names_down)) for names_down in chains]
     inner = innermost(ranges, host.calls)
     place = np.where(inner >= 0, chain[inner], -1)
     inside = np.flatnonzero(place >= 0)
-    functions, function = functions_of(host.calls)
-    waits = host.are(CallKind.SYNC)
-    for chain_number, which, count, _ in _sums(place[inside], function[inside], host.calls.duration_ns[inside]):
-        holds.count(holds.calls, chain_number, functions[which], count)
-    waiting = inside[waits[inside]]
-    for chain_number, _, _, time in _sums(
-        place[waiting], np.zeros(len(waiting), np.intp), host.calls.duration_ns[waiting]
-    ):
-        holds.spend(holds.wait_ns, chain_number, time)
+    functions, function = host.calls.strings.kinds(host.calls.codes("name"), without_version)
+    waits = host.are(CallKind.SYNC).astype(np.int64)
+    kind, time = 2 * function + waits, host.calls.duration_ns
+    for number, which, count, spent_ns in _sums(place[inside], kind[inside], time[inside]):
+        for name in members[number]:
+            calls_of[name][functions[which // 2]] += count
+            wait_ns[name] += spent_ns if which % 2 else 0
     here = work.on(device.gpu)
-    call = work.launch[here]
-    here, call = here[call >= 0], call[call >= 0]
-    here, call = here[place[call] >= 0], call[place[call] >= 0]
-    strings = ranges.strings
-    names: dict[int, str] = {}
+    here = here[work.launch[here] >= 0]
+    here = here[place[work.launch[here]] >= 0]
     length = work.end_ns[here] - work.start_ns[here]
-    for chain_number, code, count, time in _sums(place[call], work.name[here], length):
-        if code not in names:
-            names[code] = "(graph)" if code == NO_TEXT else parse(strings.text(code) or "").bare
-        holds.count(holds.work, chain_number, names[code], count)
-        holds.spend(holds.gpu_ns, chain_number, time)
+    for number, code, count, spent_ns in _sums(place[work.launch[here]], work.name[here], length):
+        text = "(graph)" if code == NO_TEXT else parse(ranges.strings.text(code) or "").bare
+        for name in members[number]:
+            work_of[name][text] += count
+            gpu_ns[name] += spent_ns
+    return list(zip(gpu_ns, wait_ns, calls_of, work_of, strict=True))
 
 
 def _sums(place: Positions, what: NDArray[np.signedinteger], time: Ints) -> list[tuple[int, int, int, int]]:
@@ -209,12 +175,11 @@ def _sums(place: Positions, what: NDArray[np.signedinteger], time: Ints) -> list
     first, number = group(place, what)
     total = np.zeros(len(first), np.int64)
     np.add.at(total, number, time)
-    count = np.bincount(number, minlength=len(first))
-    columns = (place[first], what[first], count, total)
+    columns = (place[first], what[first], np.bincount(number, minlength=len(first)), total)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _range_contents_by_step(ranges: Rows, edges: Ints) -> tuple[int, ...]:
+def _host_time_by_step(ranges: Rows, edges: Ints) -> tuple[int, ...]:
     """Host time in each step. The host runs ahead, so equal numbers a step go by their order, others by their start."""
     steps, count = len(edges) - 1, len(ranges)
     order = np.argsort(ranges["start_ns"], kind="stable")
@@ -227,11 +192,8 @@ def _range_contents_by_step(ranges: Rows, edges: Ints) -> tuple[int, ...]:
     return tuple(total.tolist())
 
 
-MOST_BY_STEP = 200
-"""Of so many kernels, and so many ranges, times are kept step by step."""
-
-WHOLE_GRAPH = "(whole CUDA graph)"
-"""What a graph is called whose kernels were not recorded."""
+MOST_BY_STEP: Final = 200  # of so many kernels, and so many kinds of range, times are kept step by step
+WHOLE_GRAPH = "(whole CUDA graph)"  # what a graph is called whose kernels were not recorded
 
 Families = tuple[tuple[str, str], ...]
 
@@ -251,6 +213,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     compute, comm, by_step = _kernels(trace, device, edges, families)
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
+    calls = device.host.calls
     use, clock_hz = _use(trace, device)
     lengths, memory = tuple(lengths_of(device).tolist()), memory_totals(trace, device.gpu)
     return RunSide(
@@ -269,7 +232,9 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         books_ns=tuple(map(tuple, books[:, used].tolist())),
         kernels=compute,
         comm=comm,
-        calls=None if trace.missing(Table.CALLS) else _calls(device, stretch),
+        calls=None
+        if trace.missing(Table.CALLS)
+        else by_function(calls.where(begins_in(stretch, calls) & of_this_gpu(device, calls))),
         launches=None if trace.missing(Table.CALLS) else _launches(device, edges),
         ranges=None if ranges is None else ranges[0],
         copies=_copies(copies_by_kind(trace, device)),
@@ -319,7 +284,7 @@ def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
 ) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
     """Compute by name, shape and place; communication by name; and both by name and step."""
-    work = device.work
+    work, steps = device.work, len(edges) - 1
     here = work.on(device.gpu)
     here = here[work.state[here] != State.COPY]
     is_compute = work.state[here] == State.COMPUTE
@@ -328,89 +293,61 @@ def _kernels(
     time[is_compute] = device.steady_part_ns(own_start, own_end)
     steady = device.begins_steady(work.start_ns[here])
     here, time, is_compute = here[steady], time[steady], is_compute[steady]
-    names, number = _named(trace, work.name[here])
-    step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, len(edges) - 2)
-    by_step = _by_step(names, number, step, time, len(edges) - 1)
+    names: dict[str, int] = {}
+    codes, back = np.unique(work.name[here], return_inverse=True)
+    bares = [WHOLE_GRAPH if code == NO_TEXT else parse(trace.strings.text(code) or "").bare for code in codes.tolist()]
+    number = np.array([names.setdefault(bare, len(names)) for bare in bares], np.intp)[back.reshape(-1)]
+    kept = np.argsort(-np.bincount(number, weights=time, minlength=len(names)), kind="stable")[:MOST_BY_STEP]
+    place = np.full(len(names), -1)
+    place[kept] = np.arange(len(kept))
+    step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, steps - 1)
+    chosen = place[number] >= 0
+    sums = np.zeros((len(kept), steps), np.int64)
+    np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
+    listed = list(names)
+    by_step = {listed[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
     return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
 
 
-def _named(trace: Trace, codes: Ints) -> tuple[list[str], Positions]:
-    """The distinct bare names, and for each kernel the position of its own."""
-    names: dict[str, int] = {}
-    distinct, back = np.unique(codes, return_inverse=True)
-    texts = [WHOLE_GRAPH if code == NO_TEXT else _bare(trace, code) for code in distinct.tolist()]
-    number = np.array([names.setdefault(text, len(names)) for text in texts], np.intp)
-    return list(names), number[back.reshape(-1)]
-
-
-def _bare(trace: Trace, code: int) -> str:
-    return parse(trace.strings.text(code) or "").bare
-
-
-def _by_step(
-    names: list[str], number: Positions, step: Positions, time: Ints, steps: int
-) -> dict[str, tuple[int, ...]]:
-    total = np.bincount(number, weights=time, minlength=len(names))
-    kept = np.argsort(-total, kind="stable")[:MOST_BY_STEP]
-    place = np.full(len(names), -1)
-    place[kept] = np.arange(len(kept))
-    sums = np.zeros((len(kept), steps), np.int64)
-    chosen = place[number] >= 0
-    np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
-    return {names[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
-
-
 def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[RunKernel, ...]:
-    sums: dict[object, RunKernel] = {}
-    for entry in overview(trace, device).entries:
-        key = (entry.bare, entry.grid, entry.block, entry.place)
-        held = sums.get(key)
-        calls, spent = (held.calls, held.time_ns) if held else (0, 0)
-        sums[key] = RunKernel(
+    kernels = [
+        RunKernel(
             entry.name,
             entry.bare,
             entry.grid,
             entry.block,
             entry.place,
             family(entry.name, families),
-            calls + entry.calls,
-            spent + entry.time_ns,
+            entry.calls,
+            entry.time_ns,
         )
+        for entry in overview(trace, device).entries
+    ]
     whole = device.work.name[here] == NO_TEXT
     if whole.any():
-        calls, spent = int(whole.sum()), int(time[whole].sum())
-        graph = RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, calls, spent)
-        sums[WHOLE_GRAPH] = graph
-    return tuple(sums.values())
+        counts = int(whole.sum()), int(time[whole].sum())
+        kernels.append(RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, *counts))
+    return summed(kernels, as_last=True)
 
 
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
     """Communication kernels by name, with how long they ran: exposed or not."""
     work = device.work
-    length = work.end_ns[here] - work.start_ns[here]
     codes, number = np.unique(work.name[here], return_inverse=True)
     time = np.zeros(len(codes), np.int64)
-    np.add.at(time, number.reshape(-1), length)
+    np.add.at(time, number.reshape(-1), work.end_ns[here] - work.start_ns[here])
     calls = np.bincount(number.reshape(-1), minlength=len(codes))
-    sums: dict[str, RunKernel] = {}
-    for code, count, spent in zip(codes.tolist(), calls.tolist(), time.tolist(), strict=True):
-        bare = _bare(trace, code)
-        held = sums.get(bare)
-        before = (held.calls, held.time_ns) if held else (0, 0)
-        name = trace.strings.text(code) or ""
-        sums[bare] = RunKernel(name, bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, before[0] + count, before[1] + spent)
-    return tuple(sums.values())
-
-
-def _calls(device: Device, stretch: Span) -> tuple[Call, ...]:
-    """The steady steps' CUDA calls by function, of the processes that use this GPU; most time first."""
-    every = device.host.calls
-    return by_function(every.where(begins_in(stretch, every) & of_this_gpu(device, every)))
+    names = [trace.strings.text(code) or "" for code in codes.tolist()]
+    kernels = (
+        RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, count, spent_ns)
+        for name, count, spent_ns in zip(names, calls.tolist(), time.tolist(), strict=True)
+    )
+    return summed(kernels, as_last=True)
 
 
 def by_function(calls: Rows) -> tuple[Call, ...]:
     """Calls by function, the most time first."""
-    names, number = functions_of(calls)
+    names, number = calls.strings.kinds(calls.codes("name"), without_version)
     count = np.bincount(number, minlength=len(names)).tolist()
     time = np.zeros(len(names), np.int64)
     np.add.at(time, number, calls.duration_ns)
@@ -442,9 +379,6 @@ def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:
         way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
         before = sums.get(way) or Copied(way, 0, 0, 0)
         sums[way] = Copied(
-            way,
-            before.count + copied.count,
-            (before.bytes or 0) + copied.total_bytes,
-            before.time_ns + copied.total_ns,
+            way, before.count + copied.count, (before.bytes or 0) + copied.total_bytes, before.time_ns + copied.total_ns
         )
     return tuple(sums.values())

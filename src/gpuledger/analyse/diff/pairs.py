@@ -1,7 +1,7 @@
-"""Which kernel of one side is which of the other: kernels in, pairs out, each with how sure it is.
+"""What of one side is what of the other, and whether the two may be compared: sides in; pairs, reasons, remarks out.
 
-Levels, the surest first. What a level pairs is taken out before the next one looks. Kernels that a level cannot tell
-apart (one name with several shapes, say) are paired together, all of one side with all of the other.
+Kernels are paired by levels, the surest first. What a level pairs is taken out before the next one looks. Kernels that
+a level cannot tell apart (one name with several shapes, say) are paired together: all of one side, all of the other.
 
 - `place`: the same name, launch shape and place in the program
 - `shape`: the same name and launch shape
@@ -10,10 +10,7 @@ apart (one name with several shapes, say) are paired together, all of one side w
 - `family`: the same kind of work at the same position of the step, and about as often
 - `new`, `vanished`: on one side alone
 
-Which range of one side is which of the other: by name, then by name without numbers, then the
-ones left over, if there is one on each side.
-
-May these two be compared? Two sides and their pairs in, reasons against it and remarks out.
+Ranges are paired by name, then by name without numbers, then the ones left over, if there is one on each side.
 """
 
 from __future__ import annotations
@@ -81,57 +78,40 @@ def paired(
     left, right = list(before), list(after)
     pairs: list[KernelPair] = []
     for level, key in _BY_LEVEL:
-        same, left, right = _with_equal(level, key, left, right)
-        pairs += same
-    same, left, right = _in_position(left, right, steps_before, steps_after)
+        if not left or not right:
+            break
+        groups: tuple[dict[object, list[RunKernel]], dict[object, list[RunKernel]]] = ({}, {})
+        for kernels, by_key in zip((left, right), groups, strict=True):
+            for kernel in kernels:
+                # a shape that is not known is the same as none
+                unknown = level in SAME_SHAPE and kernel.grid == NO_SHAPE
+                by_key.setdefault((id(kernel),) if unknown else key(kernel), []).append(kernel)
+        old, new = groups
+        shared = [like for like in old if like in new]
+        pairs += [KernelPair(level, tuple(old.pop(like)), tuple(new.pop(like))) for like in shared]
+        left, right = ([kernel for kernels in by_key.values() for kernel in kernels] for by_key in groups)
+    same = _in_position(left, right, steps_before, steps_after)
+    taken = {id(kernel) for pair in same for kernel in (*pair.before, *pair.after)}
     pairs += same
-    pairs += [KernelPair("new", (), (kernel,)) for kernel in right]
-    return (*pairs, *(KernelPair("vanished", (kernel,), ()) for kernel in left))
+    pairs += [KernelPair("new", (), (kernel,)) for kernel in right if id(kernel) not in taken]
+    return (*pairs, *(KernelPair("vanished", (kernel,), ()) for kernel in left if id(kernel) not in taken))
 
 
-def _with_equal(
-    level: str, key: _Key, left: list[RunKernel], right: list[RunKernel]
-) -> tuple[list[KernelPair], list[RunKernel], list[RunKernel]]:
-    """Pairs of those with equal keys, and who is left of either side."""
-    if not left or not right:
-        return [], left, right
-    groups: tuple[dict[object, list[RunKernel]], dict[object, list[RunKernel]]] = ({}, {})
-    for side, held in zip((left, right), groups, strict=True):
-        for kernel in side:
-            # a shape that is not known is the same as none
-            unknown = level in SAME_SHAPE and kernel.grid == NO_SHAPE
-            held.setdefault((id(kernel),) if unknown else key(kernel), []).append(kernel)
-    both = [shared for shared in groups[0] if shared in groups[1]]
-    pairs = [KernelPair(level, tuple(groups[0].pop(shared)), tuple(groups[1].pop(shared))) for shared in both]
-    remaining = [[kernel for kernels in held.values() for kernel in kernels] for held in groups]
-    return pairs, remaining[0], remaining[1]
-
-
-def _in_position(
-    left: list[RunKernel], right: list[RunKernel], steps_left: int, steps_right: int
-) -> tuple[list[KernelPair], list[RunKernel], list[RunKernel]]:
-    """Pairs of kernels of one family where the two sequences of families match, and who is left."""
+def _in_position(left: list[RunKernel], right: list[RunKernel], steps_left: int, steps_right: int) -> list[KernelPair]:
+    """Pairs of kernels of one family where the two sequences of families match."""
     if not left or not right or max(len(left), len(right)) > MOST_ALIGNED:
-        return [], left, right
+        return []
     families, others = ([kernel.family for kernel in side] for side in (left, right))
     if families > others:  # of matches that are equally long the matcher takes the first, seen from one side
-        swapped, right, left = _in_position(right, left, steps_right, steps_left)
-        return [KernelPair(pair.level, pair.after, pair.before) for pair in swapped], left, right
-    matcher = difflib.SequenceMatcher(None, families, others, autojunk=False)
-    pairs, taken_left, taken_right = [], set(), set()
-    for block in matcher.get_matching_blocks():
-        for offset in range(block.size):
-            ours, theirs = block.a + offset, block.b + offset
-            often = (left[ours].calls / steps_left, right[theirs].calls / steps_right)
-            if left[ours].family != OTHER and max(often) <= ABOUT_AS_OFTEN * min(often):
-                pairs.append(KernelPair("family", (left[ours],), (right[theirs],)))
-                taken_left.add(ours)
-                taken_right.add(theirs)
-    return (
-        pairs,
-        [kernel for index, kernel in enumerate(left) if index not in taken_left],
-        [kernel for index, kernel in enumerate(right) if index not in taken_right],
-    )
+        swapped = _in_position(right, left, steps_right, steps_left)
+        return [KernelPair(pair.level, pair.after, pair.before) for pair in swapped]
+    pairs = []
+    for block in difflib.SequenceMatcher(None, families, others, autojunk=False).get_matching_blocks():
+        for old, new in zip(left[block.a : block.a + block.size], right[block.b : block.b + block.size], strict=True):
+            often = (old.calls / steps_left, new.calls / steps_right)
+            if old.family != OTHER and max(often) <= ABOUT_AS_OFTEN * min(often):
+                pairs.append(KernelPair("family", (old,), (new,)))
+    return pairs
 
 
 NAME, NUMBERS, RENAMED, NEW, VANISHED = RANGE_LEVELS = ("name", "numbers", "renamed", "new", "vanished")
@@ -161,10 +141,7 @@ def paired_ranges(
     before: Sequence[RunRange], after: Sequence[RunRange], steps_before: int, steps_after: int
 ) -> tuple[RangePair, ...]:
     """Every range of both sides in exactly one pair: the shared ones first."""
-    left, right = (
-        {run_range.name: run_range for run_range in before},
-        {run_range.name: run_range for run_range in after},
-    )
+    left, right = ({run_range.name: run_range for run_range in side} for side in (before, after))
 
     def pair(level: str, old: RunRange, new: RunRange) -> RangePair:
         often = _alike(old.instances / steps_before, new.instances / steps_after)
@@ -174,21 +151,15 @@ def paired_ranges(
     olds, news = _without_numbers(left.values()), _without_numbers(right.values())
     shared = [name for name in olds if name in news]
     pairs += [pair(NUMBERS, olds[name], news[name]) for name in shared]
-    old_left = [run_range for run_range in left.values() if normalised(run_range.name) not in shared]
-    new_left = [run_range for run_range in right.values() if normalised(run_range.name) not in shared]
-    old_top, new_top = _outermost(old_left), _outermost(new_left)
-    if len(old_top) == len(new_top) == 1:
-        pairs.append(RangePair(RENAMED, old_top[0], new_top[0]))
-        old_left.remove(old_top[0])
-        new_left.remove(new_top[0])
-    pairs += [RangePair(NEW, None, run_range) for run_range in new_left]
-    return (*pairs, *(RangePair(VANISHED, run_range, None) for run_range in old_left))
-
-
-def _outermost(ranges: Sequence[RunRange]) -> list[RunRange]:
-    """Those that lie in none of the others."""
-    names = {run_range.name for run_range in ranges}
-    return [run_range for run_range in ranges if names.isdisjoint(run_range.inside)]
+    rest = [[part for part in side.values() if normalised(part.name) not in shared] for side in (left, right)]
+    names = [{part.name for part in side} for side in rest]
+    outermost = [[part for part in side if own.isdisjoint(part.inside)] for side, own in zip(rest, names, strict=True)]
+    if all(len(top) == 1 for top in outermost):
+        pairs.append(RangePair(RENAMED, outermost[0][0], outermost[1][0]))
+        for side, top in zip(rest, outermost, strict=True):
+            side.remove(top[0])
+    pairs += [RangePair(NEW, None, run_range) for run_range in rest[1]]
+    return (*pairs, *(RangePair(VANISHED, run_range, None) for run_range in rest[0]))
 
 
 def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
@@ -196,27 +167,25 @@ def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
     groups: dict[str, RunRange] = {}
     for run_range in ranges:
         name = normalised(run_range.name)
-        groups[name] = added_ranges(groups[name], run_range, name) if name in groups else replace(run_range, name=name)
+        groups[name] = added_ranges(groups[name], run_range) if name in groups else replace(run_range, name=name)
     return groups
 
 
 def _holds_the_same(old: RunRange, new: RunRange) -> bool:
     """Whether an instance makes the same calls and launches the same work; where that is not known, it is believed."""
-    for held_before, held_after in ((old.calls, new.calls), (old.work, new.work)):
-        if held_before is None or held_after is None:
-            continue
-        for name in {*held_before, *held_after}:
-            if not _alike(held_before.get(name, 0) / old.instances, held_after.get(name, 0) / new.instances):
-                return False
-    return True
+    return all(
+        _alike(held_before.get(name, 0) / old.instances, held_after.get(name, 0) / new.instances)
+        for held_before, held_after in ((old.calls, new.calls), (old.work, new.work))
+        if held_before is not None and held_after is not None
+        for name in {*held_before, *held_after}
+    )
 
 
 def _alike(first: float, second: float) -> bool:
     return abs(first - second) <= TOLERANCE * max(first, second)
 
 
-LEAST_OVERLAP: Final = 0.2
-"""Kernels that find a partner must hold this share of compute on both sides."""
+LEAST_OVERLAP: Final = 0.2  # kernels that find a partner must hold this share of compute on both sides
 
 LEAST_RANGES: Final = 2
 """So many ranges must have the same names, and half of all, for two to be one program with other kernels. Ranges of
@@ -233,17 +202,12 @@ class Overlap:
 
 def overlap(pairs: Sequence[KernelPair]) -> Overlap:
     """How much of the two sides is the same program; all of it where neither runs any kernel."""
-    whole = [_time(pair.before for pair in pairs), _time(pair.after for pair in pairs)]
-    if not any(whole):
-        return Overlap(1.0, 1.0)
-    both = [pair for pair in pairs if pair.before and pair.after]
-    shared = [_time(pair.before for pair in both), _time(pair.after for pair in both)]
-    before, after = (part / all_ if all_ else 0.0 for part, all_ in zip(shared, whole, strict=True))
-    return Overlap(before, after)
-
-
-def _time(groups: Iterable[tuple[RunKernel, ...]]) -> int:
-    return sum(kernel.time_ns for group in groups for kernel in group)
+    shares = []
+    for side in ("before", "after"):
+        times = [sum(kernel.time_ns for kernel in getattr(pair, side)) for pair in pairs]
+        shared = sum(time for time, pair in zip(times, pairs, strict=True) if pair.before and pair.after)
+        shares.append(shared / sum(times) if sum(times) else None)
+    return Overlap(1.0, 1.0) if shares == [None, None] else Overlap(*(share or 0.0 for share in shares))
 
 
 def check_kinds(before: RunSide, after: RunSide) -> None:
@@ -262,27 +226,20 @@ def unlike(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list
     if (before.whole == STEP) != (after.whole == STEP):
         has, lacks = (before, after) if before.whole == STEP else (after, before)
         reasons.append(
-            say(
-                "{has} has steps ({source}), {lacks} has none",
-                has=has.name,
-                source=has.source,
-                lacks=lacks.name,
-            )
+            say("{has} has steps ({source}), {lacks} has none", has=has.name, source=has.source, lacks=lacks.name)
         )
     if before.gpu_name and after.gpu_name and before.gpu_name != after.gpu_name:
-        reasons.append(
-            say("they ran on different GPUs: {before}, {after}", before=before.gpu_name, after=after.gpu_name)
-        )
+        names = {"before": before.gpu_name, "after": after.gpu_name}
+        reasons.append(say("they ran on different GPUs: {before}, {after}", **names))
     if before.gpus and after.gpus and len(before.gpus) != len(after.gpus):
-        reasons.append(say("they used {before} and {after}", before=_gpus(before), after=_gpus(after)))
-    if before.ranks is not None and after.ranks is not None and before.ranks != after.ranks:
-        reasons.append(
-            say(
-                "their jobs have {before} and {after} ranks",
-                before=count_text(before.ranks),
-                after=count_text(after.ranks),
-            )
+        one, other = (
+            say("1 GPU") if len(side.gpus) == 1 else say("{count} GPUs", count=len(side.gpus))
+            for side in (before, after)
         )
+        reasons.append(say("they used {before} and {after}", before=one, after=other))
+    if before.ranks is not None and after.ranks is not None and before.ranks != after.ranks:
+        counts = {"before": count_text(before.ranks), "after": count_text(after.ranks)}
+        reasons.append(say("their jobs have {before} and {after} ranks", **counts))
     if _rewritten(pairs) and not _marked_alike(before, after):
         reasons.append(say("they have too few kernels in common: {partners}", partners=_partners(pairs)))
     return reasons
@@ -346,7 +303,3 @@ def _marked_alike(before: RunSide, after: RunSide) -> bool:
     ]
     both = len(names[0] & names[1])
     return both >= LEAST_RANGES and 2 * both >= min(map(len, names))
-
-
-def _gpus(side: RunSide) -> str:
-    return say("1 GPU") if len(side.gpus) == 1 else say("{count} GPUs", count=len(side.gpus))

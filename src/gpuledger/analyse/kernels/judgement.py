@@ -20,8 +20,7 @@ from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import share_text
 
-MOST_RULES: Final = 3
-"""So many of NVIDIA's rules are passed on: those about the whole kernel that promise the most."""
+MOST_RULES: Final = 3  # so many of NVIDIA's rules are passed on: those about the whole kernel that promise the most
 
 ADVICE: Final[Mapping[str, str]] = {
     "DRAM": say("only fewer bytes make it faster: fuse it with its neighbors, use a smaller type, read nothing twice"),
@@ -74,11 +73,8 @@ def _of_nvidia(rule: Advice) -> str:
     return say("NVIDIA: {title} (estimate: {share} of the kernel's time)", title=title, share=share)
 
 
-OTHER_SIZE: Final = 1.5
-"""Launches of one shape whose times differ by this factor worked on problems of different size."""
-
-FLOOR_NS: Final = 2_000
-"""No kernel is made shorter than this: starting and ending one takes about as long."""
+OTHER_SIZE: Final = 1.5  # launches of one shape whose times differ by this factor worked on problems of different size
+FLOOR_NS: Final = 2_000  # no kernel is made shorter than this: starting and ending one takes about as long
 
 SEVERITIES: Final = (("high", 0.1), ("medium", 0.03), ("low", 0.005))
 """Severity by what reaching the nearest roof would save, as a share of the whole time."""

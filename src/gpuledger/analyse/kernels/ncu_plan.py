@@ -159,8 +159,7 @@ HARDLY: Final = "kernels are too small a part of the step: faster ones would har
 WORTHWHILE: Final = 0.05
 """Kernels that are together less than this share of the step are not worth it: no kernel takes less than no time."""
 
-LONGEST_NAME: Final = 2000
-"""Longer than any compiler's; an operating system takes no argument of any length."""
+LONGEST_NAME: Final = 2000  # longer than any compiler's; an operating system takes no argument of any length
 
 _NOT_NVIDIA: Final = re.compile(r"\bAMD\b|Instinct|Radeon|\bgfx\d|\bMI\d{2,3}", re.IGNORECASE)
 

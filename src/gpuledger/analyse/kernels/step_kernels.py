@@ -150,20 +150,14 @@ LEVELS: Final = ("order", "range", "shape", "size", "name", "function", "none")
 name and shape; the same, but it took so much longer or shorter that the problem must be another; the name in another
 shape; the function with other template arguments; not at all."""
 
-COVERED: Final = LEVELS[:3]
-"""A launch at one of these levels speaks for the kernel."""
-
-FEWEST_IN_ORDER: Final = 4
-"""So many launches in a row that follow the timeline's sequence are taken to be in order."""
-
-MOST_PAIRS: Final = 4_000_000
-"""Longer sequences are not laid over each other: it would take longer than it is worth."""
+COVERED: Final = LEVELS[:3]  # a launch at one of these levels speaks for the kernel
+FEWEST_IN_ORDER: Final = 4  # so many launches in a row that follow the timeline's sequence are taken to be in order
+MOST_PAIRS: Final = 4_000_000  # longer sequences are not laid over each other: it would take longer than it is worth
 
 OTHER_PROBLEM: Final = 2.5
 """A launch that takes so many times longer or shorter is another problem: clocks and caches explain less."""
 
-TINY_NS: Final = 5_000
-"""Times this short do not tell problems apart."""
+TINY_NS: Final = 5_000  # times this short do not tell problems apart
 
 CANDIDATES: Final = ("order", "range", "shape", "name", "function")
 """Levels at which launches are looked for, the best first."""
@@ -316,8 +310,7 @@ def _timeline_match_in_order(overview: StepOverview, launches: Sequence[JudgedLa
     return placed
 
 
-HALF: Final = 0.5
-"""Below this share of a peak, or of all accesses, a figure is counted as low."""
+HALF: Final = 0.5  # below this share of a peak, or of all accesses, a figure is counted as low
 
 ROOF: Final = "roof_share"
 PEAKS: Final = ("sm_busy_share", "dram_share", "occupancy_efficiency")

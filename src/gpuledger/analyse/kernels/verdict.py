@@ -89,8 +89,7 @@ def figures(launch: Profiled) -> LaunchFigures:
     )
 
 
-_NO_STALL = ("selected", "not_selected")
-"""Warps that are issued, or could be: no reason to wait."""
+_NO_STALL = ("selected", "not_selected")  # warps that are issued, or could be: no reason to wait
 
 
 def _l1_of_elapsed(launch: Profiled) -> Figure:
@@ -141,15 +140,11 @@ FIGURE_NAMES: Mapping[str, str] = {
 """What figures are called."""
 
 
-MUCH: Final = 0.2
-"""From this share of wasted sectors, and of the kernel's time, on it is worth telling."""
-
-CACHED: Final = 0.5
-"""Where so much of the traffic is found in L2, wasted sectors need not come from DRAM."""
+MUCH: Final = 0.2  # from this share of wasted sectors, and of the kernel's time, on it is worth telling
+CACHED: Final = 0.5  # where so much of the traffic is found in L2, wasted sectors need not come from DRAM
 
 UNCOALESCED: Final = "UncoalescedGlobalAccess"
-PATTERN: Final = "MemoryCacheAccessPattern"
-"""NVIDIA's rules about it."""
+PATTERN: Final = "MemoryCacheAccessPattern"  # NVIDIA's rules about it
 
 _EXCESSIVE: Final = re.compile(r"\((?P<percent>\d+(?:\.\d+)?)% of the total")
 _USED: Final = re.compile(r"only (?P<used>\d+(?:\.\d+)?) of the 32 bytes")
@@ -226,23 +221,15 @@ ALIKE: Final = 0.1
 """Compute and memory that differ by less than this limit a kernel together; the verdict is compute's then, as caches
 and shared memory are busy because they feed it."""
 
-FULL: Final = 0.9
-"""A grid of this many waves or more fills the device; a persistent kernel has a little under one."""
-
-TAIL: Final = 0.2
-"""A last wave that leaves this share of the multiprocessors' time unused is worth naming."""
-
-LOW_OCCUPANCY: Final = 0.35
-"""Fewer warps than this share of the possible rarely hide memory latency."""
-
-UNEVEN: Final = 0.8
-"""Multiprocessors that work this share of the busiest one's time, or less, are unevenly loaded."""
+FULL: Final = 0.9  # a grid of this many waves or more fills the device; a persistent kernel has a little under one
+TAIL: Final = 0.2  # a last wave that leaves this share of the multiprocessors' time unused is worth naming
+LOW_OCCUPANCY: Final = 0.35  # fewer warps than this share of the possible rarely hide memory latency
+UNEVEN: Final = 0.8  # multiprocessors that work this share of the busiest one's time, or less, are unevenly loaded
 
 REACHABLE: Final = 0.9
 """How much of a peak a kernel can sustain: the best GEMMs and copies seen reach 89 to 92 % of theirs."""
 
-SHORT_NS: Final = 10_000
-"""A kernel this short spends much of its time starting and ending."""
+SHORT_NS: Final = 10_000  # a kernel this short spends much of its time starting and ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,9 +367,7 @@ def _too_few(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]
     processors = launch.metric(*m.SM_COUNT)
     if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
         text = say(
-            "{blocks} blocks for {processors} SMs",
-            blocks=count_text(blocks),
-            processors=count_text(int(processors)),
+            "{blocks} blocks for {processors} SMs", blocks=count_text(blocks), processors=count_text(int(processors))
         )
         return [("too few blocks", text)]
     if not isinstance(measured.waves, NotMeasured) and measured.waves < FULL:

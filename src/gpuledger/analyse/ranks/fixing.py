@@ -128,23 +128,12 @@ def stage_pace(ranks: JoinedRanks, staged: Sequence[tuple[int, ...]]) -> StagePa
     return StagePace(np.where(longer > 0, middle / np.maximum(by_stage, 1), 1.0), longer.astype(np.int64))
 
 
-OPERATIONS: Final = 60_000
-"""So many operations of all ranks together are replayed, where their steps are not longer."""
-
-MOST_IN_ORDER: Final = 12
-"""So many are fixed one after the other."""
-
-MOST_RANKS: Final = 16
-"""So many ranks, those most waited for, are fixed alone."""
-
-MOST_PLACES: Final = 6
-"""So many collectives."""
-
-TRIED: Final = 3
-"""Of so many that look the most promising the one that saves the most comes next."""
-
-WORTH_TRYING: Final = 0.001
-"""Of the measured time: for less nothing is replayed."""
+OPERATIONS: Final = 60_000  # so many operations of all ranks together are replayed, where their steps are not longer
+MOST_IN_ORDER: Final = 12  # so many are fixed one after the other
+MOST_RANKS: Final = 16  # so many ranks, those most waited for, are fixed alone
+MOST_PLACES: Final = 6  # so many collectives
+TRIED: Final = 3  # of so many that look the most promising the one that saves the most comes next
+WORTH_TRYING: Final = 0.001  # of the measured time: for less nothing is replayed
 
 
 class FixKind(StrEnum):
@@ -281,11 +270,7 @@ class _Search:
         }
 
     def _in_order(
-        self,
-        candidates: list[_Candidate],
-        alone: dict[_Candidate, int],
-        blame_ns: NDArray[np.float64],
-        whole_ns: int,
+        self, candidates: list[_Candidate], alone: dict[_Candidate, int], blame_ns: NDArray[np.float64], whole_ns: int
     ) -> tuple[Fix, ...]:
         """One after the other, until nobody waits for long; at last collectives that begin when all ranks have come."""
         order: list[Fix] = []

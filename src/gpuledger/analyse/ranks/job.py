@@ -23,8 +23,7 @@ from gpuledger.trace.spans import Ints, Spans, clip, intersection, total, union
 from gpuledger.trace.statistics import lower_median
 from gpuledger.units import count_text
 
-_NAMED: Final = 8
-"""So many ranks are named where a sentence is about several."""
+_NAMED: Final = 8  # so many ranks are named where a sentence is about several
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@
 
 A group's ranks call its collectives in one order, so the n-th on one rank is the n-th on another, but for a shift where
 captures began apart. That shift is the one under which kind, type and size agree and the ends keep the most even
-distance: a collective ends on all ranks at nearly the same instant, whatever their clocks say.
+distance: a collective ends on all ranks at nearly the same instant, whatever their clocks say. The same ends tell each
+rank's clock against the first one's.
 
 Arrival is a kernel's start. Until the last rank arrives the others wait; from then to the first end is the transfer. So
 on each rank wait and transfer together are at most the kernel's duration.
-
-The clocks of ranks: matched collectives in, each rank's clock against the first one's, and times on one clock, out.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ CLOCKS_AGREE_NS: Final = 20_000
 HOSTS_AGREE_NS: Final = 5_000_000
 """A time service keeps the clocks of hosts this close; where all else is equal, that speaks for a shift."""
 
-FURTHEST_SHIFT: Final = 500
-"""So many collectives apart may two captures begin, or end."""
+FURTHEST_SHIFT: Final = 500  # so many collectives apart may two captures begin, or end
 
 _SAMPLE: Final = 250
 _NEARLY: Final = 0.9
@@ -94,21 +92,16 @@ class Lane:
 
 def matched_lanes(members: Sequence[RankSummary]) -> list[Lane]:
     """What the ranks did together, each on its own clock, and not yet placed in steps."""
-    return [_matched(members, key, positions) for key, positions in _shared(members).items()]
-
-
-def _shared(members: Sequence[RankSummary]) -> dict[Group | int, dict[int, Ints]]:
-    """The lanes of the job: for each the ranks that have it, and the positions of its collectives on each of them."""
     own = [rank.collectives.lanes() for rank in members]
     streams = {sum(isinstance(key, int) for key in lanes) for lanes in own}
-    shared: dict[Group | int, dict[int, Ints]] = {}
+    shared: dict[Group | int, dict[int, Ints]] = {}  # for each lane its ranks, and the positions on each of them
     for rank, lanes in enumerate(own):
         for key, positions in lanes.items():
             if isinstance(key, int) and len(streams) > 1:  # which stream is which cannot be told: all in one lane
                 shared.setdefault(0, {})[rank] = np.flatnonzero(members[rank].collectives.group < 0)
             else:
                 shared.setdefault(key, {})[rank] = positions
-    return shared
+    return [_matched(members, key, positions) for key, positions in shared.items()]
 
 
 def _matched(members: Sequence[RankSummary], key: Group | int, positions: dict[int, Ints]) -> Lane:
@@ -177,11 +170,8 @@ def shift(a: Collectives, b: Collectives) -> int:
     return min((key for share, key in tried if share >= _NEARLY * best), default=(0,))[-1]
 
 
-CLEARLY_OFF: Final = 4
-"""Times what the ends of collectives scatter: then a clock is set right."""
-
-CLOCK_TICK_NS: Final = 2_000
-"""Less is below what older traces record."""
+CLEARLY_OFF: Final = 4  # times what the ends of collectives scatter: then a clock is set right
+CLOCK_TICK_NS: Final = 2_000  # less is below what older traces record
 
 _ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
 """Kinds in which a rank that only gives may end before another begins."""
@@ -208,10 +198,13 @@ def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Lane]) -> tuple[
     """Each rank's clock against the first one's, through ranks that share collectives with both where need be."""
     unknown = NotMeasured("it shares no matched collective with the other ranks")
     clocks = [RankClock(unknown, 0, unknown)] * len(members)
-    waiting = _by_clock(members)
-    ahead: dict[int, int] = {}
-    for rank in waiting.pop(0) if waiting else ():
-        ahead[rank], clocks[rank] = 0, RankClock(0, 0, 0)
+    by_clock: dict[str | int, list[int]] = {}
+    for number, rank in enumerate(members):
+        by_clock.setdefault(number if rank.clock is None else rank.clock, []).append(number)
+    first, *waiting = by_clock.values() or [[]]
+    ahead = dict.fromkeys(first, 0)
+    for number in first:
+        clocks[number] = RankClock(0, 0, 0)
     before = 0
     while len(ahead) > before:
         placed, before = dict(ahead), len(ahead)
@@ -221,17 +214,9 @@ def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Lane]) -> tuple[
                 middle = lower_median(distance)
                 residual = lower_median(np.abs(distance - middle))
                 is_off = abs(middle) > max(CLEARLY_OFF * residual, CLOCK_TICK_NS)
-                for rank in ranks:
-                    ahead[rank], clocks[rank] = middle, RankClock(middle, middle if is_off else 0, residual)
+                for number in ranks:
+                    ahead[number], clocks[number] = middle, RankClock(middle, middle if is_off else 0, residual)
     return tuple(clocks)
-
-
-def _by_clock(members: Sequence[RankSummary]) -> list[list[int]]:
-    """The ranks that share a clock, the first rank's first."""
-    shared: dict[str | int, list[int]] = {}
-    for number, rank in enumerate(members):
-        shared.setdefault(number if rank.clock is None else rank.clock, []).append(number)
-    return list(shared.values())
 
 
 def _distances(ranks: Sequence[int], lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:

@@ -1,19 +1,16 @@
 """What one rank contributes to a job: its trace in, a summary out that is small enough to travel between processes.
 
-The figures are those of the rank's GPU, of several the busiest, from the same books as its report, over the steady
-stretch. The collectives are that GPU's communication kernels.
-
-Which ranks a profile holds: one trace in, a trace of each of its ranks out.
-
-What is kept of one rank to replay it with the others: a device in; the graph of some of its steps out.
+A profile may hold several ranks; each then gets a trace of its own. The figures are those of the rank's GPU, of several
+the busiest, from the same books as its report, over the steady stretch. The collectives are that GPU's communication
+kernels. Of some steps the dependency graph is kept, to replay the rank with the others.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -70,50 +67,48 @@ class RankTrace:
 
 def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
     """The ranks of a trace that was read whole, by GPU, then process; made one after another, as each takes memory."""
-    ran = _kernels_at(trace)
     chosen = rank_places(trace, wanted.families)
     asked = [place for place in chosen if wanted.device in (None, place.gpu)]
     if not asked:  # one rank; or not on that GPU, and whoever analyses it says which ones there are
         yield RankTrace(trace, wanted)
         return
-    left_out = tuple(_left_out(place, ran[place]) for place in ran if place not in chosen)
-    whole = replace(
-        trace,
-        health=(*trace.health, *left_out),
-        origin=replace(trace.origin, rank=None, world_size=None),
-    )
+    notes = []
+    for place, count in _kernels_at(trace).items():
+        if place not in chosen:
+            kernels = say("1 kernel") if count == 1 else say("{count} kernels", count=count_text(count))
+            sentence = say(
+                "{place} ran {kernels} and takes no part in collectives: not counted as a rank",
+                place=str(place),
+                kernels=kernels,
+            )
+            notes.append(Note(Severity.LOSS, "not-a-rank", sentence, count))
+    whole = replace(trace, health=(*trace.health, *notes), origin=replace(trace.origin, rank=None, world_size=None))
     zero_ns = 0 if wanted.time_ns is None else min(_zero_ns(_at(whole, place)) for place in chosen)
-    names = _names(chosen)
+    has_own_gpu, has_own_process = (len(set(ids)) == len(chosen) for ids in zip(*map(astuple, chosen), strict=True))
     for place in asked:
-        alone = _at(whole, place)
-        yield RankTrace(alone, _counted_from(zero_ns, alone, wanted), place, names[chosen.index(place)])
+        alone, own_times = _at(whole, place), wanted
+        if wanted.time_ns is not None:  # `--time` counts from where the work of the whole profile begins
+            later_ns = _zero_ns(alone) - zero_ns
+            first, last = (None if instant is None else instant - later_ns for instant in wanted.time_ns)
+            own_times = replace(wanted, time_ns=(first, last))
+        process = f"process {os_pid(place.pid)}" if has_own_process else str(place)
+        yield RankTrace(alone, own_times, place, f"GPU {place.gpu}" if has_own_gpu else process)
 
 
 def rank_places(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> list[Place]:
     """The ranks of a trace that holds several; none where it is one rank's. `families` are the user's own."""
-    ran, talking = _kernels_at(trace), _talking(trace, families)
+    kernels = trace[Table.KERNELS]
+    talks = trace.strings.each(kernels.codes("name"), lambda name: family(name, families) == COMMUNICATION, np.bool_)
+    ran, talking = _kernels_at(trace), _places(kernels.only("gpu", "pid").where(talks))
     is_one_of_several = trace.origin.rank is not None and (trace.origin.world_size or 1) > 1
     if len(talking) < 2 and (len(ran) < 2 or is_one_of_several):
         return []
-    return sorted(talking if len(talking) > 1 else ran, key=lambda place: (place.gpu, place.pid))
+    return sorted(talking if len(talking) > 1 else ran, key=astuple)
 
 
 def _kernels_at(trace: Trace) -> Counter[Place]:
     """How many kernels and graphs each process ran on each GPU; where there are none at all, how many copies."""
-    for tables in ((Table.KERNELS, Table.GRAPHS), (Table.COPIES,)):
-        counts = Counter[Place]()
-        for table in tables:
-            counts += _places(trace[table])
-        if counts:
-            return counts
-    return Counter()
-
-
-def _talking(trace: Trace, families: tuple[tuple[str, str], ...]) -> Counter[Place]:
-    """How many communication kernels each process ran on each GPU."""
-    kernels = trace[Table.KERNELS]
-    talks = trace.strings.each(kernels.codes("name"), lambda name: family(name, families) == COMMUNICATION, np.bool_)
-    return _places(kernels.only("gpu", "pid").where(talks))
+    return _places(trace[Table.KERNELS]) + _places(trace[Table.GRAPHS]) or _places(trace[Table.COPIES])
 
 
 def _places(rows: Rows) -> Counter[Place]:
@@ -125,89 +120,46 @@ def _places(rows: Rows) -> Counter[Place]:
     return Counter(dict(zip(places, np.bincount(number, minlength=len(first)).tolist(), strict=True)))
 
 
-def _left_out(place: Place, kernels: int) -> Note:
-    count = say("1 kernel") if kernels == 1 else say("{count} kernels", count=count_text(kernels))
-    sentence = say(
-        "{place} ran {kernels} and takes no part in collectives: not counted as a rank", place=str(place), kernels=count
-    )
-    return Note(Severity.LOSS, "not-a-rank", sentence, kernels)
-
-
-def _names(places: Sequence[Place]) -> list[str]:
-    """The GPU if each has its own, the process if each has its own, else both."""
-    if len({place.gpu for place in places}) == len(places):
-        return [f"GPU {place.gpu}" for place in places]
-    if len({place.pid for place in places}) == len(places):
-        return [f"process {os_pid(place.pid)}" for place in places]
-    return [str(place) for place in places]
-
-
 def _at(trace: Trace, place: Place) -> Trace:
-    """What there would be if only this rank had been recorded."""
-    rank = _RankRows(trace, place)
-    tables = {table: _kept(rows, rank.owns(table, rows)) for table, rows in trace.tables.items()}
-    processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
-    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes), places=None)
+    """What there would be if only this rank had been recorded.
 
-
-class _RankRows:
-    """Which rows of a trace are one rank's.
-
-    What its process does for other GPUs is not: calls that launch work there, and threads that launch nothing else.
+    What its process does for other GPUs is not its own: calls that launch work there, and threads that launch nothing
+    else.
     """
-
-    def __init__(self, trace: Trace, place: Place) -> None:
-        self._place = place
-        self._launched = self._threads = np.empty(0, np.int64)
-        launched = [(rows["correlation"], rows["pid"] == place.pid, rows["gpu"] == place.gpu) for rows in _work(trace)]
-        there = np.concatenate([correlation[mine & ~here] for correlation, mine, here in launched])
-        if not len(there):
-            return
-        here = np.concatenate([correlation[mine & here] for correlation, mine, here in launched])
-        self._launched = np.setdiff1d(there, np.append(here, NOT_RECORDED))
+    launched = threads = np.empty(0, np.int64)
+    work = [trace[table] for table in _ON_A_GPU]
+    mine = [(rows["correlation"], rows["pid"] == place.pid, rows["gpu"] == place.gpu) for rows in work]
+    there = np.concatenate([correlation[own & ~here] for correlation, own, here in mine])
+    if len(there):
+        here_ids = np.concatenate([correlation[own & here] for correlation, own, here in mine])
+        launched = np.setdiff1d(there, np.append(here_ids, NOT_RECORDED))
         calls = trace[Table.CALLS].only("pid", "tid", "correlation")
         calls = calls.where(calls["pid"] == place.pid)
-        driving, busy = (calls["tid"][np.isin(calls["correlation"], ids)] for ids in (self._launched, here))
-        self._threads = np.setdiff1d(driving, busy)
-
-    def owns(self, table: Table, rows: Rows) -> NDArray[np.bool_]:
-        """Which rows of a table are the rank's."""
-        own: NDArray[np.bool_] = rows["pid"] == self._place.pid
+        driving, busy = (calls["tid"][np.isin(calls["correlation"], ids)] for ids in (launched, here_ids))
+        threads = np.setdiff1d(driving, busy)
+    tables = {}
+    for table, rows in trace.tables.items():
+        own: NDArray[np.bool_] = rows["pid"] == place.pid
         if "gpu" in rows:  # of synchronisations it may not be known
-            own &= (rows["gpu"] == self._place.gpu) | (rows["gpu"] == NOT_RECORDED) & (table not in _ON_A_GPU)
-        if "tid" in rows and len(self._threads):
-            own &= ~np.isin(rows["tid"], self._threads)
-        if table is Table.CALLS and len(self._launched):
-            own &= ~np.isin(rows["correlation"], self._launched)
-        return own
-
-
-def _work(trace: Trace) -> list[Rows]:
-    return [trace[table] for table in _ON_A_GPU]
-
-
-def _kept(rows: Rows, own: NDArray[np.bool_]) -> Rows:
-    """The rows that are a rank's own. Ranges point to the one around them, which is of the same thread."""
-    if "parent" in rows:
-        number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
-        number[:-1][own] = np.arange(int(own.sum()))
-        rows = rows.replaced("parent", number[rows["parent"]])
-    return rows.where(own)
+            own &= (rows["gpu"] == place.gpu) | (rows["gpu"] == NOT_RECORDED) & (table not in _ON_A_GPU)
+        if "tid" in rows and len(threads):
+            own &= ~np.isin(rows["tid"], threads)
+        if table is Table.CALLS and len(launched):
+            own &= ~np.isin(rows["correlation"], launched)
+        if "parent" in rows:  # ranges point to the one around them, which is of the same thread
+            number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
+            number[:-1][own] = np.arange(int(own.sum()))
+            tables[table] = rows.replaced("parent", number[rows["parent"]]).where(own)
+        else:
+            tables[table] = rows.where(own)
+    processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
+    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes), places=None)
 
 
 def _zero_ns(trace: Trace) -> int:
     """Where a rank's own work begins."""
     window = default_window(*host_and_activities(trace))
     return 0 if isinstance(window, NotMeasured) else window.start_ns
-
-
-def _counted_from(zero_ns: int, alone: Trace, wanted: Wanted) -> Wanted:
-    """What is asked for in a rank's own times: `--time` counts from where the work of the whole profile begins."""
-    if wanted.time_ns is None:
-        return wanted
-    later_ns = _zero_ns(alone) - zero_ns
-    first, last = (None if instant is None else instant - later_ns for instant in wanted.time_ns)
-    return replace(wanted, time_ns=(first, last))
 
 
 LONGEST: Final = 25
@@ -218,9 +170,6 @@ _STEPS_AND_LEAD: Final = ((2, 1), (1, 1), (1, 0))
 
 _COLLECTS: Final = re.compile(r"^(python )?gc\b|garbage.?collect|\bgc\.collect\b", re.IGNORECASE)
 """What ranges around a garbage collection are called: `Python GC` by torch.profiler."""
-
-
-_NEVER: Final = union((), ())
 
 
 class WorkPart(IntEnum):
@@ -272,7 +221,10 @@ def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMe
     if len(kept.work) > LONGEST * operations:
         return NotMeasured(say("steps are too long to replay all ranks together; --time=FROM:TO looks at less"))
     graph = dependency_graph(trace, kept.host, kept.work)
-    first, edges_ns = _edges(device, kept, lead)
+    first, edges_ns = 0, np.array(device.steady, np.int64) if device.steps is None else device.steps.edges_ns
+    if device.steps is not None and kept.rows is not None:
+        begin, end = np.searchsorted(edges_ns, (kept.measured.start_ns[0], kept.measured.end_ns[-1])).tolist()
+        first, edges_ns = begin - lead, edges_ns[begin - lead : end + 1]
     replayable = Scenario(trace, device, kept, graph)
     step = np.searchsorted(edges_ns, kept.work.start_ns, side="right") - 1
     is_kept = (step >= 0) & (step < len(edges_ns) - 1)
@@ -288,47 +240,25 @@ def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMe
     )
 
 
-def _edges(device: Device, kept: Excerpt, lead: int) -> tuple[int, Ints]:
-    """The number of the first step that was kept, and where the steps begin and end."""
-    if device.steps is None:
-        return 0, np.array(device.steady, np.int64)
-    edges = device.steps.edges_ns
-    if kept.rows is None:
-        return 0, edges
-    begin, end = np.searchsorted(edges, (kept.measured.start_ns[0], kept.measured.end_ns[-1])).tolist()
-    return begin - lead, edges[begin - lead : end + 1]
-
-
 def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
     """How much of the code before each call each of `OF_CODE` takes; nothing of what comes before a thread's first."""
     calls, recorded = graph.calls, graph.recorded
     amounts = np.zeros((len(calls), len(OF_CODE)), np.int64)
-    garbage = _collections(trace)
+    ranges = trace[Table.RANGES]
+    collects = trace.strings.each(ranges.codes("name"), lambda name: bool(_COLLECTS.search(name)), np.bool_)
+    ranges = ranges.where(collects)
+    owner = thread(ranges)
     for number, identity in enumerate(kept.host.threads.tolist()):
         own = np.flatnonzero(calls.thread == number)
         begin, end = recorded.call_end[own[:-1]], recorded.call_begin[own[1:]]
         by_cause = kept.host.thread(number).split(begin, end)
-        collected = covered(garbage.get(identity, _NEVER), begin, end)
-        columns = (collected, *(by_cause.get(cause, 0) for cause in (Cause.OS, Cause.WAIT_THREAD)))
+        garbage = union(ranges["start_ns"][owner == identity], ranges["end_ns"][owner == identity])
+        columns = (covered(garbage, begin, end), *(by_cause.get(cause, 0) for cause in (Cause.OS, Cause.WAIT_THREAD)))
         left = calls.code_ns[own[1:]].copy()  # where another thread hands over, less than lies between the calls
         for column, amount in enumerate(columns):
             amounts[own[1:], column] = np.minimum(amount, left)
             left -= amounts[own[1:], column]
     return amounts
-
-
-def _collections(trace: Trace) -> dict[int, Spans]:
-    """When each thread collected garbage, as far as the profile says so."""
-    ranges = trace[Table.RANGES]
-    collects = trace.strings.each(ranges.codes("name"), lambda name: bool(_COLLECTS.search(name)), np.bool_)
-    if not collects.any():
-        return {}
-    ranges = ranges.where(collects)
-    owner = thread(ranges)
-    return {
-        int(number): union(ranges["start_ns"][owner == number], ranges["end_ns"][owner == number])
-        for number in np.unique(owner)
-    }
 
 
 NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
@@ -444,13 +374,14 @@ def rank_summary(
             )
         )
     gpus, steps, work = trace.origin.gpus, device.steps, device.ledger.busy
+    number, world = trace.origin.rank, trace.origin.world_size
     here = activities.on(device.gpu)
     here = here[activities.state[here] == State.COMM]
     communicating = intersection(union(activities.start_ns[here], activities.end_ns[here]), device.steady_stretches)
     return RankSummary(
         profile=profile,
-        rank=_at_least(0, trace.origin.rank),
-        world_size=_at_least(1, trace.origin.world_size),
+        rank=number if number is not None and number >= 0 else None,
+        world_size=world if world is not None and world >= 1 else None,
         gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
         window=device.ledger.window,
         steady=device.steady,
@@ -470,7 +401,3 @@ def rank_summary(
         clock=trace.origin.capture or (None if place is None else profile),
         work=rank_work(trace, device, operations) if operations else NOT_KEPT,
     )
-
-
-def _at_least(least: int, number: int | None) -> int | None:
-    return number if number is not None and number >= least else None

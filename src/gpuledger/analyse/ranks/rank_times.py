@@ -1,8 +1,6 @@
-"""Each rank of a job, per step: its step, its compute and communication, what it waited and was waited for.
+"""Each rank of a job per step, and who was late when: its step, compute and communication, what it waited and caused.
 
 Times are those of the steady stretch, spread over its steps.
-
-Who was late, and when: a job in; a number per rank and step, and the ranks that others waited for, out.
 """
 
 from __future__ import annotations
@@ -14,9 +12,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.analyse.ranks.fixing import Fixing
-from gpuledger.analyse.ranks.job import Job, RankPart, step_lengths
-from gpuledger.analyse.ranks.matching import RankClock
-from gpuledger.analyse.ranks.rank import RankSummary
+from gpuledger.analyse.ranks.job import Job, step_lengths
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
@@ -62,28 +58,31 @@ class RankTimes:
 def rank_times(job: Job, fixed: Fixing | NotMeasured) -> tuple[RankTimes, ...]:
     """The ranks in order."""
     saves = (None,) * len(job.ranks) if isinstance(fixed, NotMeasured) else fixed.alone_ns
-    return tuple(map(_times, job.ranks, job.parts, job.clocks, saves))
-
-
-def _times(rank: RankSummary, part: RankPart, clock: RankClock, saves_ns: int | None) -> RankTimes:
-    count = rank.step_count
-    steady_ns = rank.length_ns[rank.warm_up :]
-    waiting = Waiting(part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, saves_ns)
-    return RankTimes(
-        label=rank.label,
-        profile=rank.profile,
-        gpu_name=rank.gpu_name,
-        steps=count if len(rank.edges_ns) else None,
-        median_step_ns=lower_median(steady_ns) if len(steady_ns) else None,
-        compute_ns=rank.compute_ns // count,
-        exposed_comm_ns=rank.exposed_comm_ns // count,
-        hidden_comm_ns=rank.hidden_comm_ns // count,
-        waiting=waiting if part.matched else None,
-        matched=part.matched,
-        seen=part.seen,
-        clock_ahead_ns=None if isinstance(clock.ahead_ns, NotMeasured) else clock.ahead_ns,
-        clock_residual_ns=None if isinstance(clock.residual_ns, NotMeasured) else clock.residual_ns,
-    )
+    times = []
+    for rank, part, clock, saves_ns in zip(job.ranks, job.parts, job.clocks, saves, strict=True):
+        count = rank.step_count
+        steady_ns = rank.length_ns[rank.warm_up :]
+        waiting = Waiting(
+            part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, saves_ns
+        )
+        times.append(
+            RankTimes(
+                label=rank.label,
+                profile=rank.profile,
+                gpu_name=rank.gpu_name,
+                steps=count if len(rank.edges_ns) else None,
+                median_step_ns=lower_median(steady_ns) if len(steady_ns) else None,
+                compute_ns=rank.compute_ns // count,
+                exposed_comm_ns=rank.exposed_comm_ns // count,
+                hidden_comm_ns=rank.hidden_comm_ns // count,
+                waiting=waiting if part.matched else None,
+                matched=part.matched,
+                seen=part.seen,
+                clock_ahead_ns=None if isinstance(clock.ahead_ns, NotMeasured) else clock.ahead_ns,
+                clock_residual_ns=None if isinstance(clock.residual_ns, NotMeasured) else clock.residual_ns,
+            )
+        )
+    return tuple(times)
 
 
 MOST_STRAGGLERS: Final = 10
@@ -163,30 +162,28 @@ def stragglers(job: Job, late: Lateness | NotMeasured, fixed: Fixing | NotMeasur
     caused = [part.caused_ns for part in job.parts]
     compute = [rank.compute_ns / rank.step_count for rank in job.ranks]
     usual = lower_median(np.array(compute, np.int64)) if compute else 0
-    late_ranks = [rank for rank, part in enumerate(job.parts) if part.late]
-    waited_for = sorted(late_ranks, key=lambda rank: (-caused[rank], rank))
-    return tuple(
-        Straggler(
-            label=job.ranks[rank].label,
-            profile=job.ranks[rank].profile,
-            late=job.parts[rank].late,
-            counted=job.parts[rank].counted,
-            caused_ns=caused[rank],
-            all_caused_ns=sum(caused),
-            saves_share=_saves_share(fixed, rank),
-            compute_ratio=compute[rank] / usual if usual else None,
-            worst=None if isinstance(late, NotMeasured) else _worst_step(late, rank),
-        )
-        for rank in waited_for[:MOST_STRAGGLERS]
+    waited_for = sorted(
+        (rank for rank, part in enumerate(job.parts) if part.late), key=lambda rank: (-caused[rank], rank)
     )
-
-
-def _saves_share(fixed: Fixing | NotMeasured, rank: int) -> float | None:
-    if isinstance(fixed, NotMeasured) or not fixed.step_ns or (alone := fixed.alone_ns[rank]) is None:
-        return None
-    return alone / fixed.step_ns
-
-
-def _worst_step(late: Lateness, rank: int) -> WorstStep:
-    column = int(late.late_ns[rank].argmax())
-    return WorstStep(late.steps[column], int(late.late_ns[rank, column]))
+    late_ranks = []
+    for rank in waited_for[:MOST_STRAGGLERS]:
+        worst, saves_share = None, None
+        if not isinstance(late, NotMeasured):
+            column = int(late.late_ns[rank].argmax())
+            worst = WorstStep(late.steps[column], int(late.late_ns[rank, column]))
+        if not isinstance(fixed, NotMeasured) and fixed.step_ns and (alone_ns := fixed.alone_ns[rank]) is not None:
+            saves_share = alone_ns / fixed.step_ns
+        late_ranks.append(
+            Straggler(
+                label=job.ranks[rank].label,
+                profile=job.ranks[rank].profile,
+                late=job.parts[rank].late,
+                counted=job.parts[rank].counted,
+                caused_ns=caused[rank],
+                all_caused_ns=sum(caused),
+                saves_share=saves_share,
+                compute_ratio=compute[rank] / usual if usual else None,
+                worst=worst,
+            )
+        )
+    return tuple(late_ranks)
