@@ -113,8 +113,7 @@ class Device:
     @cached_property
     def steady_gaps(self) -> NDArray[np.bool_]:
         """Which gaps begin in the steady stretch."""
-        start = self.ledger.gaps.start_ns
-        return self.begins_steady(start)
+        return self.begins_steady(self.ledger.gaps.start_ns)
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
@@ -127,8 +126,7 @@ class Device:
         steady = self.begins_steady(self.work.start_ns) & equal(self.work.gpu, self.gpu)
         launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
         launched[self.work.launch[steady]] = True
-        launched = launched[:-1]
-        return np.flatnonzero(launched & self.host.are(CallKind.LAUNCH))
+        return np.flatnonzero(launched[:-1] & self.host.are(CallKind.LAUNCH))
 
     @cached_property
     def triggers(self) -> dict[tuple[Trigger, str], tuple[int, int]]:
@@ -149,9 +147,9 @@ class Device:
 
     def exposed_beside_lost_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that missing work may have hidden."""
-        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
         if self.gpu not in self.lost.spans:
             return 0
+        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
         return total(clip(intersection(exposed, self.lost.spans[self.gpu]), self.steady))
 
     def idle_ns(self, cause: Cause) -> int:
@@ -169,11 +167,8 @@ class Device:
 
         Where work is missing the device may have been busy.
         """
-        return sum(
-            amount
-            for line, amount in self.line_ns.items()
-            if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)
-        )
+        floor = (None, Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)  # a line without a cause is busy time
+        return sum(amount for line, amount in self.line_ns.items() if line.cause in floor)
 
     def gaps_of(self, trigger: Trigger) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""
