@@ -212,8 +212,8 @@ def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
     in_graphs = launched[is_graph[launched]]
     of_graph = len(in_graphs) / len(distinct(in_graphs)) if len(in_graphs) else 1.0  # the mean graph launch has so many
     lost_graphs = int(np.count_nonzero(is_graph[lost]))
-    missing = len(lost) - lost_graphs + lost_graphs * of_graph + nodes.missing
-    share = float(missing / (missing + len(launched))) if missing else 0.0
+    lost_operations = len(lost) - lost_graphs + lost_graphs * of_graph + nodes.missing
+    share = float(lost_operations / (lost_operations + len(launched))) if lost_operations else 0.0
     return LostWork(lost, counts, nodes, share, _when(host, work, np.concatenate((lost, nodes.calls))))
 
 
@@ -261,11 +261,11 @@ class _Suspects:
     def _outside_capture(self, suspects: Positions) -> Positions:
         """No stream of their process was being captured: another thread may launch into the same graph."""
         calls = self.calls
-        begins, ends = (
-            calls.strings.each(calls.codes("name"), lambda name, edge=edge: bool(edge.search(name)), np.int8)
-            for edge in (CAPTURE_BEGINS, CAPTURE_ENDS)
+        edge = calls.strings.each(
+            calls.codes("name"),
+            lambda name: bool(CAPTURE_BEGINS.search(name)) - bool(CAPTURE_ENDS.search(name)),
+            np.int8,
         )
-        edge = begins - ends
         edges = np.flatnonzero(edge)
         inside = np.zeros(len(suspects), np.bool_)
         asked = RowsByKey.of(calls["pid"][suspects])

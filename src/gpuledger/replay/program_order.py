@@ -59,8 +59,8 @@ def outer_calls(host: Host) -> OuterCalls:
             len(host.threads),
         )
         if outermost >= 0:
-            row, thread, begin, end, before = (column[:outermost] for column in (row, thread, begin, end, before))
-            return OuterCalls(row, node_of_call, thread, begin, end, before)
+            there = slice(outermost)
+            return OuterCalls(row[there], node_of_call, thread[there], begin[there], end[there], before[there])
     return _outer_calls_by_thread(host)
 
 

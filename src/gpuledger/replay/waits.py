@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities, recorded_by, shortened
 from gpuledger.ledger.host import Host
@@ -80,10 +81,11 @@ class _Waiting:
         """Calls that synchronise with a device, a stream or an event, process by process."""
         calls, blocking = self.host.calls, self.blocking
         names = calls.codes("name")[blocking]
-        is_device, is_stream, is_event = (
-            calls.strings.each(names, lambda name, kind=kind: bool(kind.search(shortened(name))), np.bool_)
-            for kind in (_DEVICE, _STREAM, _EVENT)
-        )
+
+        def matching(pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+            return calls.strings.each(names, lambda name: bool(pattern.search(shortened(name))), np.bool_)
+
+        is_device, is_stream, is_event = map(matching, (_DEVICE, _STREAM, _EVENT))
         by_process = streams_by_process(self.work, self.streams)
         for pid, of_process in RowsByKey.of(calls["pid"][blocking]):
             process = _ProcessOperations(self, by_process.rows(pid).tolist())
