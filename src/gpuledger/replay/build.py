@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.replay.cross_stream_waits import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere, event_edges
+from gpuledger.replay.cross_stream_waits import (
+    UNEXPLAINED_NS,
+    CrossStreamWaits,
+    StallingCalls,
+    cross_stream_waits,
+    event_edges,
+)
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.replay.graph import (
     NEVER,
@@ -356,7 +362,7 @@ class _Builder:
         due, call_ns, stream_ns = self._bound()
         events = event_edges(self.trace, self.host, self.outer, work, self.launch, self.streams)
         stalling = StallingCalls.of(self.host, self.outer)
-        others = elsewhere(work, self.launch, self.streams, events, stalling, due, self._branches, self.shared)
+        others = cross_stream_waits(work, self.launch, self.streams, events, stalling, due, self._branches, self.shared)
         self._bound_elsewhere(np.flatnonzero(others.binds | others.keeps), others, call_ns, stream_ns, follows)
         return OperationNodes(
             call=np.ascontiguousarray(self.launch),
@@ -397,7 +403,7 @@ class _Builder:
         return np.maximum(by_call, by_stream), call_ns, stream_ns
 
     def _bound_elsewhere(
-        self, rows: Positions, others: Elsewhere, call_ns: Ints, stream_ns: Ints, follows: NDArray[np.bool_]
+        self, rows: Positions, others: CrossStreamWaits, call_ns: Ints, stream_ns: Ints, follows: NDArray[np.bool_]
     ) -> None:
         """The lags of those that waited for something else: no more than usual, or, if they are inputs, as recorded."""
         since_call, since_stream = self.observed.since_call[rows], self.observed.since_stream[rows]
@@ -416,7 +422,7 @@ class _Builder:
         by_stream = keeps & follow & ~by_call
         stream_ns[rows[by_stream]] = since_stream[by_stream]
 
-    def _other_lags(self, others: Elsewhere) -> Ints:
+    def _other_lags(self, others: CrossStreamWaits) -> Ints:
         """From the end of what an operation waits for elsewhere: the usual of its kind, as recorded where it bound."""
         rows = np.flatnonzero(others.other >= 0)
         lag = np.zeros(len(self.work), np.int64)

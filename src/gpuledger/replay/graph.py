@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,7 +173,7 @@ def joined(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> Joined
         _moved(graph, ahead, *first) for graph, ahead, first in zip(graphs, ahead_ns, firsts.tolist(), strict=False)
     ]
 
-    def column(name: str, tables: Sequence[object] = moved) -> Ints:
+    def column(name: str, tables: Sequence[object] = moved) -> NDArray[Any]:
         return np.concatenate([getattr(table, name) for table in tables])
 
     calls, operations, recorded = (
