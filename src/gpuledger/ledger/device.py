@@ -217,34 +217,30 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
 def _device(
     trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Wanted
 ) -> Device:
+    """One GPU: when it was busy, its steps, and the books of its window cut at those."""
     levels = LevelFinder(trace, work, host, gpu)
-    split, found = side_by_side(
+    split, steps_of_run = side_by_side(
         len(work), lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
     )
-    cut = _steps(found, gpu, window, wanted)
+    cut = _steps_in_window(steps_of_run, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
         len(work),
         lambda: phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches),
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
-    return Device(work, host, books, _without_prefill(cut, phase), levels, phase, lost)
+    if cut is not None and 2 * phase.of_step.count(DECODE) > len(phase.of_step):
+        # the prefill that comes before a run of decode steps is no step of theirs
+        leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
+        cut = replace(cut, warm_up=max(cut.warm_up, leading))
+    return Device(work, host, books, cut, levels, phase, lost)
 
 
-def _without_prefill(cut: Steps | None, phase: Phases) -> Steps | None:
-    """The prefill that comes before a run of decode steps is no step of theirs."""
-    if cut is None:
-        return None
-    leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
-    is_decode = 2 * phase.of_step.count(DECODE) > len(phase.of_step)
-    return replace(cut, warm_up=max(cut.warm_up, leading)) if is_decode else cut
-
-
-def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
+def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
     """The steps in the window: where instances of a range are looked at, those, if no others are asked for."""
     asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
     if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:
-        return _within(of_the_run, window)
+        return None if of_the_run is None else _clipped(of_the_run, window)
     source = say("marked by ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
     instances = Steps(gpu, source, np.append(window.begin_ns, window.span.end_ns), 0, window.stretches)
     first, last = 0, len(instances)
@@ -257,13 +253,11 @@ def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -
     return replace(instances, edges_ns=edges, warm_up=first + warm_up(instances.length_ns[first:last]))
 
 
-def _within(cut: Steps | None, window: Window) -> Steps | None:
+def _clipped(cut: Steps, window: Window) -> Steps | None:
     """The steps, as far as they lie in the window.
 
     A step's first launch may lie before it: the window begins with the launch of the first activity.
     """
-    if cut is None:
-        return None
     edges = np.clip(cut.edges_ns, *window.span)
     inside = covered(window.stretches, edges[:-1], edges[1:]) > 0
     if not inside.any():
