@@ -1,9 +1,7 @@
-"""What kind of call a CUDA or HIP function is, and which calls of the operating system wait for another thread.
+"""What a CUDA or HIP call is for, by its name: the kind of call it is, and what it puts on the device.
 
 AMD's names are NVIDIA's with `hip` in front, but for a few (`hipHostMalloc`, `hipExtModuleLaunchKernel`), so that both
 are told by the same words. What a name ends with (`_v3020`, `_v2`, `_ptsz`, `_spt`) says nothing about its kind.
-
-Which CUDA and HIP functions put work on the device, and what kind of work.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class CallKind(StrEnum):
 
 CALL_KINDS: Final = tuple(CallKind)
 
-_PATTERNS: Final = (
+_KIND_PATTERNS: Final = (
     (CallKind.CALL, r"Graph(Exec)?(Add|Kernel|Mem|Host|Event|ExternalSem|Child)|LaunchHostFunc|GetLoadingMode"),
     (CallKind.SYNC, r"(Device|Thread|Stream|Event|Ctx|Context)Synchronize"),
     (CallKind.LAUNCH, r"Launch"),
@@ -54,7 +52,7 @@ _PATTERNS: Final = (
 )
 """By the function's name, first match wins; what matches nothing is a plain call. Building a graph runs nothing."""
 
-_COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
+_COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KIND_PATTERNS)
 
 WAITS_FOR_THREAD: Final = re.compile(
     r"cond_(timed)?wait|sem_(timed)?wait|^poll|^ppoll|epoll|^select|futex|join|mutex_lock"
@@ -85,7 +83,7 @@ DEVICE_OPERATIONS: Final = tuple(DeviceOperation)
 NO_OPERATION: Final = -1
 """Stands in a column for a call that puts nothing on the device."""
 
-_DEVICE_OPERATIONS_PATTERNS: Final = (
+_OPERATION_PATTERNS: Final = (
     (DeviceOperation.GRAPH, re.compile(r"^(cuda|cu|hip)GraphLaunch")),
     (
         DeviceOperation.KERNEL,
@@ -104,5 +102,4 @@ CHANGES_GRAPHS: Final = re.compile(r"NodeSetEnabled|ConditionalHandleCreate")
 
 def operation_number(function: str) -> int:
     """What a function puts on the device, as a number, by its name without a version suffix; or NO_OPERATION."""
-    kinds = (kind.number for kind, pattern in _DEVICE_OPERATIONS_PATTERNS if pattern.search(function))
-    return next(kinds, NO_OPERATION)
+    return next((kind.number for kind, pattern in _OPERATION_PATTERNS if pattern.search(function)), NO_OPERATION)

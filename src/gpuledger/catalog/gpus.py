@@ -1,10 +1,7 @@
-"""What GPUs can do at most: matrix products and plain arithmetic by type, bytes from memory; with each figure's source.
+"""What GPUs can do at most: arithmetic by type, bytes from memory and over links, warps that a kernel has room for.
 
-A GPU that is not listed, or of which only a part was used, has no peak here: `NotMeasured`, never 0.
-
-What the links of a GPU carry, where a profile does not say: one table each, with the source of the figures.
-
-How many warps of a kernel a multiprocessor has room for: a launch in, a share of its warps and what limits it out.
+Each figure with its source. A GPU that is not listed, or of which only a part was used, has no peak here:
+`NotMeasured`, never 0.
 """
 
 from __future__ import annotations
@@ -47,11 +44,11 @@ _Row: TypeAlias = tuple[float | None, ...]
 
 
 def _gpu(name: str, processors: int, dram_tb_per_s: float | None, plain: _Row, tera: _Row) -> Peaks:
-    return Peaks(re.compile(name), processors, dram_tb_per_s, _by_type(PLAIN_TYPES, plain), _by_type(TYPES, tera))
-
-
-def _by_type(types: tuple[str, ...], row: _Row) -> dict[str, float]:
-    return {kind: figure for kind, figure in zip(types, row, strict=True) if figure is not None}
+    by_type = (
+        {kind: figure for kind, figure in zip(types, row, strict=True) if figure is not None}
+        for types, row in ((PLAIN_TYPES, plain), (TYPES, tera))
+    )
+    return Peaks(re.compile(name), processors, dram_tb_per_s, *by_type)
 
 
 # Plain, then matrix, in the order of PLAIN_TYPES and TYPES, for chips that were sold with several memories.

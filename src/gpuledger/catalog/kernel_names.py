@@ -2,21 +2,26 @@
 
 Profilers print one kernel in different ways: nsys writes `(int)128` where torch writes `128`, one gives the return
 type and the parameters, the other does not. The canonical form leaves out what differs and keeps what tells kernels
-apart.
-
-How alike two kernels are by name, and what is left of names, of ranges too, when running numbers are taken out.
-
-Kernels that a compiler made of a loop: a bare name in, the function and the line that it was made of out.
+apart. Also how alike two kernels are by name, what is left of names, of ranges too, without running numbers, and which
+function and line a compiler made a kernel of.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
+
+
+def name_matcher(pattern: str, flags: int = re.IGNORECASE) -> Callable[[str], bool]:
+    """Whether a name has the pattern in it, as a function of the name."""
+    search = re.compile(pattern, flags).search
+    return lambda name: search(name) is not None
+
 
 _FORMS: Final = (
     ("OpenMP", re.compile(r"nvkernel_(?P<function>\w+?)_F\d+L(?P<line>\d+)(?:_\d+)?_?")),
@@ -28,13 +33,13 @@ _FORMS: Final = (
 )
 _MANGLED: Final = re.compile(r"_Z(N?)(K?)(?=\d)")
 _LENGTH: Final = re.compile(r"\d{1,4}")
-_SOURCE_KERNELS_LONGEST: Final = 2000
-"""Letters of a name that is looked at."""
+_LONGEST: Final = 2000
+"""No function of a library has a longer name; the pattern of tiles takes time by the square of one."""
 
 
 def source_label(short: str) -> str | None:
     """`jacobi:45 (OpenACC)` for `jacobi_45_gpu`; None for a name of another form."""
-    for model, form in _FORMS if len(short) <= _SOURCE_KERNELS_LONGEST else ():
+    for model, form in _FORMS if len(short) <= _LONGEST else ():
         if match := form.fullmatch(short):
             rest = " sum" if match.groupdict().get("rest") else ""
             return f"{_demangled(match['function'])}:{match['line']} ({model}{rest})"
@@ -81,14 +86,9 @@ class KernelName:
     """The template arguments, each in canonical form."""
 
     @property
-    def without_parameters(self) -> str:
-        """The qualified name with its template arguments."""
-        return f"{self.qualified}<{', '.join(self.template)}>" if self.template else self.qualified
-
-    @property
     def canonical(self) -> str:
-        """One spelling for all profilers."""
-        return self.without_parameters
+        """One spelling for all profilers: the qualified name with its template arguments."""
+        return f"{self.qualified}<{', '.join(self.template)}>" if self.template else self.qualified
 
     @property
     def bare(self) -> str:
@@ -242,8 +242,6 @@ EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")
 _TILE: Final = re.compile(
     r"(?<=[_x])\d+(?:x\d+)+(?=_|$)|(?<=tile)\d+(?:x\d+)*|(?<=stage)s?\d+|_(?:splitK|streamK|stages?_\d+)(?=_|$)"
 )
-_LONGEST: Final = 2000
-"""No function of a library has a longer name; the pattern of tiles takes time by the square of one."""
 _CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = re.compile(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
 _RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")

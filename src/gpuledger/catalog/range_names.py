@@ -1,8 +1,6 @@
-"""What a range's name says of it: that a library made it, that it is set-up, or that it holds a whole round of work.
+"""What names of ranges and kernels say of the program: set-up or a round of work, a phase of a layer, a step's end.
 
-Phases of a layer by name: what a range or a kernel is called in, the part of a layer that it stands for out.
-
-What says that a step has passed: the names that loops and engines give their steps, and the kernels that end one.
+Names that libraries, frameworks and engines give, in; what the range or kernel stands for, out.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_families import COMMUNICATION
-from gpuledger.catalog.kernel_names import parse, unnumbered
+from gpuledger.catalog.kernel_names import name_matcher, parse, unnumbered
 
 LIBRARIES: Final = frozenset(
     (
@@ -22,32 +20,26 @@ LIBRARIES: Final = frozenset(
 )
 """Domains of NVTX that libraries put their own calls in."""
 
-_SET_UP: Final = re.compile(
-    r"(?:(?<![a-z])(?:init|load|compile|set_?up|warm_?up|tear_?down|shut_?down|finali[sz]e|destroy|abort))"
-    r"|Init|Load|Compile|Set_?[Uu]p|Warm_?[Uu]p|Finali[sz]e|Destroy|Abort"
-)
 
-_ROUND: Final = re.compile(
-    r"(?<![A-Za-z])(?:step|iter|iteration|epoch|batch|measure|bench|request|generate|forward|decode|prefill|layer|train|"
-    r"run|main|total)(?![A-Za-z])",
-    re.IGNORECASE,
+sounds_like_set_up: Final = name_matcher(
+    r"(?:(?<![a-z])(?:init|load|compile|set_?up|warm_?up|tear_?down|shut_?down|finali[sz]e|destroy|abort))"
+    r"|Init|Load|Compile|Set_?[Uu]p|Warm_?[Uu]p|Finali[sz]e|Destroy|Abort",
+    0,
 )
+"""Whether it is called as what happens before or after the work is."""
+
+
+sounds_like_a_round: Final = name_matcher(
+    r"(?<![A-Za-z])(?:step|iter|iteration|epoch|batch|measure|bench|request|generate|forward|decode|prefill|layer|train|"
+    r"run|main|total)(?![A-Za-z])"
+)
+"""Whether it is called as what holds one round of all the work is."""
 
 
 def is_of_library(name: str) -> bool:
     """Whether a range, named with its domain and a colon before it, is a library's own."""
     domain, colon, _ = name.partition(":")
     return bool(colon) and domain.lower() in LIBRARIES
-
-
-def sounds_like_set_up(name: str) -> bool:
-    """Whether it is called as what happens before or after the work is."""
-    return _SET_UP.search(name) is not None
-
-
-def sounds_like_a_round(name: str) -> bool:
-    """Whether it is called as what holds one round of all the work is."""
-    return _ROUND.search(name) is not None
 
 
 ATTENTION, ROUTER, DISPATCH, EXPERTS, COMBINE = "attention", "router", "dispatch", "expert_gemm", "combine"
@@ -103,7 +95,8 @@ def phase_of_range(name: str) -> str:
 @lru_cache(maxsize=65536)
 def _phase_of_unnumbered(name: str) -> str:
     module = _MODULE.match(name)
-    text = _camel_apart(module["kind"]) if module else name.lower()
+    # `Qwen3MoeAttention` -> `qwen3_moe_attention`
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", module["kind"]).lower() if module else name.lower()
     if _NOT_A_RANGE.search(text):
         return ""
     return next((phase for phase, pattern in _RANGES if pattern.search(text)), "")
@@ -127,36 +120,22 @@ def phase_of_kernel(name: str, family: str) -> str:
     text = parse(name).qualified.lower()
     if family == "gemm":
         return EXPERTS if _OF_EXPERTS.search(text) else ""
-    told = next((phase for phase, pattern in _KERNELS if pattern.search(text)), "")
+    phase = next((phase for phase, pattern in _KERNELS if pattern.search(text)), "")
     if family == COMMUNICATION:
-        return told if told in (DISPATCH, COMBINE) else COMMUNICATION
-    return told or EXPERTS
-
-
-def _camel_apart(name: str) -> str:
-    """`Qwen3MoeAttention` -> `qwen3_moe_attention`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        return phase if phase in (DISPATCH, COMBINE) else COMMUNICATION
+    return phase or EXPERTS
 
 
 PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
 """What torch.profiler calls the steps of its schedule."""
 
-_MEASURED: Final = re.compile(r"^bench:")
 
 _STEP: Final = re.compile(
     r"^execute_(?:context_|new_|model|\d|#)"  # vLLM's and SGLang's engines
     r"|(?:^|[^a-z])(?:steps?|iter|iters|iterations?|minibatch|forward_step|train_?batch|decode_?token)(?:$|[^a-z])",
     re.IGNORECASE,
 )
-_PART: Final = re.compile(
-    r"layers?|blocks?|att(?:n|ention)|mlp|ffn|expert|moe|router|norm|embed|head|optimi[sz]er|zero_grad|backward|loss|sampl"
-    r"|dispatch|combine|nccl|all_?(?:reduce|gather|to_?all)|reduce_?scatter|broadcast|copy|memcpy|h2d|d2h|data|load",
-    re.IGNORECASE,
-)
 
-_OPERATOR: Final = re.compile(r"^\w+::|\b(?:op_id|seq)\s*=|Backward\d*$")
-
-_STEP_MARKS_LAYER: Final = re.compile(r"(?:layers?|blocks?)[._ ]?\d+", re.IGNORECASE)
 
 SAMPLING: Final = re.compile(r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p", re.IGNORECASE)
 """Kernels that choose the next token."""
@@ -165,26 +144,23 @@ OPTIMIZER: Final = re.compile(r"adam|sgd|lamb_|lion_|adagrad|adafactor|rmsprop|o
 """Kernels that update parameters."""
 
 
-def is_measured_name(range_name: str) -> bool:
-    """Whether a range is called what a benchmark measures, as those of `gpuledger bench` are."""
-    return bool(_MEASURED.match(range_name))
+is_part_name: Final = name_matcher(
+    r"layers?|blocks?|att(?:n|ention)|mlp|ffn|expert|moe|router|norm|embed|head|optimi[sz]er|zero_grad|backward|loss|sampl"
+    r"|dispatch|combine|nccl|all_?(?:reduce|gather|to_?all)|reduce_?scatter|broadcast|copy|memcpy|h2d|d2h|data|load"
+)
+"""Whether a range is called after a part of a model or of a step, so that it is no step however often it comes."""
 
 
 def is_step_name(range_name: str) -> bool:
     """Whether a range is called a step, by a loop or by an engine."""
-    return bool(PROFILER_STEP.match(range_name) or (_STEP.search(range_name) and not _PART.search(range_name)))
+    return bool(PROFILER_STEP.match(range_name) or (_STEP.search(range_name) and not is_part_name(range_name)))
 
 
-def is_operator_name(range_name: str) -> bool:
-    """Whether a range is an operator's or a library call's, as `torch.autograd.profiler.emit_nvtx` makes them."""
-    return bool(_OPERATOR.search(range_name))
+is_measured_name: Final = name_matcher(r"^bench:", 0)
+"""Whether a range is called what a benchmark measures, as those of `gpuledger bench` are."""
 
+is_operator_name: Final = name_matcher(r"^\w+::|\b(?:op_id|seq)\s*=|Backward\d*$", 0)
+"""Whether a range is an operator's or a library call's, as `torch.autograd.profiler.emit_nvtx` makes them."""
 
-def is_layer_name(range_name: str) -> bool:
-    """Whether a range is one layer's of several: `layers.7.forward`, `FSDP::pre_forward (blocks.12.module)`."""
-    return bool(_STEP_MARKS_LAYER.search(range_name))
-
-
-def is_part_name(range_name: str) -> bool:
-    """Whether a range is called after a part of a model or of a step, so that it is no step however often it comes."""
-    return bool(_PART.search(range_name))
+is_layer_name: Final = name_matcher(r"(?:layers?|blocks?)[._ ]?\d+")
+"""Whether a range is one layer's of several: `layers.7.forward`, `FSDP::pre_forward (blocks.12.module)`."""

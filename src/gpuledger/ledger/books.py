@@ -1,9 +1,7 @@
 """The books: every nanosecond of a device's window on exactly one line, for the whole window and for each step of it.
 
-Lines are `compute.FAMILY`, `comm`, `copy` and `idle.CAUSE`. They are disjoint and sum to the window, in integer
-nanoseconds; the program checks that on every run and stops if they do not.
-
-A line of the books: compute of one family, exposed communication or copies, or idle time of one cause.
+Lines are `compute.FAMILY`, exposed `comm` and `copy`, and `idle.CAUSE`. They are disjoint and sum to the window, in
+integer nanoseconds; the program checks that on every run and stops if they do not.
 """
 
 from __future__ import annotations
@@ -171,8 +169,12 @@ def ledger(
     window = Span(int(split.stretches.start_ns[0]), int(split.stretches.end_ns[-1]))
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
+    own = work.of(gpu)
+    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
     compute, idle = side_by_side(
-        len(work), lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside, lost)
+        len(work),
+        lambda: compute_by(own, split, tiles, family, len(work.families)),
+        lambda: gaps(work, host, split, inside, lost),
     )
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
@@ -186,13 +188,6 @@ def ledger(
             hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
         )
     return Ledger(gpu, window, lines, tiles, books, split, idle)
-
-
-def _compute(work: Activities, split: Busy, tiles: Ints) -> NDArray[np.int64]:
-    """Compute time by tile and family."""
-    own = work.of(split.gpu)
-    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
-    return compute_by(own, split, tiles, family, len(work.families))
 
 
 def compute_by(

@@ -113,8 +113,7 @@ class Device:
     @cached_property
     def steady_gaps(self) -> NDArray[np.bool_]:
         """Which gaps begin in the steady stretch."""
-        start = self.ledger.gaps.start_ns
-        return self.begins_steady(start)
+        return self.begins_steady(self.ledger.gaps.start_ns)
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
@@ -127,8 +126,7 @@ class Device:
         steady = self.begins_steady(self.work.start_ns) & equal(self.work.gpu, self.gpu)
         launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
         launched[self.work.launch[steady]] = True
-        launched = launched[:-1]
-        return np.flatnonzero(launched & self.host.are(CallKind.LAUNCH))
+        return np.flatnonzero(launched[:-1] & self.host.are(CallKind.LAUNCH))
 
     @cached_property
     def triggers(self) -> dict[tuple[Trigger, str], tuple[int, int]]:
@@ -149,9 +147,9 @@ class Device:
 
     def exposed_beside_lost_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that missing work may have hidden."""
-        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
         if self.gpu not in self.lost.spans:
             return 0
+        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
         return total(clip(intersection(exposed, self.lost.spans[self.gpu]), self.steady))
 
     def idle_ns(self, cause: Cause) -> int:
@@ -169,11 +167,8 @@ class Device:
 
         Where work is missing the device may have been busy.
         """
-        return sum(
-            amount
-            for line, amount in self.line_ns.items()
-            if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)
-        )
+        floor = (None, Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)  # a line without a cause is busy time
+        return sum(amount for line, amount in self.line_ns.items() if line.cause in floor)
 
     def gaps_of(self, trigger: Trigger) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""
@@ -222,34 +217,30 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
 def _device(
     trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Wanted
 ) -> Device:
+    """One GPU: when it was busy, its steps, and the books of its window cut at those."""
     levels = LevelFinder(trace, work, host, gpu)
-    split, found = side_by_side(
+    split, steps_of_run = side_by_side(
         len(work), lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
     )
-    cut = _steps(found, gpu, window, wanted)
+    cut = _steps_in_window(steps_of_run, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
         len(work),
         lambda: phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches),
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
-    return Device(work, host, books, _without_prefill(cut, phase), levels, phase, lost)
+    if cut is not None and 2 * phase.of_step.count(DECODE) > len(phase.of_step):
+        # the prefill that comes before a run of decode steps is no step of theirs
+        leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
+        cut = replace(cut, warm_up=max(cut.warm_up, leading))
+    return Device(work, host, books, cut, levels, phase, lost)
 
 
-def _without_prefill(cut: Steps | None, phase: Phases) -> Steps | None:
-    """The prefill that comes before a run of decode steps is no step of theirs."""
-    if cut is None:
-        return None
-    leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
-    is_decode = 2 * phase.of_step.count(DECODE) > len(phase.of_step)
-    return replace(cut, warm_up=max(cut.warm_up, leading)) if is_decode else cut
-
-
-def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
+def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
     """The steps in the window: where instances of a range are looked at, those, if no others are asked for."""
     asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
     if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:
-        return _within(of_the_run, window)
+        return None if of_the_run is None else _clipped(of_the_run, window)
     source = say("marked by ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
     instances = Steps(gpu, source, np.append(window.begin_ns, window.span.end_ns), 0, window.stretches)
     first, last = 0, len(instances)
@@ -262,13 +253,11 @@ def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -
     return replace(instances, edges_ns=edges, warm_up=first + warm_up(instances.length_ns[first:last]))
 
 
-def _within(cut: Steps | None, window: Window) -> Steps | None:
+def _clipped(cut: Steps, window: Window) -> Steps | None:
     """The steps, as far as they lie in the window.
 
     A step's first launch may lie before it: the window begins with the launch of the first activity.
     """
-    if cut is None:
-        return None
     edges = np.clip(cut.edges_ns, *window.span)
     inside = covered(window.stretches, edges[:-1], edges[1:]) > 0
     if not inside.any():

@@ -3,10 +3,7 @@
 An operation that began later than its call and its stream explain waited for an event of another stream, in a graph
 for the end of another branch, on a GPU of several processes for its turn. Where a host function, or an event of work
 that was not recorded, stood in the stream, the profile shows nothing but the delay: that is an input, as host code is.
-
-Events between streams: the calls that record and wait for them in, which operation waits for which out.
-
-Operations that meet: a collective's kernels on several GPUs. Each ends its transfer after the last has begun.
+A collective's kernels on several GPUs meet: each ends its transfer after the last has begun (`with_rendezvous`).
 """
 
 from __future__ import annotations
@@ -22,8 +19,7 @@ from gpuledger.ledger.activity import Activities, recorded_by
 from gpuledger.ledger.host import Host
 from gpuledger.replay.graph import NEVER, DependencyGraph
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
-from gpuledger.trace import keys
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, group
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, search
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.sweep import fold
@@ -33,34 +29,34 @@ RECORDS: Final = re.compile(r"EventRecord")
 WAITS: Final = re.compile(r"StreamWaitEvent")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EventEdges:
-    """Operations, and the one of another stream that each waits for."""
-
-    operation: Positions
-    source: Positions
-
-
 def event_edges(
     trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder
-) -> EventEdges:
-    """Those that the order of the calls tells and the times do not contradict; of two for one operation the later."""
+) -> tuple[Positions, Positions]:
+    """Operations, and the one of another stream whose event each waits for; of two for one operation the later is last.
+
+    Those that the order of the calls tells and the times do not contradict.
+    """
     waiting, recording = (np.flatnonzero(outer.named(host, pattern)) for pattern in (WAITS, RECORDS))
-    none = np.empty(0, np.intp)
     if not len(waiting) or not len(recording) or len(streams.by_stream) < 2 or not (launch >= 0).any():
-        return EventEdges(none, none)
-    finder = _Events(outer, work, launch, streams)
-    record = _last_before(outer.thread, recording, waiting)
+        return np.empty(0, np.intp), np.empty(0, np.intp)
+    record = np.full(len(waiting), -1, np.intp)  # the last one before each wait on its thread
+    by_thread = RowsByKey.of(outer.thread[recording])
+    for number, mine in RowsByKey.of(outer.thread[waiting]):
+        own = recording[by_thread.rows(number)]
+        record[mine] = np.append(own, -1)[np.searchsorted(own, waiting[mine]) - 1]
     waiting, record = waiting[record >= 0], record[record >= 0]
-    operation = finder.waiting_operation(waiting, _told_streams(trace, host, outer, waiting))
+    finder = _Events(outer, work, launch, streams)
+    stream = np.full(len(waiting), -1, np.int64)  # that CUPTI says each of these calls makes wait
+    if len(syncs := trace[Table.SYNCS]):
+        sync = recorded_by(host.calls.only("pid", "correlation").at(outer.row[waiting]), syncs)
+        stream[sync >= 0] = syncs["stream"][sync[sync >= 0]]
+    operation = finder.waiting_operation(waiting, stream)
     source = finder.recorded_operation(record, operation)
-    there = (operation >= 0) & (source >= 0)
-    operation, source = operation[there], source[there]
-    possible = (streams.stream[operation] != streams.stream[source]) & (work.pid[operation] == work.pid[source])
-    possible &= work.end_ns[source] <= work.start_ns[operation]
+    possible = (operation >= 0) & (source >= 0) & (streams.stream[operation] != streams.stream[source])
+    possible &= (work.pid[operation] == work.pid[source]) & (work.end_ns[source] <= work.start_ns[operation])
     operation, source = operation[possible], source[possible]
     order = np.argsort(work.end_ns[source], kind="stable")
-    return EventEdges(operation[order], source[order])
+    return operation[order], source[order]
 
 
 class _Events:
@@ -77,22 +73,17 @@ class _Events:
         """Calls by thread, then time."""
         return (self.outer.thread[call].astype(np.int64) << 40) + call
 
-    def waiting_operation(self, waiting: Positions, told: Ints) -> Positions:
-        """The first operation launched after each wait, in the stream that is told, else by its thread; -1: none."""
+    def waiting_operation(self, waiting: Positions, stream: Ints) -> Positions:
+        """The first operation launched after each wait, in its stream if that is known, else by its thread; or -1."""
         place = np.searchsorted(self.key, self._key(waiting))
         following = np.append(self.launched, -1)[place]
         same = self.outer.thread[self.launch[following]] == self.outer.thread[waiting]
         following = np.where((following >= 0) & same, following, -1)
-        for number in distinct(told[told >= 0]).tolist() if (told >= 0).any() else ():
-            mine = np.flatnonzero(told == number)
+        for number in distinct(stream[stream >= 0]).tolist() if (stream >= 0).any() else ():
+            mine = np.flatnonzero(stream == number)
             pid = self.work.pid[following[mine]]
-            candidates = [
-                (rows, furthest(self.launch[rows]))
-                for rows in self.streams.by_stream
-                if self.work.stream[rows[0]] == number
-            ]
-            for rows, launched in candidates:
-                place = np.searchsorted(launched, waiting[mine])
+            for rows in (rows for rows in self.streams.by_stream if self.work.stream[rows[0]] == number):
+                place = np.searchsorted(furthest(self.launch[rows]), waiting[mine])
                 of_process = (place < len(rows)) & (self.work.pid[rows[0]] == pid) & (following[mine] >= 0)
                 following[mine[of_process]] = rows[place[of_process]]
         return following
@@ -114,34 +105,11 @@ class _Events:
         return last
 
 
-def _last_before(thread: NDArray[np.int32], calls: Positions, places: Positions) -> Positions:
-    """Of these calls the last one before each place on the same thread; -1 for none."""
-    last = np.full(len(places), -1, np.intp)
-    by_thread = RowsByKey.of(thread[calls])
-    for number, mine in RowsByKey.of(thread[places]):
-        own = calls[by_thread.rows(number)]
-        place = np.searchsorted(own, places[mine]) - 1
-        if len(own):
-            last[mine] = np.where(place >= 0, own[np.maximum(place, 0)], -1)
-    return last
-
-
-def _told_streams(trace: Trace, host: Host, outer: OuterCalls, waiting: Positions) -> Ints:
-    """The number of the stream that CUPTI says each of these calls makes wait; -1: it does not."""
-    stream = np.full(len(waiting), -1, np.int64)
-    syncs = trace[Table.SYNCS]
-    if len(syncs):
-        calls = host.calls.only("pid", "correlation").at(outer.row[waiting])
-        record = recorded_by(calls, syncs)
-        stream[record >= 0] = syncs["stream"][record[record >= 0]]
-    return stream
-
-
 UNEXPLAINED_NS: Final = 3_000
 """An operation that begins by so much later than its call and its stream explain waited for something else."""
 
 AT_ONCE_NS: Final = 10_000
-"""So soon after an event is over goes on who waits for it."""
+"""Whoever waits for an event goes on no later than this after it is over."""
 
 BY_EVENT: Final = -1
 BY_PROCESS: Final = -2
@@ -178,137 +146,124 @@ class StallingCalls:
         return between
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Elsewhere:
-    """Columns as long as the operations."""
-
-    other: Ints
-    """The operation that it waits for; -1 for none."""
-    lag_ns: Ints
-    """From that one's end to its start, as recorded."""
-    key: Ints
-    """What kind of wait it is: those of one key have one usual lag."""
-    binds: NDArray[np.bool_]
-    """Whether it began when it did because of that one."""
-    keeps: NDArray[np.bool_]
-    """Whether its delay is an input."""
-
-
-def elsewhere(
+def cross_stream_waits(
     work: Activities,
     launch: Ints,
     streams: StreamOrder,
-    events: EventEdges,
+    events: tuple[Positions, Positions],
     stalling: StallingCalls,
     due: Ints,
     branches: NDArray[np.bool_],
     shared: NDArray[np.bool_],
-) -> Elsewhere:
+) -> CrossStreamWaits:
     """`due`: how long before its start each was due by its call and stream; `branches` overlap their stream.
 
     `shared` ran on a GPU of several processes.
     """
-    finder = _Elsewhere(work, launch, streams, due)
+    waits = CrossStreamWaits(work, launch, streams, due)
     late = np.flatnonzero((due < -UNEXPLAINED_NS) & (due > NEVER // 2) | branches)
-    finder.by_event(events)
-    finder.unlaunched()
+    waits.add_events(*events)
+    waits.add_unlaunched()
     if len(late):
-        finder.by_branch(late)
-        unexplained = late[~finder.binds[late] & ~branches[late]]
-        finder.by_stream(unexplained)
-        finder.by_process(unexplained, shared)
-        finder.stalled(late, stalling, shared)
-    return Elsewhere(finder.other, finder.lag, finder.key, finder.binds, finder.keeps)
+        waits.add_branches(late)
+        unexplained = late[~waits.binds[late] & ~branches[late]]
+        waits.add_streams(unexplained)
+        waits.add_processes(unexplained, shared)
+        waits.keep_stalled(late, stalling, shared)
+    return waits
 
 
-class _Elsewhere:
-    """The answer in the making."""
+class CrossStreamWaits:
+    """Columns as long as the operations, filled in by one kind of wait after the other."""
 
     def __init__(self, work: Activities, launch: Ints, streams: StreamOrder, due: Ints) -> None:
-        self.work, self.launch, self.streams, self.due = work, launch, streams, due
-        count = len(work)
-        self.other, self.lag, self.key = (
-            np.full(count, -1, np.int64),
-            np.zeros(count, np.int64),
-            np.zeros(count, np.int64),
-        )
-        self.binds, self.keeps = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        self._work, self._launch, self._streams, self._due = work, launch, streams, due
+        self.other: Final = np.full(len(work), -1, np.int64)
+        """The operation that it waits for; -1 for none."""
+        self.lag_ns: Final = np.zeros(len(work), np.int64)
+        """From that one's end to its start, as recorded."""
+        self.key: Final = np.zeros(len(work), np.int64)
+        """What kind of wait it is: those of one key have one usual lag."""
+        self.binds: Final = np.zeros(len(work), np.bool_)
+        """Whether it began when it did because of that one."""
+        self.keeps: Final = np.zeros(len(work), np.bool_)
+        """Whether its delay is an input."""
 
     def _set(self, rows: Positions, source: Positions, key: Ints | int) -> None:
         self.other[rows], self.key[rows], self.binds[rows] = source, key, True
-        self.lag[rows] = self.work.start_ns[rows] - self.work.end_ns[source]
-
-    def by_event(self, events: EventEdges) -> None:
-        """Events hold an operation up if they were over after it was due, and else if a change makes them."""
-        self._set(events.operation, events.source, BY_EVENT)
-        at_once = self.lag[events.operation] < AT_ONCE_NS
-        self.binds[events.operation] = at_once & self._explains(events.operation, events.source)
+        self.lag_ns[rows] = self._work.start_ns[rows] - self._work.end_ns[source]
 
     def _explains(self, rows: Positions, source: Positions) -> NDArray[np.bool_]:
         """Whether these were over after the others were due; a kernel may begin as the last of another drains."""
-        since = self.work.start_ns[rows] - self.work.end_ns[source]
-        explains: NDArray[np.bool_] = (self.due[rows] < -UNEXPLAINED_NS) & (since < -self.due[rows])
-        return explains & (since >= -UNEXPLAINED_NS) & (self.work.start_ns[source] < self.work.start_ns[rows])
+        since = self._work.start_ns[rows] - self._work.end_ns[source]
+        explains: NDArray[np.bool_] = (self._due[rows] < -UNEXPLAINED_NS) & (since < -self._due[rows])
+        return explains & (since >= -UNEXPLAINED_NS) & (self._work.start_ns[source] < self._work.start_ns[rows])
 
-    def by_branch(self, late: Positions) -> None:
+    def add_events(self, operation: Positions, source: Positions) -> None:
+        """Events hold an operation up if they were over after it was due, and else if a change makes them."""
+        self._set(operation, source, BY_EVENT)
+        self.binds[operation] = (self.lag_ns[operation] < AT_ONCE_NS) & self._explains(operation, source)
+
+    def add_branches(self, late: Positions) -> None:
         """In a graph the last node of the same launch that had ended."""
-        late = late[(self.work.graph_node[late] >= 0) & (self.launch[late] >= 0)]
+        work, launch = self._work, self._launch
+        late = late[(work.graph_node[late] >= 0) & (launch[late] >= 0)]
         if not len(late):
             return
-        nodes = np.flatnonzero((self.work.graph_node >= 0) & (self.launch >= 0))
-        nodes = nodes[np.lexsort((self.work.end_ns[nodes], self.launch[nodes]))]
-        launch, end = self.launch[nodes], self.work.end_ns[nodes]
-        place = keys.search(launch, end, self.launch[late], self.work.start_ns[late], side="right") - 1
+        nodes = np.flatnonzero((work.graph_node >= 0) & (launch >= 0))
+        nodes = nodes[np.lexsort((work.end_ns[nodes], launch[nodes]))]
+        place = search(launch[nodes], work.end_ns[nodes], launch[late], work.start_ns[late], side="right") - 1
         last = nodes[np.maximum(place, 0)]
-        there = (place >= 0) & (self.launch[last] == self.launch[late])
-        self._set(late[there], last[there], self.work.graph_node[late[there]])
+        there = (place >= 0) & (launch[last] == launch[late])
+        self._set(late[there], last[there], work.graph_node[late[there]])
 
-    def by_stream(self, late: Positions) -> None:
+    def add_streams(self, late: Positions) -> None:
         """The last operation of the process that had ended, if it is of another stream."""
-        by_process = RowsByKey.of(self.work.pid)
-        for pid, mine in RowsByKey.of(self.work.pid[late]):
-            self._by_last(late[mine], by_process.rows(pid), BY_EVENT)
+        by_process = RowsByKey.of(self._work.pid)
+        for pid, mine in RowsByKey.of(self._work.pid[late]):
+            self._add_last(late[mine], by_process.rows(pid), BY_EVENT)
 
-    def unlaunched(self) -> None:
+    def add_unlaunched(self) -> None:
         """What no call launched and nothing precedes in its stream follows the last that had ended on its GPU."""
-        alone = np.flatnonzero((self.launch < 0) & (self.streams.before < 0) & ~self.binds)
-        for gpu in distinct(self.work.gpu[alone]).tolist() if len(alone) else ():
-            mine, among = alone[self.work.gpu[alone] == gpu], self.work.on(gpu)
-            by_end = among[np.argsort(self.work.end_ns[among], kind="stable")]
-            place = np.searchsorted(self.work.end_ns[by_end], self.work.start_ns[mine], side="right") - 1
+        work = self._work
+        alone = np.flatnonzero((self._launch < 0) & (self._streams.before < 0) & ~self.binds)
+        for gpu in distinct(work.gpu[alone]).tolist() if len(alone) else ():
+            mine, among = alone[work.gpu[alone] == gpu], work.on(gpu)
+            by_end = among[np.argsort(work.end_ns[among], kind="stable")]
+            place = np.searchsorted(work.end_ns[by_end], work.start_ns[mine], side="right") - 1
             self._set(mine[place >= 0], by_end[place[place >= 0]], BY_EVENT)
             self.keeps[mine] = True
 
-    def by_process(self, late: Positions, shared: NDArray[np.bool_]) -> None:
+    def add_processes(self, late: Positions, shared: NDArray[np.bool_]) -> None:
         """The last operation of another process on the same GPU."""
         late = late[shared[late] & ~self.binds[late]]
-        for gpu in distinct(self.work.gpu[late]).tolist() if len(late) else ():
-            self._by_last(late[self.work.gpu[late] == gpu], self.work.on(gpu), BY_PROCESS)
+        for gpu in distinct(self._work.gpu[late]).tolist() if len(late) else ():
+            self._add_last(late[self._work.gpu[late] == gpu], self._work.on(gpu), BY_PROCESS)
 
-    def _by_last(self, late: Positions, among: Positions, key: int) -> None:
-        by_end = among[np.argsort(self.work.end_ns[among], kind="stable")]
-        end, start = self.work.end_ns[by_end], self.work.start_ns[late]
+    def _add_last(self, late: Positions, among: Positions, key: int) -> None:
+        by_end = among[np.argsort(self._work.end_ns[among], kind="stable")]
+        end, start = self._work.end_ns[by_end], self._work.start_ns[late]
         place = np.searchsorted(end, start + UNEXPLAINED_NS, side="right") - 1
-        is_later = self.work.start_ns[by_end[np.maximum(place, 0)]] >= start  # a short one has itself ended by then
+        is_later = self._work.start_ns[by_end[np.maximum(place, 0)]] >= start  # a short one has itself ended by then
         place = np.where(is_later, np.searchsorted(end, start, side="left") - 1, place)
         last = by_end[np.maximum(place, 0)]
-        explains = (place >= 0) & (self.streams.stream[last] != self.streams.stream[late])
+        explains = (place >= 0) & (self._streams.stream[last] != self._streams.stream[late])
         explains &= self._explains(late, last)
         self._set(late[explains], last[explains], key)
 
-    def stalled(self, late: Positions, stalling: StallingCalls, shared: NDArray[np.bool_]) -> None:
+    def keep_stalled(self, late: Positions, stalling: StallingCalls, shared: NDArray[np.bool_]) -> None:
         """Delays that are inputs.
 
         Those behind a host function; those behind an event that no recorded operation explains; the first of each
         stream, which may wait for what was launched before the recording; turns on a GPU that processes share.
         """
-        before = self.streams.before[late]
+        before, launch = self._streams.before[late], self._launch
         source = np.where(self.binds[late], self.other[late], before)
-        since = np.where(source >= 0, self.launch[source], -1)
+        since = np.where(source >= 0, launch[source], -1)
         unexplained = ~self.binds[late]
         keeps = unexplained & (before < 0) | shared[late] & (self.key[late] != BY_PROCESS)
-        keeps |= stalling.between(stalling.host_function, since, self.launch[late])
-        self.keeps[late] = keeps | unexplained & stalling.between(stalling.unseen, since, self.launch[late])
+        keeps |= stalling.between(stalling.host_function, since, launch[late])
+        self.keeps[late] = keeps | unexplained & stalling.between(stalling.unseen, since, launch[late])
 
 
 def with_rendezvous(graph: DependencyGraph, meetings: NDArray[np.signedinteger]) -> DependencyGraph:
@@ -326,7 +281,13 @@ def with_rendezvous(graph: DependencyGraph, meetings: NDArray[np.signedinteger])
         distinct(meeting * graph.streams + operations.stream[member]) // graph.streams, minlength=len(first)
     )
     meets = (last < first_end) & (count > 1) & (apart == count)
-    source, goes_on = _what_follows(graph, member)
+    # operations that something waits for, and when that went on: the next in a stream, calls, operations elsewhere
+    waiting = np.repeat(np.arange(len(graph.calls)), np.diff(graph.calls.first_wait))
+    waits = np.flatnonzero(operations.other >= 0)
+    source = np.concatenate((member, graph.wait, operations.other[waits]))
+    goes_on = np.concatenate(
+        (_next_start(graph, member), graph.recorded.call_end[waiting], graph.recorded.start[waits])
+    )
     of_member = np.full(len(operations), -1, np.int64)
     of_member[member] = meeting
     held = of_member[source]
@@ -336,17 +297,6 @@ def with_rendezvous(graph: DependencyGraph, meetings: NDArray[np.signedinteger])
     numbers[member] = number[meeting]
     duration[member] = np.where(meets[meeting], end - last[meeting], duration[member])
     return replace(graph, operations=replace(operations, group=numbers, duration_ns=duration), groups=int(meets.sum()))
-
-
-def _what_follows(graph: DependencyGraph, member: Positions) -> tuple[Positions, Ints]:
-    """Operations that something waits for, and when that went on: calls, operations elsewhere, the next in a stream."""
-    calls, recorded, other = graph.calls, graph.recorded, graph.operations.other
-    waiting = np.repeat(np.arange(len(calls)), np.diff(calls.first_wait))
-    waits = np.flatnonzero(other >= 0)
-    return (
-        np.concatenate((member, graph.wait, other[waits])),
-        np.concatenate((_next_start(graph, member), recorded.call_end[waiting], recorded.start[waits])),
-    )
 
 
 def _next_start(graph: DependencyGraph, member: Positions) -> Ints:

@@ -2,18 +2,15 @@
 
 Calls are the outermost CUDA calls of each thread; between them lies the host's own code. Operations are all that ran on
 GPUs. An edge says that one begins, or ends, no sooner than some time after another has ended. Edits replace columns;
-`forward_pass` says when everything would then happen.
-
-Several graphs as one: those of a job's ranks, each with what its clock is ahead, in; one graph on one clock out.
+`passes` says when everything would then happen. `joined` makes one graph of those of a job's ranks, on one clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, IntFlag
-from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,60 +165,48 @@ class JoinedGraphs:
 
 def joined(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
     """All of them, on the clock that the others are ahead of."""
-    first_call = _starts([len(graph.calls) for graph in graphs])
-    first_operation = _starts([len(graph.operations) for graph in graphs])
-    first_thread = _starts([graph.threads for graph in graphs])
-    first_stream = _starts([graph.streams for graph in graphs])
-    first_wait = _starts([len(graph.wait) for graph in graphs])
+    sizes = [
+        (len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)) for graph in graphs
+    ]
+    firsts = np.cumsum([(0, 0, 0, 0, 0), *sizes], axis=0)
     moved = [
-        _moved(graph, ahead, *numbers)
-        for graph, ahead, *numbers in zip(
-            graphs, ahead_ns, first_call, first_operation, first_thread, first_stream, first_wait, strict=False
-        )
+        _moved(graph, ahead, *first) for graph, ahead, first in zip(graphs, ahead_ns, firsts.tolist(), strict=False)
     ]
 
-    def column(values: Callable[[DependencyGraph], Ints]) -> Ints:
-        return np.concatenate([values(graph) for graph in moved])
+    def column(name: str, tables: Sequence[object] = moved) -> NDArray[Any]:
+        return np.concatenate([getattr(table, name) for table in tables])
 
     calls, operations, recorded = (
-        {
-            field.name: np.concatenate([getattr(getattr(graph, part), field.name) for graph in moved])
-            for field in fields(table)
-        }
+        {field.name: column(field.name, [getattr(graph, part) for graph in moved]) for field in fields(table)}
         for part, table in (("calls", CallNodes), ("operations", OperationNodes), ("recorded", Times))
     )
-    calls["first_wait"] = np.append(
-        np.concatenate([graph.calls.first_wait[:-1] for graph in moved]), first_wait[-1]
-    ).astype(np.int64)
-    order = column(lambda graph: graph.order)
-    instant = np.concatenate(
-        [_instants(graph, begin, at) for graph, begin, at in zip(moved, first_call, first_operation, strict=False)]
-    )
+    first_wait = [graph.calls.first_wait[:-1] for graph in moved]
+    calls["first_wait"] = np.append(np.concatenate(first_wait), firsts[-1, 4]).astype(np.int64)
+    order = column("order")
+    instant = np.empty(len(order), np.int64)
+    for event, times in (
+        (GraphEvent.CALL_ENDS, recorded["call_end"]),
+        (GraphEvent.CALL_BEGINS, recorded["call_begin"]),
+        (GraphEvent.OPERATION, recorded["start"]),
+    ):
+        rows = np.flatnonzero(order & 3 == event)
+        instant[rows] = times[order[rows] >> 2]
     whole = DependencyGraph(
         order=order[np.argsort(instant, kind="stable")],
         calls=CallNodes(**calls),
-        wait=column(lambda graph: graph.wait),
-        wait_ns=column(lambda graph: graph.wait_ns),
+        wait=column("wait"),
+        wait_ns=column("wait_ns"),
         operations=OperationNodes(**operations),
         recorded=Times(**recorded),
-        call_row=column(lambda graph: graph.call_row),
-        node_of_call=column(lambda graph: graph.node_of_call),
-        threads=first_thread[-1],
-        streams=first_stream[-1],
+        call_row=column("call_row"),
+        node_of_call=column("node_of_call"),
+        threads=int(firsts[-1, 2]),
+        streams=int(firsts[-1, 3]),
         groups=0,
     )
-    return JoinedGraphs(
-        whole,
-        np.repeat(np.arange(len(graphs)), np.diff(first_call)),
-        np.repeat(np.arange(len(graphs)), np.diff(first_operation)),
-        tuple(first_call[:-1]),
-        tuple(first_operation[:-1]),
-    )
-
-
-def _starts(counts: Sequence[int]) -> list[int]:
-    """Where each part begins if they are put one after another, and where the last ends."""
-    return list(accumulate(counts, initial=0))
+    of_call, of_operation = (np.repeat(np.arange(len(graphs)), np.diff(firsts[:, part])) for part in (0, 1))
+    first_call, first_operation = (tuple(firsts[:-1, part].tolist()) for part in (0, 1))
+    return JoinedGraphs(whole, of_call, of_operation, first_call, first_operation)
 
 
 def _moved(
@@ -267,18 +252,3 @@ def _moved(
 
 def _shifted(position: Ints, by: int) -> Ints:
     return np.where(position >= 0, position + by, position)
-
-
-def _instants(graph: DependencyGraph, first_call: int, first_operation: int) -> Ints:
-    """When each event of a moved graph's order was."""
-    kind, place = graph.order & 3, graph.order >> 2
-    columns = {
-        GraphEvent.CALL_ENDS: (graph.recorded.call_end, first_call),
-        GraphEvent.CALL_BEGINS: (graph.recorded.call_begin, first_call),
-        GraphEvent.OPERATION: (graph.recorded.start, first_operation),
-    }
-    instant = np.empty(len(kind), np.int64)
-    for event, (times, first) in columns.items():
-        rows = np.flatnonzero(kind == event)
-        instant[rows] = times[place[rows] - first]
-    return instant

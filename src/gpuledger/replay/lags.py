@@ -4,11 +4,8 @@
 keeps the lag that was recorded, and no other edge has more than was recorded, so that the graph as it is replays
 exactly, and an edit changes only what it touches.
 
-How long after its call, and after its stream, each operation began, as recorded.
-
-Usual lags in words: what one trace says of its launches, turnarounds and wake-ups, to be read or used for another.
-
-Kinds of operations and of calls: so few that a table holds the usual lags of all pairs.
+Operations and calls are of so few kinds that a table holds the usual lags of all pairs. In words, as `UsualLags`, what
+one trace says can be read, or used for another.
 """
 
 from __future__ import annotations
@@ -99,28 +96,24 @@ def observed_lags(
     outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder, holds: NDArray[np.bool_]
 ) -> ObservedLags:
     """`holds`: which calls wait for what they launched, or take long by themselves."""
-    start, end, before = work.start_ns, work.end_ns, streams.before
+    start, end, before, count = work.start_ns, work.end_ns, streams.before, len(work)
+    inside, same_launch = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    since_call, since_stream = np.zeros(count, np.int64), np.zeros(count, np.int64)
     if is_compiled():
-        inside, same_launch = np.empty(len(work), np.bool_), np.empty(len(work), np.bool_)
-        since_call, since_stream = np.empty(len(work), np.int64), np.empty(len(work), np.int64)
         native.lags(
             *(launch, before, np.ascontiguousarray(start), np.ascontiguousarray(end)),
             *(outer.begin_ns, outer.end_ns, holds.view(np.int8)),
             *(inside.view(np.int8), same_launch.view(np.int8), since_call, since_stream),
         )
         return ObservedLags(inside, same_launch, since_call, since_stream)
-    if not len(outer):
-        none = np.zeros(len(work), np.bool_)
-        return ObservedLags(none, none, np.zeros(len(work), np.int64), _since_stream(start, end, before))
-    same_launch = (before >= 0) & (launch >= 0) & (launch[before] == launch)
-    inside = (launch >= 0) & (start < outer.end_ns[launch]) & (holds[launch] | same_launch)
-    counted_from = np.where(inside, outer.begin_ns[launch], outer.end_ns[launch])
-    since_call = np.where(launch >= 0, start - counted_from, 0)
-    return ObservedLags(inside, same_launch, since_call, _since_stream(start, end, before))
-
-
-def _since_stream(start: Ints, end: Ints, before: Ints) -> Ints:
-    return np.where(before >= 0, start - end[before], 0) if len(start) else np.empty(0, np.int64)
+    if count:
+        since_stream = np.where(before >= 0, start - end[before], 0)
+    if len(outer):
+        same_launch = (before >= 0) & (launch >= 0) & (launch[before] == launch)
+        inside = (launch >= 0) & (start < outer.end_ns[launch]) & (holds[launch] | same_launch)
+        counted_from = np.where(inside, outer.begin_ns[launch], outer.end_ns[launch])
+        since_call = np.where(launch >= 0, start - counted_from, 0)
+    return ObservedLags(inside, same_launch, since_call, since_stream)
 
 
 Words = tuple[str, ...]
@@ -173,10 +166,6 @@ def wake_up_key(name: Ints, copy_ns: Ints) -> Ints:
     return (name << _SIZE_BITS) + size
 
 
-def _size(power: int) -> str:
-    return f"its own copy of {1 << power} ns or more" if power else ""
-
-
 class LagWords:
     """The usual lags of a trace: its own, which it remembers, or those that another one gives."""
 
@@ -188,7 +177,7 @@ class LagWords:
             "turnaround_ns": lambda key: (self._kind(key >> 31), self._kind(key & _LOW)),
             "names_ns": lambda key: (self._text((key >> 31) - 1), self._text((key & _LOW) - 1)),
             "elsewhere_ns": lambda key: (_ELSEWHERE.get(key, "branch"),),
-            "wake_up_ns": lambda key: (self._call(key >> _SIZE_BITS), _size(key & (1 << _SIZE_BITS) - 1)),
+            "wake_up_ns": lambda key: (self._call(key >> _SIZE_BITS), self._copy_size(key & (1 << _SIZE_BITS) - 1)),
             "shortest_ns": lambda key: (self._call(key),),
         }
 
@@ -210,15 +199,15 @@ class LagWords:
         self._often[what] = lambda: by_key(lag_ns, own, usual, FEWEST)
         return by_key(lag_ns, own, usual, fewest)
 
-    def told(self) -> UsualLags:
+    def in_words(self) -> UsualLags:
         """What the trace has shown often enough; of keys with the same words the middle."""
-        return UsualLags(**{field.name: self._in_words(field.name) for field in fields(UsualLags)})
-
-    def _in_words(self, what: str) -> dict[Words, int]:
-        lags: dict[Words, list[int]] = {}
-        for key, lag in self._often.get(what, dict[int, int])().items():
-            lags.setdefault(self._words[what](key), []).append(lag)
-        return {words: middle(np.array(values)) for words, values in lags.items()}
+        tables: dict[str, dict[Words, int]] = {}
+        for what in (field.name for field in fields(UsualLags)):
+            lags: dict[Words, list[int]] = {}
+            for key, lag in self._often.get(what, dict[int, int])().items():
+                lags.setdefault(self._words[what](key), []).append(lag)
+            tables[what] = {words: middle(np.array(values)) for words, values in lags.items()}
+        return UsualLags(**tables)
 
     def _text(self, code: int) -> str:
         return self.strings.text(code) or ""
@@ -228,6 +217,10 @@ class LagWords:
 
     def _kind(self, kind: int) -> str:
         return KINDS[kind] if kind < len(KINDS) else self._text(kind - len(KINDS))
+
+    @staticmethod
+    def _copy_size(power: int) -> str:
+        return f"its own copy of {1 << power} ns or more" if power else ""
 
 
 _INSIDE: Final = ("after the call", "inside the call")

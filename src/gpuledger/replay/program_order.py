@@ -1,6 +1,7 @@
-"""The outermost CUDA calls of each thread: what the driver's calls inside the runtime's do is part of those.
+"""What the program ordered: the outermost CUDA calls of each thread, and the operations of each stream.
 
-Operations by stream: which stream each is in, and when the stream had come past all that precede it.
+What the driver's calls inside the runtime's do is part of those. A stream comes past an operation when it and all that
+precede it have ended.
 """
 
 from __future__ import annotations
@@ -45,34 +46,30 @@ class OuterCalls:
 
 
 def outer_calls(host: Host) -> OuterCalls:
-    """Of all threads."""
-    return (_compiled(host) if is_compiled() else None) or _plain(host)
-
-
-def _compiled(host: Host) -> OuterCalls | None:
-    """In one pass; None where calls do not come in the order of time."""
+    """Of all threads: in one compiled pass where calls come in the order of time, else thread by thread."""
     calls, count = host.calls, len(host.calls)
-    row, node_of_call, begin, end, before = (np.empty(count, np.int64) for _ in range(5))
-    thread = np.empty(count, np.int32)
-    found = native.outer(
-        np.ascontiguousarray(calls["start_ns"]),
-        np.ascontiguousarray(calls["end_ns"]),
-        np.ascontiguousarray(host.thread_of_call, np.int32),
-        *(row, node_of_call, thread, begin, end, before),
-        len(host.threads),
-    )
-    if found < 0:
-        return None
-    return OuterCalls(row[:found], node_of_call, thread[:found], begin[:found], end[:found], before[:found])
+    if is_compiled():
+        row, node_of_call, begin, end, before = (np.empty(count, np.int64) for _ in range(5))
+        thread = np.empty(count, np.int32)
+        outermost = native.outer(
+            np.ascontiguousarray(calls["start_ns"]),
+            np.ascontiguousarray(calls["end_ns"]),
+            np.ascontiguousarray(host.thread_of_call, np.int32),
+            *(row, node_of_call, thread, begin, end, before),
+            len(host.threads),
+        )
+        if outermost >= 0:
+            there = slice(outermost)
+            return OuterCalls(row[there], node_of_call, thread[there], begin[there], end[there], before[there])
+    return _outer_calls_by_thread(host)
 
 
-def _plain(host: Host) -> OuterCalls:
-    """Thread by thread, then sorted."""
-    calls, start, end = host.calls, host.calls["start_ns"], host.calls["end_ns"]
-    node_of_call = np.empty(len(calls), np.intp)
-    parts, count = [], 0
+def _outer_calls_by_thread(host: Host) -> OuterCalls:
+    start, end, none = host.calls["start_ns"], host.calls["end_ns"], np.empty(0, np.int64)
+    node_of_call = np.empty(len(host.calls), np.intp)
+    parts, count = [(none, none.astype(np.int32), none, none, none)], 0
     for number, rows in RowsByKey.of(host.thread_of_call):
-        rows = _in_order(rows, start, end)
+        rows = rows[np.lexsort((-end[rows], start[rows]))]
         reach = furthest(end[rows])
         opens = np.append(True, end[rows][1:] > reach[:-1])[: len(rows)]
         node_of_call[rows] = np.cumsum(opens) - 1 + count
@@ -83,25 +80,11 @@ def _plain(host: Host) -> OuterCalls:
         before[:1] = -1
         parts.append((outer, np.full(len(outer), number, np.int32), begin, np.maximum(reach, begin), before))
         count += len(outer)
-    if not parts:
-        none = np.empty(0, np.int64)
-        return OuterCalls(none, node_of_call, none.astype(np.int32), none, none, none)
-    if len(parts) == 1:
-        row, thread, begin, finish, before = parts[0]
-        return OuterCalls(row, node_of_call, thread, begin, finish, before)
     row, thread, begin, finish, before = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((row, begin))
+    order = np.lexsort((row, begin)) if len(parts) > 2 else np.arange(count)
     place = np.empty(count + 1, np.intp)
     place[order], place[-1] = np.arange(count), -1
     return OuterCalls(row[order], place[node_of_call], thread[order], begin[order], finish[order], place[before[order]])
-
-
-def _in_order(rows: Positions, start: Ints, end: Ints) -> Positions:
-    """By start, the longer first."""
-    begins, ends = start[rows], end[rows]
-    later = begins[1:] > begins[:-1]
-    later |= (begins[1:] == begins[:-1]) & (ends[1:] <= ends[:-1])
-    return rows if later.all() else rows[np.lexsort((-ends, begins))]
 
 
 QUEUE: Final = 1_022
@@ -130,13 +113,18 @@ def streams_by_process(work: Activities, streams: StreamOrder) -> RowsByKey:
 
 def stream_order(work: Activities) -> StreamOrder:
     """Streams are told apart by process, GPU, context and number."""
-    stream = _numbered(work)
+    stream = _stream_numbers(work)
     count = int(stream.max(initial=-1)) + 1
-    by_stream = _by_stream(stream, count)
+    if count == 1:
+        by_stream: tuple[Positions, ...] = (np.arange(len(stream)),)
+    else:
+        number = stream.astype(np.int16) if count < 1 << 15 else stream  # which numpy sorts by their digits
+        order = np.argsort(number, kind="stable")
+        edges = np.append(0, np.cumsum(np.bincount(stream, minlength=count))).tolist()
+        by_stream = tuple(order[first:last] for first, last in pairwise(edges))
     before, reach, oldest = (np.empty(len(work), np.int64) for _ in range(3))
     if is_compiled():
-        end = np.ascontiguousarray(work.end_ns)
-        native.streams(stream, end, before, reach, oldest, count, QUEUE)
+        native.streams(stream, np.ascontiguousarray(work.end_ns), before, reach, oldest, count, QUEUE)
     else:
         before[:] = oldest[:] = -1
         for rows in by_stream:
@@ -146,16 +134,7 @@ def stream_order(work: Activities) -> StreamOrder:
     return StreamOrder(stream, by_stream, before, reach, oldest)
 
 
-def _by_stream(stream: NDArray[np.int32], count: int) -> tuple[Positions, ...]:
-    if count == 1:
-        return (np.arange(len(stream)),)
-    number = stream.astype(np.int16) if count < 1 << 15 else stream  # which numpy sorts by their digits
-    order = np.argsort(number, kind="stable")
-    edges = np.append(0, np.cumsum(np.bincount(stream, minlength=count))).tolist()
-    return tuple(order[first:last] for first, last in pairwise(edges))
-
-
-def _numbered(work: Activities) -> NDArray[np.int32]:
+def _stream_numbers(work: Activities) -> NDArray[np.int32]:
     keys = [key for key in (work.pid, work.gpu, work.gathered("context"), work.stream) if len(key) and not is_same(key)]
     numbers = [number for _, number in map(group, keys) if number.any()]
     if not numbers:

@@ -1,6 +1,6 @@
 """One device's steady stretch, replayed with changes: edits in, how long it would take out.
 
-The part of a trace that is replayed: all of it, or of a long run of like steps as many as are needed.
+All of a trace is replayed, or of a long run of like steps as many as are needed (`Excerpt`).
 """
 
 from __future__ import annotations
@@ -60,32 +60,22 @@ def excerpt(
     trace: Trace, device: Device, *, enough: int = ENOUGH, fewest: int = FEWEST_STEPS, lead: int = 1
 ) -> Excerpt:
     """What is replayed for a device: so many operations, but no fewer steps than that, and `lead` steps before them."""
-    first, last = _steps(device, enough, fewest)
-    if device.steps is None or (first, last) == (device.steps.warm_up, len(device.steps)):
+    if device.steps is None:
         return whole(device)
-    edges = device.steps.edges_ns
-    measured = Span(int(edges[first]), int(edges[last]))
-    span = Span(int(edges[first - lead]), measured.end_ns)
-    host, work, rows = _cut(trace, device, span)
-    return Excerpt(host, work, rows, clip(device.steady_stretches, measured), last - first)
+    warm_up, count, edges = device.steps.warm_up, len(device.steps), device.steps.edges_ns
+    operations_per_step = max(len(device.work) // max(count, 1), 1)
+    steps = max(enough // operations_per_step, fewest)
+    if count - warm_up <= 2 * steps:
+        return whole(device)
+    first = max(warm_up + (count - warm_up - steps) // 2, 1)
+    measured = Span(int(edges[first]), int(edges[first + steps]))
+    host, work, rows = _cut(trace, device, Span(int(edges[first - lead]), measured.end_ns))
+    return Excerpt(host, work, rows, clip(device.steady_stretches, measured), steps)
 
 
 def whole(device: Device) -> Excerpt:
     """All of it."""
     return Excerpt(device.host, device.work, None, device.steady_stretches, device.step_count)
-
-
-def _steps(device: Device, enough: int, fewest: int) -> tuple[int, int]:
-    """The steps that are measured: from which to which."""
-    if device.steps is None:
-        return 0, 1
-    warm_up, count = device.steps.warm_up, len(device.steps)
-    each = max(len(device.work) // max(count, 1), 1)
-    wanted = max(enough // each, fewest)
-    if count - warm_up <= 2 * wanted:
-        return warm_up, count
-    first = warm_up + (count - warm_up - wanted) // 2
-    return max(first, 1), max(first, 1) + wanted
 
 
 def _cut(trace: Trace, device: Device, span: Span) -> tuple[Host, Activities, Positions]:
@@ -124,15 +114,8 @@ class Anchor:
 
     def in_replay(self, times: Times) -> int:
         """When it comes in a replay."""
-        match self.kind:
-            case AnchorKind.END:
-                return int(times.end[self.position]) + self.after_ns
-            case AnchorKind.START:
-                return int(times.start[self.position]) + self.after_ns
-            case AnchorKind.CALL:
-                return int(times.call_begin[self.position]) + self.after_ns
-            case AnchorKind.CLOCK:
-                return self.after_ns
+        moved = {AnchorKind.END: times.end, AnchorKind.START: times.start, AnchorKind.CALL: times.call_begin}
+        return self.after_ns + (int(moved[self.kind][self.position]) if self.kind in moved else 0)
 
 
 class Scenario:
@@ -178,27 +161,21 @@ class Scenario:
     def anchor(self, instant_ns: int) -> Anchor:
         """What an instant of the recording moves with: what ends, is called or starts there, else what ended before."""
         recorded, work = self.graph.recorded, self.part.work
-        ended = self._ended_by(instant_ns)
-        if ended >= 0 and work.end_ns[ended] == instant_ns:
-            return Anchor(AnchorKind.END, ended, 0)
-        call = int(np.searchsorted(recorded.call_begin, instant_ns))
-        if call < len(recorded.call_begin) and recorded.call_begin[call] == instant_ns:
-            return Anchor(AnchorKind.CALL, call, 0)
-        started = int(np.searchsorted(work.start_ns, instant_ns))
-        if started < len(work) and work.start_ns[started] == instant_ns:
-            return Anchor(AnchorKind.START, started, 0)
-        if ended < 0:
-            return Anchor(AnchorKind.CLOCK, -1, instant_ns)
-        return Anchor(AnchorKind.END, ended, instant_ns - int(work.end_ns[ended]))
-
-    def _ended_by(self, instant_ns: int) -> int:
-        """The operation of the device that ended last up to an instant; -1 for none."""
         own, end = self._by_end
-        place = int(np.searchsorted(end, instant_ns, side="right")) - 1
-        return int(own[place]) if place >= 0 else -1
+        last = int(np.searchsorted(end, instant_ns, side="right")) - 1
+        if last >= 0 and end[last] == instant_ns:
+            return Anchor(AnchorKind.END, int(own[last]), 0)
+        for kind, times in ((AnchorKind.CALL, recorded.call_begin), (AnchorKind.START, work.start_ns)):
+            position = int(np.searchsorted(times, instant_ns))
+            if position < len(times) and times[position] == instant_ns:
+                return Anchor(kind, position, 0)
+        if last < 0:
+            return Anchor(AnchorKind.CLOCK, -1, instant_ns)
+        return Anchor(AnchorKind.END, int(own[last]), instant_ns - int(end[last]))
 
     @cached_property
     def _by_end(self) -> tuple[Positions, Ints]:
+        """The operations of the device in the order in which they end, and when."""
         work = self.part.work
         own = work.on(self.device.gpu)
         own = own[np.argsort(work.end_ns[own], kind="stable")]
@@ -213,6 +190,7 @@ def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario
 
 def scenarios(trace: Trace, devices: Sequence[Device]) -> tuple[Scenario, ...]:
     """For all devices of a trace, with one graph."""
-    parts = [(device, whole(device)) for device in devices]
-    graph = dependency_graph(trace, parts[0][1].host, parts[0][1].work) if parts else None
-    return tuple(Scenario(trace, device, part, graph) for device, part in parts if graph is not None)
+    if not devices:
+        return ()
+    graph = dependency_graph(trace, devices[0].host, devices[0].work)
+    return tuple(Scenario(trace, device, whole(device), graph) for device in devices)

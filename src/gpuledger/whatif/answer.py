@@ -1,8 +1,7 @@
 """What changes would do to the steady stretch: alone, one after the other, and what would be left to fix then.
 
-What a faster range would buy where sums are all there is: printed tables of `nsys stats` in, Amdahl's answer out.
-
-The steady stretch as a replay has it: changes of the graph in, the ledger's kinds of time out.
+Changes of the dependency graph in, the stretch as a replay has it out, by the ledger's kinds of time. Where there are
+only printed tables of `nsys stats`, sums are all there is, and the answer is Amdahl's (`speed_up_of_tables`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from gpuledger.ledger.books import Line
 from gpuledger.messages import say
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.edits import Edit, edited
-from gpuledger.replay.graph import Times
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.spans import Spans, cut_to, intersection, total, union
 from gpuledger.trace.sweep import states
@@ -51,8 +49,7 @@ class FasterPart:
     @property
     def limit(self) -> float | None:
         """The speed-up if the part took no time at all; None if nothing else remains."""
-        rest = self.whole_ns - self.part_ns
-        return self.whole_ns / rest if rest else None
+        return self.whole_ns / (self.whole_ns - self.part_ns) if self.whole_ns != self.part_ns else None
 
 
 def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> FasterPart:
@@ -102,7 +99,8 @@ def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStret
     times, work = scenario.times(*edits), scenario.part.work
     here = work.on(scenario.device.gpu)
     here = here[np.argsort(times.start[here], kind="stable")]
-    windows = _windows(scenario, times)
+    bounds = np.array([[scenario.instant(times, instant) for instant in stretch] for stretch in scenario.stretches])
+    windows = union(*bounds.reshape(-1, 2).T)  # where what is measured lies then
     if not len(windows):
         return ReplayedStretch(0, 0, 0, 0, 0)
     start, end, whose = cut_to(times.start[here], times.end[here], windows)
@@ -110,13 +108,6 @@ def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStret
     exposed = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
     whole, comm, copy, idle = (scenario.of_steady(ns) for ns in (total(windows), *exposed))
     return ReplayedStretch(whole, whole - comm - copy - idle, comm, copy, idle)
-
-
-def _windows(scenario: Scenario, times: Times) -> Spans:
-    """Where what is measured lies then."""
-    bounds = [(scenario.instant(times, start), scenario.instant(times, end)) for start, end in scenario.stretches]
-    kept = [(start, end) for start, end in bounds if end > start]
-    return union([start for start, _ in kept], [end for _, end in kept])
 
 
 MOST_LEFT: Final = 5
@@ -180,34 +171,31 @@ class Answer:
 
 def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
-    now, host = replayed_stretch(scenario, ()), PlainHost(scenario)
-    alone = tuple(_alone(scenario, change, now, host) for change in changes)
+    now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
+
+    def chain(*changes: ProgramChange) -> dict[Line, int]:
+        path = critical_path(scenario, *edits_of(changes))
+        return {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
+
+    alone = []
+    for change in changes:
+        then = replayed_stretch(scenario, (change.edit,))
+        utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
+        alone.append(Effect(change, then, utmost, _note(change, now, then, steps), _plain(host, (change,), now, then)))
     in_order = [alone[0].then]
     in_order += [replayed_stretch(scenario, edits_of(changes[:count])) for count in range(2, len(changes) + 1)]
     return Answer(
         gpu=scenario.device.gpu,
-        steps=scenario.device.step_count,
+        steps=steps,
         now=now,
-        alone=alone,
+        alone=tuple(alone),
         in_order=tuple(in_order),
-        chain_now=_chain(scenario, ()),
-        chain_then=_chain(scenario, changes),
+        chain_now=chain(),
+        chain_then=chain(*changes),
         left=_left(scenario, changes, in_order[-1], fixes),
         plain_ns=host.steady_ns,
         plain=alone[0].plain if len(changes) == 1 else _plain(host, changes, now, in_order[-1]),
     )
-
-
-def _alone(scenario: Scenario, change: ProgramChange, now: ReplayedStretch, host: PlainHost) -> Effect:
-    then = replayed_stretch(scenario, (change.edit,))
-    utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
-    note = _note(change, now, then, scenario.device.step_count)
-    return Effect(change, then, utmost, note, _plain(host, (change,), now, then))
-
-
-def _chain(scenario: Scenario, changes: Sequence[ProgramChange]) -> dict[Line, int]:
-    path = critical_path(scenario, *edits_of(changes))
-    return {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
 
 
 def _plain(

@@ -1,10 +1,7 @@
 """The changes that one can ask about, by the names that reports print: a name in, the change of the graph out.
 
-A name that the profile has none of is refused, with those that come near.
-
-A change that somebody asks about: its words, what it takes for granted, and the edit of the graph that it is.
-
-What lies in ranges: calls on their threads, the code between those, and what they launched.
+A change has its words, what it takes for granted, and the edit of the graph that it is. A name that the profile has
+none of is refused, with those that come near.
 """
 
 from __future__ import annotations
@@ -133,8 +130,14 @@ _ON_DEVICE: Final = frozenset(
     {Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT, Cause.PAGE_MIGRATION, Cause.CONTEXT_SWITCH}
 )
 _IN_CALLS: Final = {Cause[kind.name]: kind for kind in CALL_KINDS}
-_REMOVABLE: Final = _IN_CODE | _ON_DEVICE | _IN_CALLS.keys() | {Cause.LAUNCH_LATENCY}
-"""What of the others was is not known: work that was lost, or not recorded."""
+_REMOVED: Final[Mapping[Cause | None, Message]] = {
+    **dict.fromkeys(_ON_DEVICE, say("queued work starts as soon as its stream gets to it")),
+    **dict.fromkeys(_IN_CALLS, say("these calls take no time; what they put on the GPU stays")),
+    **dict.fromkeys(_IN_CODE, say("the code that the host runs meanwhile takes no time")),
+    Cause.SYNC: say("calls that wait return at once, and nothing needs what they waited for"),
+    Cause.LAUNCH_LATENCY: say("work starts as soon as the call that launches it has returned"),
+}
+"""What it means that idle time of a cause is not there. What the others were is not known: lost, or not recorded."""
 
 
 class Changes:
@@ -197,7 +200,7 @@ class Changes:
         """A cause of idle time, or work, is not there: what is gone is not launched either."""
         meant = named_work(self.trace, self.device, name)
         if isinstance(meant, NamedLines) and all(line.is_idle for line in meant.lines):
-            words = dict.fromkeys(_cause_words(line.cause) for line in meant.lines if line.cause in _REMOVABLE)
+            words = dict.fromkeys(_REMOVED[line.cause] for line in meant.lines if line.cause in _REMOVED)
             assumption, edit = joined(say("; "), words), self._scaled(meant, 0.0)
         elif isinstance(meant, NamedRanges):
             assumption = say("none of it runs, on the host or on the GPU")
@@ -260,36 +263,28 @@ class Changes:
         )
 
     def _no_fix(self, code: str) -> NothingRecorded:
-        known = ", ".join(sorted(self._fixable))
+        known = f"codes that can be fixed: {', '.join(sorted(self._fixable))}"
         if code in codes():
             return NothingRecorded(
-                f"{code} has no change to replay: it was not found, or it does not name one",
-                found=f"codes that can be fixed: {known}",
+                f"{code} has no change to replay: it was not found, or it does not name one", found=known
             )
         near = get_close_matches(code, self._fixable, n=3)
-        return NothingRecorded(
-            f"there is no finding {code}",
-            found=f"codes that can be fixed: {known}",
-            hint=f"names that come near: {', '.join(near)}" if near else "",
-        )
+        hint = f"names that come near: {', '.join(near)}" if near else ""
+        return NothingRecorded(f"there is no finding {code}", found=known, hint=hint)
 
     # what a name stands for, so many times as long
 
     def _scaled(self, meant: NamedWork, share: float) -> Edit:
-        match meant:
-            case NamedRanges(ranges=ranges):
-                return _range_scaled(range_parts(self.scenario, ranges), share)
-            case NamedLines(lines=lines):
-                chosen, causes = self._operations(meant), self._causes_scaled(lines, share)
-                return lambda graph: edited(operations_scaled(graph, chosen, share), causes)
-            case NamedKernels():
-                chosen = self._operations(meant)
-                return lambda graph: operations_scaled(graph, chosen, share)
+        if isinstance(meant, NamedRanges):
+            return _range_scaled(range_parts(self.scenario, meant.ranges), share)
+        operations = self._operations(meant)
+        causes = self._causes_scaled(meant.lines, share) if isinstance(meant, NamedLines) else []
+        return lambda graph: edited(operations_scaled(graph, operations, share), causes)
 
     def _causes_scaled(self, lines: Sequence[Line], share: float) -> list[Edit]:
         """Of lines of idle time those that a change can do something about; refuses if there are none."""
         causes = [line.cause for line in lines if line.cause is not None]
-        changing = [cause for cause in causes if cause in _REMOVABLE]
+        changing = [cause for cause in causes if cause in _REMOVED]
         if causes and not changing:
             raise NothingRecorded(f"no change removes '{causes[0].label}': its cause is unknown")
         return [self._cause_scaled(cause, share) for cause in changing]
@@ -371,16 +366,3 @@ def _range_gone(parts: RangeParts) -> Edit:
     code[parts.calls] = 0
     after = np.flatnonzero(code)
     return lambda graph: without_code(without_calls(graph, parts.calls, parts.code_ns[parts.calls]), after, code[after])
-
-
-def _cause_words(cause: Cause | None) -> Message:
-    """What it means that idle time of a cause is not there."""
-    if cause in _IN_CODE:
-        return say("the code that the host runs meanwhile takes no time")
-    if cause is Cause.SYNC:
-        return say("calls that wait return at once, and nothing needs what they waited for")
-    if cause in _IN_CALLS:
-        return say("these calls take no time; what they put on the GPU stays")
-    if cause is Cause.LAUNCH_LATENCY:
-        return say("work starts as soon as the call that launches it has returned")
-    return say("queued work starts as soon as its stream gets to it")
