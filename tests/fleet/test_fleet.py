@@ -25,7 +25,7 @@ from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import job as put_together
 from gpuledger.analyse.ranks.rank import RankWork, rank_summary
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
-from gpuledger.cli.verbs.fleet import _drawn
+from gpuledger.cli.verbs.fleet import _progress_bar
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.fleet import cluster, run
@@ -466,7 +466,7 @@ def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bar_counts_profiles() -> None:
     told: list[tuple[str, int]] = []
-    draw = _drawn(lambda what, rows: told.append((what, rows)))
+    draw = _progress_bar(lambda what, rows: told.append((what, rows)))
     draw(0, 0)
     draw(1, 4)
     assert told == [("the folder", 0), ("█████··············· 1 of 4 profiles", 0)]

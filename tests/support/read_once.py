@@ -37,7 +37,7 @@ Kept = OrderedDict[tuple[Any, ...], Any]
 def read_once() -> Iterator[None]:
     """While this is entered, a file that did not change is not read again, nor analysed in the same way again."""
     with (
-        patch.object(read, "_opened", _opened_once),
+        patch.object(read, "_read_trace", _opened_once),
         patch.object(questions, "analysed", _analysed_once),
         patch.object(profiled_run, "analysed", _analysed_once),
         patch.object(profiled_run, "findings", _found_once),
@@ -89,7 +89,7 @@ def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
     return kept[key]
 
 
-_opened_once: Final = _reading_once(read._opened)
+_opened_once: Final = _reading_once(read._read_trace)
 _analysed_once: Final = _once(analysed)
 _found_once: Final = _once(findings)
 _sampled_once: Final = _once(profiled_run.sampled)

@@ -129,7 +129,7 @@ def explain(profiles: AgentProfiles, code: str | None = None) -> AgentAnswer:  #
     """
     if code is None:
         return AgentAnswer({"codes": {known: OurWords(_title(known)) for known in codes()}})
-    known = _known(code.upper())
+    known = _check_code(code.upper())
     return AgentAnswer({"code": known, "title": OurWords(_title(known)), "page": OurWords(page(known))})
 
 
@@ -146,7 +146,7 @@ def _finding(opened: OpenedProfile, code: str, gpu: int | None) -> Finding:
     )
 
 
-def _known(code: str) -> str:
+def _check_code(code: str) -> str:
     if code in codes():
         return code
     close = difflib.get_close_matches(code, codes(), n=1)
@@ -223,10 +223,10 @@ def open_profile(
         )
     except ValueError as error:
         raise GpuledgerError(str(error)) from None
-    return AgentAnswer(_opened(profiles.opened(path, wanted)))
+    return AgentAnswer(_describe_opened(profiles.opened(path, wanted)))
 
 
-def _opened(opened: OpenedProfile) -> dict[str, Any]:
+def _describe_opened(opened: OpenedProfile) -> dict[str, Any]:
     """The keys of gpuledger.info/1 and gpuledger.report/1, where they have them."""
     run, trace = opened.run, opened.run.trace
     held = info_document(run.name, trace, contents(trace), verbose=False).data()

@@ -86,10 +86,10 @@ def agent_server(profiles: AgentProfiles) -> Server[dict[str, Any]]:
     one_at_a_time = anyio.CapacityLimiter(1)
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_described(tool) for tool in TOOLS.values()])
+        return ListToolsResult(tools=[_describe(tool) for tool in TOOLS.values()])
 
     async def call_tool(context: ServerRequestContext, asked: CallToolRequestParams) -> CallToolResult:
-        call = partial(_called, profiles, asked.name, asked.arguments or {}, _CallProgress(context))
+        call = partial(_call, profiles, asked.name, asked.arguments or {}, _CallProgress(context))
         return await anyio.to_thread.run_sync(call, limiter=one_at_a_time)
 
     return Server(
@@ -131,7 +131,7 @@ class _CallProgress:
         anyio.from_thread.run(self._context.session.report_progress, self._told, None, message)
 
 
-def _described(tool: AgentTool) -> Tool:
+def _describe(tool: AgentTool) -> Tool:
     return Tool(
         name=tool.name,
         title=tool.title,
@@ -141,7 +141,7 @@ def _described(tool: AgentTool) -> Tool:
     )
 
 
-def _called(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _CallProgress) -> CallToolResult:
+def _call(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _CallProgress) -> CallToolResult:
     """One call, whatever comes of it."""
     try:
         tool = _tool(name, given)

@@ -163,7 +163,7 @@ def main() -> NoReturn:
         _discard(sys.stdout)
         # a failure that was met while writing has been told already, and comes back here with what is still held
         if isinstance(error, OutputRefused) and code == 0:
-            _tell(_coloured(sentence(error)))
+            _tell(_colour(sentence(error)))
             code = error.exit_code
     gc.freeze()  # nor at the end, in what the system drops as a whole
     sys.exit(code)
@@ -239,7 +239,7 @@ def _run(interrupts: Sequence[int] = ()) -> int:
     except GpuledgerError as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
-        _tell(_coloured(sentence(error)))
+        _tell(_colour(sentence(error)))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         _tell("interrupted")
@@ -252,7 +252,7 @@ def _run(interrupts: Sequence[int] = ()) -> int:
         if interrupts:
             _tell("interrupted")
             return 130
-        _tell(_coloured(sentence(_unexpected(error))))
+        _tell(_colour(sentence(_internal_error(error))))
         return 1
     return 0
 
@@ -265,7 +265,7 @@ def _tell(text: str) -> None:
         _discard(sys.stderr)
 
 
-def _coloured(told: str) -> str:
+def _colour(told: str) -> str:
     """A sentence for stderr, with `error:` and `hint:` in colours where its terminal has them."""
     if not has_colours(sys.stderr):
         return told
@@ -274,7 +274,7 @@ def _coloured(told: str) -> str:
     return "\n".join(f"{marks.get(head, head)}{space}{rest}" for head, space, rest in (x.partition(" ") for x in lines))
 
 
-def _unexpected(error: Exception) -> GpuledgerError:
+def _internal_error(error: Exception) -> GpuledgerError:
     what = "not enough memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
     hint = "this is a bug in gpuledger; GPULEDGER_DEBUG=1 shows where"
     return GpuledgerError(f"internal error: {what}", hint="" if isinstance(error, MemoryError) else hint)

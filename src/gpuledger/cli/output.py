@@ -50,13 +50,13 @@ def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
         "limits",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=_chosen,
+        callback=_parse_limits,
         shell_complete=words(lambda: _NAMES, "="),
         help="Change a limit on what reading may cost, e.g. rows-per-table=1e9; an unknown NAME lists them all.",
     )(verb)
 
 
-def _chosen(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Limits:
+def _parse_limits(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Limits:
     chosen = DEFAULT_LIMITS
     for each in given:
         name, _equals, text = each.partition("=")
@@ -114,10 +114,10 @@ def regex_option(name: str, variable: str | None = None, *, said: str) -> Callab
     """
     names = (name,) if variable is None else (name, variable)
     complete = None if name in _OF_KERNELS else range_patterns
-    return click.option(*names, metavar="REGEX", callback=_checked, help=said, shell_complete=complete)
+    return click.option(*names, metavar="REGEX", callback=_check_regex, help=said, shell_complete=complete)
 
 
-def _checked(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
+def _check_regex(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
     return None if pattern is None else checked_regex(pattern)
 
 

@@ -190,9 +190,9 @@ def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
-def _exposed(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+def _exposed_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Copies that compute could hide. Where copies are most of the time it cannot: that is COPY-BOUND."""
-    device, flows = subject.device, _launched(subject)
+    device, flows = subject.device, _launched_flows(subject)
     exposed = _exposed_ns(flows)
     if not exposed or _is_bound(device, flows):
         return ()
@@ -221,9 +221,9 @@ def _hidden_ns(device: Device) -> int:
     return total(clip(union(copies.start_ns, copies.end_ns), device.steady)) - device.exposed_ns(LineKind.COPY)
 
 
-def _bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Copies are most of what the GPU does: what counts is their rate and their bytes, not what runs beside them."""
-    device, flows = subject.device, _launched(subject)
+    device, flows = subject.device, _launched_flows(subject)
     if not _is_bound(device, flows):
         return ()
     exposed, slow = _exposed_ns(flows), sum(flow.slow_ns for flow in flows if not flow.is_pageable)
@@ -248,7 +248,7 @@ def _bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     return [rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)]
 
 
-def _launched(subject: OneGpu) -> tuple[CopyFlow, ...]:
+def _launched_flows(subject: OneGpu) -> tuple[CopyFlow, ...]:
     """The copies that somebody launched; pages of unified memory move by themselves, which is another finding's."""
     if not subject.device.exposed_ns(LineKind.COPY):
         return ()
@@ -408,14 +408,14 @@ def _what_helps(flow: CopyFlow) -> str:
 RULES: Final = (
     Rule(
         "COPY-BOUND",
-        _bound,
+        _copy_bound,
         say("copy fewer bytes, or from pinned memory on its own stream"),
         exposed=LineKind.COPY,
         is_symptom=True,
     ),
     Rule(
         "COPY-EXPOSED",
-        _exposed,
+        _exposed_copies,
         say("keep data on the device, or copy one step ahead on a side stream from pinned memory"),
         edit=lambda fixes: fixes.hidden(State.COPY),
         exposed=LineKind.COPY,

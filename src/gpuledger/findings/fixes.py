@@ -131,7 +131,7 @@ class Fixes:
     def _before(self, calls: Positions) -> Ints:
         return self._last[calls]
 
-    def _gone(self, calls: Positions) -> Edit:
+    def _without(self, calls: Positions) -> Edit:
         """These calls go, with their work and the code around them, down to what is usual between launches."""
         gone = np.zeros(len(self.graph.calls), np.bool_)
         gone[calls] = True
@@ -159,7 +159,7 @@ class Fixes:
 
     def calls(self, kind: CallKind) -> Edit:
         """Calls of a kind are not made."""
-        return self._gone(self.steady_calls(kind))
+        return self._without(self.steady_calls(kind))
 
     def load(self) -> Edit:
         """What is loaded is there, and the code around it is not run."""
@@ -173,7 +173,7 @@ class Fixes:
         long = self.graph.launched_by(calls) & (self.work.end_ns - self.work.start_ns >= SMALL_COPY_NS)
         is_kept = np.isin(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
-        remove = self._gone(np.union1d(gone, self._serving(gone)))
+        remove = self._without(np.union1d(gone, self._serving(gone)))
         return lambda graph: without_waits(remove(graph), kept)
 
     def _serving(self, waits: Positions) -> Positions:
@@ -220,7 +220,7 @@ class Fixes:
         # whatever else the host does between two copies of a run, or right after one, goes with them
         between = (place > first[run]) & (place <= last[run])
         follows = np.isin(self._last, call) & self.steady & (self.kinds != CallKind.LAUNCH.number)
-        gone = self._gone(np.flatnonzero(between | follows))
+        gone = self._without(np.flatnonzero(between | follows))
         return lambda graph: without_waits(gone(graph), np.flatnonzero(place == first[run]))
 
     @cached_property
@@ -279,7 +279,7 @@ class Fixes:
 
         A graph's launch stays, and takes as much less as the graph has fewer nodes.
         """
-        gone = self._gone(self._only_launching(chosen))
+        gone = self._without(self._only_launching(chosen))
         launched, fewer = (
             np.bincount(call[call >= 0], minlength=len(self.graph.calls))
             for call in (self.graph.operations.call, self.graph.operations.call[chosen])

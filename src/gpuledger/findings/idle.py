@@ -105,7 +105,11 @@ class _GapEvidence:
         yield from self._in_functions(held)
         if held.call is not None:
             yield self._of(
-                held.call.amount, say("in {name}", name=_cut(held.call.name)), held, held.call, call=held.call.name
+                held.call.amount,
+                say("in {name}", name=_short(held.call.name)),
+                held,
+                held.call,
+                call=held.call.name,
             )
 
     def waits(self) -> Iterator[Evidence]:
@@ -118,11 +122,11 @@ class _GapEvidence:
             where = say("after waits in {ranges}", ranges=path_text(where_waited.path))
             yield self._piece(where_waited.path_ns, where, **base, ranges=where_waited.path)
         if where_waited.stack is not None:
-            where = say("after waits in {ranges}", ranges=_cut(where_waited.stack.name))
+            where = say("after waits in {ranges}", ranges=_short(where_waited.stack.name))
             yield self._piece(where_waited.stack.amount, where, **base)
         name, amount = _costliest(gaps.draining, gaps.drained_by[self.lost.gaps], self.lost.by_gap_ns)
         names = [shortened(call or "") for call in device.host.calls.at(waits).texts("name")]
-        yield self._piece(amount, say("after {name}", name=_cut(name)), **base, call=name, count=names.count(name))
+        yield self._piece(amount, say("after {name}", name=_short(name)), **base, call=name, count=names.count(name))
         yield from self._in_functions(places(trace, self.subject.ranges, self.lost.by_thread, None), samples_only=True)
 
     def launches(self) -> Iterator[Evidence]:
@@ -131,7 +135,7 @@ class _GapEvidence:
         queued, amount = host_function_ns(self._device, lost)
         if amount >= LEAST_SHARE * lost.ns:
             name = shortened(queued)
-            yield self._piece(amount, say("after {name}", name=_cut(name)), **self._example(None), call=name)
+            yield self._piece(amount, say("after {name}", name=_short(name)), **self._example(None), call=name)
             other = awaited_thread(trace, replace(lost, waiting=lost.by_thread))
             held = None if other is None else places_of_other(trace, ranges, other)
             callback = None if held is None else self._on_thread(held, say("which runs it"))
@@ -167,24 +171,29 @@ class _GapEvidence:
         match held.between:
             case (str() as before, str() as after):
                 where = say(
-                    "{where}, between {before} and {after}", where=where, before=_cut(before), after=_cut(after)
+                    "{where}, between {before} and {after}",
+                    where=where,
+                    before=_short(before),
+                    after=_short(after),
                 )
             case (str() as before, None):
-                where = say("{where}, after {before}", where=where, before=_cut(before))
+                where = say("{where}, after {before}", where=where, before=_short(before))
             case (None, str() as after):
-                where = say("{where}, before {after}", where=where, after=_cut(after))
+                where = say("{where}, before {after}", where=where, after=_short(after))
         return self._piece(held.time_ns, where, **self._example(None, held.span, of), ranges=held.path)
 
     def _in_functions(self, held: ThreadPlaces, *, samples_only: bool = False) -> Iterator[Evidence]:
         if held.function is not None and not samples_only:
-            yield self._of(held.function.amount, say("in {name}", name=_cut(held.function.name)), held, held.function)
+            yield self._of(held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function)
         if held.stack is not None and not samples_only:
-            yield self._of(held.stack.amount, say("in calls from {name}", name=_cut(held.stack.name)), held, held.stack)
+            yield self._of(
+                held.stack.amount, say("in calls from {name}", name=_short(held.stack.name)), held, held.stack
+            )
         for sampled in held.samples[:1]:
             sentence = say(
                 "{share} of the samples in that time in {name}",
                 share=share_text(sampled.share),
-                name=_cut(sampled.name),
+                name=_short(sampled.name),
             )
             whole = say("the samples in that time")
             base = self._example(None, None, held)
@@ -198,12 +207,14 @@ class _GapEvidence:
         if held.ranges and held.ranges[0].path:
             best = self._in_ranges(held.ranges[0], held)
         elif held.function is not None:
-            best = self._of(held.function.amount, say("in {name}", name=_cut(held.function.name)), held, held.function)
+            best = self._of(
+                held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function
+            )
         elif held.samples:
             best = next(self._in_functions(held, samples_only=True))
         elif held.call is not None:
             best = self._of(
-                held.call.amount, say("in {name}", name=_cut(held.call.name)), held, held.call, held.call.name
+                held.call.amount, say("in {name}", name=_short(held.call.name)), held, held.call, held.call.name
             )
         else:
             return None
@@ -238,11 +249,11 @@ class _GapEvidence:
 def path_text(path: Sequence[str]) -> str:
     """A path of ranges in words, the innermost of a long one; what calls itself by its own name counts once."""
     names = [name for name, around in zip(path, (None, *path), strict=False) if name != around]
-    shown = [_cut(name) for name in names[-_INNERMOST:]]
+    shown = [_short(name) for name in names[-_INNERMOST:]]
     return " > ".join(("…", *shown) if len(names) > _INNERMOST else shown)
 
 
-def _cut(name: str) -> str:
+def _short(name: str) -> str:
     """A name in words; a program may give one of any length."""
     return cut_label(name, _LONGEST_NAME)
 

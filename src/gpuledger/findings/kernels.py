@@ -179,7 +179,7 @@ MOST_PART: Final = 0.85
 MOST_NAMES: Final = 2
 
 
-def _looped(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+def _kernel_loop(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Part of what the host launches are the same few kernels, for one tensor after the other."""
     device, repeated = subject.device, subject.fixes.looped.repeated
     if not len(repeated) or are_most_of_launching(subject):
@@ -274,7 +274,7 @@ def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     if not low or busy_share < MOSTLY_BUSY or clock.busy_ns < LEAST_NS:
         return ()
     if not clock.varies_by(FIXED):
-        return [_fixed(rule, subject, clock)]
+        return [_fixed_clock(rule, subject, clock)]
     claim = say(
         "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum",
         mean=_megahertz(clock.mean_hz),
@@ -286,7 +286,7 @@ def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     return [replace(low_clock, confidence=say("low"))]
 
 
-def _fixed(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
+def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     """What a higher clock would save of the kernels whose speed it is; memory has a clock of its own."""
     from gpuledger.analyse.utilization.kernel_use import CLASSES, UseClass
     from gpuledger.analyse.utilization.stretches import compute_split
@@ -344,7 +344,7 @@ RULES: Final = (
     Rule("KERNEL-HEADROOM", _headroom, None),
     Rule(
         "KERNEL-LOOP",
-        _looped,
+        _kernel_loop,
         say("use the fused or foreach form: one kernel for all tensors"),
         edit=Fixes.loops,
         triggers=(QueueTrigger.BEHIND,),

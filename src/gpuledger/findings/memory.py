@@ -106,7 +106,7 @@ def _finding(
     )
 
 
-def _held(holders: Sequence[Holder], whole: int) -> list[Message]:
+def _holder_lines(holders: Sequence[Holder], whole: int) -> list[Message]:
     return [
         say(
             "{size} ({share}): {place}",
@@ -142,7 +142,7 @@ def _out_of_memory(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequenc
             place=place_words(failed.path),
             held=bytes_text(layout.allocated_bytes),
         )
-    evidence = [_room(failed), *_held(failed.held, layout.allocated_bytes)]
+    evidence = [_room(failed), *_holder_lines(failed.held, layout.allocated_bytes)]
     return [_finding(rule, subject, claim, evidence, _what_helps(subject, failed))]
 
 
@@ -229,7 +229,7 @@ def _leaking(leak: Leak, leaks: Leaks) -> Message:
     return say("{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}", **parts)
 
 
-def _fragmented(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
+def _fragmentation(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     """At the end, at the peak, or when memory ran out: wherever the most is stranded."""
     figures = subject.figures
     at_oom = [failed.layout for failed in figures.out_of_memories]
@@ -285,7 +285,7 @@ def _peak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding
     others = [holder for holder in figures.peak_stacks if holder is not (named or first)]
     evidence = [
         _when(figures, figures.peak),
-        *_held(others[: NAMED - 1], figures.peak_bytes),
+        *_holder_lines(others[: NAMED - 1], figures.peak_bytes),
         *(
             say(
                 "{size} of what has no stack may be gradients: of the size of what {place} allocates, and nothing else",
@@ -321,7 +321,7 @@ RULES: Final = (
     ),
     Rule(
         "MEM-FRAGMENTED",
-        _fragmented,
+        _fragmentation,
         say("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate what stays before what comes and goes"),
     ),
     Rule(

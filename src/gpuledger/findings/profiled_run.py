@@ -216,10 +216,10 @@ def _notable(line: Line, ns: int, whole_ns: int) -> Loss | None:
 
 def finding_place(finding: Finding, device: Device) -> Span:
     """The stretch."""
-    return finding.example or _launched(finding, device) or _about(finding.code, device)
+    return finding.example or _first_launch(finding, device) or _about(finding.code, device)
 
 
-def _launched(finding: Finding, device: Device) -> Span | None:
+def _first_launch(finding: Finding, device: Device) -> Span | None:
     """The first launch of the evidence, with its work."""
     for piece in finding.evidence:
         for correlation in piece.correlations[:1]:

@@ -179,7 +179,7 @@ def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
         Evidence(waits),
         *evidence,
         *_what_stays(job, saving),
-        _replayed(job, fixed),
+        _replay_reach(job, fixed),
     ]
     return [_finding(rule, job, claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
 
@@ -226,7 +226,7 @@ def _what_stays(job: Job, saving: int) -> list[Evidence]:
     return [Evidence(said, share=left, of=say("the time in which at least one rank waits"))]
 
 
-def _replayed(job: Job, fixed: Fixing) -> Evidence:
+def _replay_reach(job: Job, fixed: Fixing) -> Evidence:
     """How far the replay goes."""
     steps = say("{count} steps", count=count_text(fixed.steps)) if fixed.steps > 1 else say("one step")
     said = say(
@@ -310,7 +310,7 @@ def _most_and_least(job: Job) -> Evidence:
     )
 
 
-def _exposed(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
+def _exposed_communication(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
     """What of the exposed communication is not waiting: the transfer itself, for the middle rank."""
     job, fixed = ranks.job, ranks.fixed
     moving = [rank.exposed_comm_ns - part.exposed_wait_ns for rank, part in zip(job.ranks, job.parts, strict=True)]
@@ -422,5 +422,5 @@ def _finding(
 
 RULES: Final = (
     Rule("COMM-SKEW", _skew, say("fix the ranks that come late: `gpuledger fleet` names them")),
-    Rule("COMM-EXPOSED", _exposed, OVERLAP_COMMUNICATION),
+    Rule("COMM-EXPOSED", _exposed_communication, OVERLAP_COMMUNICATION),
 )

@@ -204,14 +204,14 @@ def findings(
     first, last = (
         [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
     )
-    return (*first, *in_order(_ranked(with_plain_savings(list(best.values()), subjects)), subjects), *last)
+    return (*first, *in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects), *last)
 
 
 def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
     return [with_confidence(subject.device, rule, finding) for rule in rules for finding in rule.findings(subject)]
 
 
-def _ranked(findings: list[Finding]) -> list[Finding]:
+def _rank(findings: list[Finding]) -> list[Finding]:
     """By what they may be expected to save; of neighbours that save about the same, the one that explains more idle
     time itself comes first, and what goes before what would be faster by an estimate.
 

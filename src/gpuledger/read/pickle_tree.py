@@ -100,7 +100,7 @@ def read_tree(name: str, pickled: bytes | bytearray) -> PickleTree:
     read = native.read_tree if _is_native() else python_tree
     status, offset, root, *arrays = read(pickled)
     if status:
-        raise _refused(name, status, offset, pickled)
+        raise _refusal(name, status, offset, pickled)
     kind, value, count, children = arrays
     return PickleTree(
         pickled,
@@ -112,7 +112,7 @@ def read_tree(name: str, pickled: bytes | bytearray) -> PickleTree:
     )
 
 
-def _refused(name: str, status: int, offset: int, pickled: bytes | bytearray) -> UnreadableProfile:
+def _refusal(name: str, status: int, offset: int, pickled: bytes | bytearray) -> UnreadableProfile:
     found = f"at byte {offset:,} of {len(pickled):,}"
     if status == CUT_OFF:
         return UnreadableProfile(

@@ -264,7 +264,7 @@ class _SnapshotReading:
             raise too_many_rows(self._name, table, self._limits.rows_per_table)
         return columns(self._name, self._tree, rows, keys)
 
-    def _lost(self, count: int, sentence: str) -> None:
+    def _note_loss(self, count: int, sentence: str) -> None:
         if count:
             self.notes.append(Note(Severity.LOSS, "rows-left-out", sentence, count))
 
@@ -277,7 +277,7 @@ class _SnapshotReading:
         needs_address = (action != MemoryAction.OOM) & (action != MemoryAction.SNAPSHOT)
         is_good = (action >= 0) & (size >= 0) & (size < _MOST_BYTES) & ((address >= 0) | ~needs_address)
         unknown = int(np.count_nonzero(~is_good))
-        self._lost(
+        self._note_loss(
             unknown,
             say("{count} events of the allocator are of a kind that is not known, or have no size", count=unknown),
         )
@@ -300,7 +300,7 @@ class _SnapshotReading:
         address = integers(tree, nodes["address"])
         is_good = (size >= 0) & (size < _MOST_BYTES) & (address >= 0) & (gpu >= 0)
         bad = int(np.count_nonzero(~is_good))
-        self._lost(bad, say("{count} segments have no size or address", count=bad))
+        self._note_loss(bad, say("{count} segments have no size or address", count=bad))
         held: dict[int, tuple[MemorySegments, MemoryBlocks]] = {}
         for one in np.unique(gpu[is_good]).tolist():
             if len(held) > self._limits.gpus:

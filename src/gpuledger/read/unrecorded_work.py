@@ -55,11 +55,11 @@ def _without_calls(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...
 def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Table]) -> tuple[Note, ...]:
     """Calls that put work of a kind on the GPU, and not one record of that kind."""
     operation = calls.strings.each(calls.codes("name"), _operation, np.int8)
-    ran = ~_captured(calls, operation)
+    ran = ~_while_capturing(calls, operation)
     if "result" in calls:
         ran &= calls["result"] <= 0
     notes = []
-    for number, is_there in enumerate(_recorded(tables, asked)):
+    for number, is_there in enumerate(_kinds_recorded(tables, asked)):
         if not is_there and (count := int(np.count_nonzero(ran & (operation == number)))):
             sentence = say(
                 "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
@@ -70,7 +70,7 @@ def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Ta
     return tuple(notes)
 
 
-def _captured(calls: Rows, operation: NDArray[np.int8]) -> NDArray[np.bool_]:
+def _while_capturing(calls: Rows, operation: NDArray[np.int8]) -> NDArray[np.bool_]:
     """Which calls were made while some stream was captured, in whatever process."""
     start_ns = calls["start_ns"]
     edges = np.flatnonzero((operation == _BEGINS) | (operation == _ENDS))
@@ -120,7 +120,7 @@ def _nodes_lacking(rows: Rows, by_graphs: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(np.isin(own, by_graphs) & (own != NOT_RECORDED)))
 
 
-def _recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:
+def _kinds_recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:
     """Whether there are records of each of the kinds, or nobody asked for them."""
     kernels = Table.KERNELS not in asked or len(tables.get(Table.KERNELS, ())) > 0
     if Table.COPIES not in asked:

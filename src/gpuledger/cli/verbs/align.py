@@ -132,7 +132,7 @@ def align(
     accepted = KnownDifferences() if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
     if junit is not None and junit.exists() and not output.force:
         raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
-    timed = _timed(mock, e2e, limits)
+    timed = _timed_sides(mock, e2e, limits)
     if timed is None and not e2e:
         raise click.UsageError("give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns.")
     reading = _Reading(limits, output.progress, names_from)
@@ -178,7 +178,7 @@ def _toml(path: Path) -> dict[str, object]:
         raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
 
 
-def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
+def _timed_sides(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
     """Both sides where they are what `gpuledger time` wrote; None where neither is."""
     files = [(given, timings_at(given, limits)) for given in (mock, *e2e)]
     operations = [(Path(given).name, operation) for given, timings in files for operation in timings or ()]
@@ -187,7 +187,7 @@ def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide
     if len(operations) != len(_SIDES) or any(timings is None for _, timings in files):
         raise GpuledgerError(
             "a timing is compared with one other timing",
-            found=", ".join(f"{Path(given).name}: {_counted(timings)}" for given, timings in files),
+            found=", ".join(f"{Path(given).name}: {_count_words(timings)}" for given, timings in files),
             hint="give one file of `gpuledger time A B -o FILE.json`, or two of `gpuledger time A -o FILE.json`",
         )
     first, second = (
@@ -196,7 +196,7 @@ def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide
     return first, second
 
 
-def _counted(timings: tuple[TimedOperation, ...] | None) -> str:
+def _count_words(timings: tuple[TimedOperation, ...] | None) -> str:
     return "no timing" if timings is None else "two operations" if len(timings) > 1 else "one operation"
 
 

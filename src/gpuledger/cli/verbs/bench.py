@@ -135,7 +135,7 @@ def diagnosis(files: tuple[Path, ...], written: Path | None, only: str | None, o
     What counts, and how to enter a tool: docs/concepts/diagnosis-benchmark.md.
     """
     whole = diagnosis_benchmark()
-    benchmark = _chosen(whole, only)
+    benchmark = _choose_cases(whole, only)
     if files and written:
         raise click.UsageError("--write-answers is for our own answers, and --answers for another tool's.")
     if written is not None and written.exists() and not output.force:
@@ -156,7 +156,7 @@ def diagnosis(files: tuple[Path, ...], written: Path | None, only: str | None, o
     output.show(diagnosis_document(benchmark, [tool_score(benchmark, ours)]), remarks=(took,))
 
 
-def _chosen(benchmark: DiagnosisBenchmark, only: str | None) -> DiagnosisBenchmark:
+def _choose_cases(benchmark: DiagnosisBenchmark, only: str | None) -> DiagnosisBenchmark:
     if only is None:
         return benchmark
     ids = [name.strip() for name in only.split(",") if name.strip()]

@@ -60,7 +60,7 @@ class Sides:
         """The side at a path or glob."""
         path = Path(given)
         if path.is_file() and is_baseline(look_at(path).head):
-            return self._kept(from_document(_content(path, "baseline", self._limits), path.name))
+            return self._keep_gpu(from_document(_content(path, "baseline", self._limits), path.name))
         if (timed := timings_at(given, self._limits)) is not None:
             return side_of_timing(_only(timed, path.name), path.name)
         if is_printed_tables(given, limits=self._limits):
@@ -76,9 +76,9 @@ class Sides:
         trace = open_trace(address, where_sampled=SAMPLES, limits=self._limits, progress=self._tell)
         self._tell.stage(BOOKS)
         devices = analysed(trace, name, self._wanted)
-        return self._kept(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
+        return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
 
-    def _kept(self, side: RunSide) -> RunSide:
+    def _keep_gpu(self, side: RunSide) -> RunSide:
         if self._gpu is None:
             self._gpu = side.gpu
         return side

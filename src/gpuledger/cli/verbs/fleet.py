@@ -73,17 +73,17 @@ def fleet(
         scheduler=scheduler,
         count=workers,
         limits=limits,
-        tell=_drawn(output.progress),
+        tell=_progress_bar(output.progress),
         operations=OPERATIONS,
     )
     output.progress.stage("putting the ranks together")
     late = lateness(made.job)
-    merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
+    merged = _merge(", ".join(Path(text).name or text for text in given), made, late)
     by_step = None if isinstance(late, NotMeasured) else lateness_sheet(late)
     output.show(fleet_document(merged, by_step))
 
 
-def _drawn(tell: Progress) -> Callable[[int, int], None]:
+def _progress_bar(tell: Progress) -> Callable[[int, int], None]:
     """Progress in profiles, as a bar on the line that readers use for rows."""
 
     def draw(done: int, total: int) -> None:
@@ -94,7 +94,7 @@ def _drawn(tell: Progress) -> Callable[[int, int], None]:
     return draw
 
 
-def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
+def _merge(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
     job, fixed = made.job, fixing(made.job)
     drawn = None if isinstance(late, NotMeasured) else Map(lateness_words(late), late.ranks, late.steps, late.late_ns)
     return Merged(

@@ -97,7 +97,7 @@ def run(
     if runbook is None or list_:
         _list(Output(format_, None, force=False, quiet=quiet))
         return
-    book, here = _found(runbook)
+    book, here = _find_runbook(runbook)
     lacking = missing(all_needs(book) if book.sizes == {} else ("gpu", *all_needs(book)))
     choices = Choices(
         chosen := _size(book, size, lacking),
@@ -150,7 +150,7 @@ def _list(output: Output) -> None:
     output.show(listing_document([runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped()]))
 
 
-def _found(runbook: str) -> tuple[Runbook, Path]:
+def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
     """The runbook, and the folder that it lies in."""
     path = Path(runbook)
     if runbook in shipped() and not path.is_file():

@@ -107,12 +107,12 @@ def timeline(
         made = scene(trace, profiles[0].name, wanted)
     remarks: tuple[str, ...] = ()
     if fixes:
-        made, saved = _fixed(made, profiles[0].name, fixes)
+        made, saved = _with_fixes(made, profiles[0].name, fixes)
         remarks = (saved,)
     return Timeline(sections(made, UniqueNumbers()), earliest_ns(made.trace), remarks)
 
 
-def _fixed(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[TimelineInput, str]:
+def _with_fixes(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[TimelineInput, str]:
     """The same as it would be with these findings fixed, on every GPU that has them; and what that does to a step."""
     changes = [Changes(made.trace, device, made.findings) for device in made.devices]
     edits: list[Edit] = []
@@ -145,7 +145,7 @@ def _of_job(
     given: Sequence[str], profiles: Sequence[Profile], wanted: Wanted, limits: Limits, workers: int | None, quiet: bool
 ) -> Timeline:
     with progress(quiet=quiet) as tell:
-        found = fleet(given, wanted, count=workers, limits=limits, tell=_told(tell))
+        found = fleet(given, wanted, count=workers, limits=limits, tell=_progress(tell))
     job = found.job
     offsets = [clock.offset_ns for clock in job.clocks]
     begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
@@ -172,7 +172,7 @@ def _failure(failed: Failed) -> Note:
     return Note(Severity.LOSS, "profile-failed", f"{failed.name}: {failed.sentence}")
 
 
-def _told(tell: Progress) -> Callable[[int, int], None]:
+def _progress(tell: Progress) -> Callable[[int, int], None]:
     def told(done: int, total: int) -> None:
         tell(f"{count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
 
@@ -326,7 +326,7 @@ def view(
         Viewer(content, name, port) as viewer,
         ExitStack() as kept,
     ):
-        opened = not no_browser and _has_a_screen() and _opened(viewer.address, kept)
+        opened = not no_browser and _has_a_screen() and _open_browser(viewer.address, kept)
         _tell(viewer.address, opened=opened, quiet=quiet)
         threading.Event().wait()
     if not quiet:
@@ -366,7 +366,7 @@ def _timeline(
         yield unnamed, "timeline.pftrace"
 
 
-def _opened(address: str, kept: ExitStack) -> bool:
+def _open_browser(address: str, kept: ExitStack) -> bool:
     """Open the browser through a page in a private folder: its command line, which all users see, has no token."""
     start = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-"))) / "open.html"
     start.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(address)}">')

@@ -72,7 +72,7 @@ def _costs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     return costs
 
 
-def _hidden(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
+def _hidden_kinds(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
     kinds = {name: kind for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
     for value in values:
         if value not in kinds:
@@ -112,7 +112,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     "hidden",
     multiple=True,
     metavar="comm|copy",
-    callback=_hidden,
+    callback=_hidden_kinds,
     help="Overlap exposed work with compute.",
 )
 @click.option(
@@ -195,7 +195,7 @@ def whatif(
     run = diagnosed(trace, profile.name, wanted, stage=output.progress.stage)
     output.progress.stage("replaying the changes")
     changes = Changes(trace, run.main_device, run.findings, sampled=True)
-    made, refused = _made(changes, asked)
+    made, refused = _make_changes(changes, asked)
     if made:
         replayed = answer(changes.scenario, made, changes.every_fix())
         output.show(whatif_document(replayed, profile.name, trace.health, run.zero_ns))
@@ -206,7 +206,7 @@ def whatif(
         raise refused[-1]
 
 
-def _made(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[ProgramChange], list[NothingRecorded]]:
+def _make_changes(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[ProgramChange], list[NothingRecorded]]:
     """The changes that can be made, and why the others cannot: one does not spoil the rest."""
     makers: dict[str, Callable[[Any], ProgramChange]] = {
         "--fix": changes.fix,

@@ -357,7 +357,7 @@ class _Launches:
             profiled(
                 order,
                 launch.who,
-                self._renamed(launch),
+                self._metrics_of(launch),
                 texts=launch.texts,
                 nvtx=launch.nvtx,
                 advice=tuple(launch.advice),
@@ -366,7 +366,7 @@ class _Launches:
             for order, launch in enumerate(self.by_key.values())
         )
 
-    def _renamed(self, launch: _Launch) -> dict[str, float]:
+    def _metrics_of(self, launch: _Launch) -> dict[str, float]:
         if launch.run not in self.over_elapsed:
             return launch.metrics
         return {OVER_ELAPSED.get(name, name): value for name, value in launch.metrics.items()}

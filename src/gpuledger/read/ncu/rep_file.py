@@ -80,12 +80,12 @@ class ChildReply(msgspec.Struct, array_like=True, frozen=True):
 
 def main(report: str, target: str, every_metric: bool, text_bytes: int, memory_bytes: int) -> None:
     """Read `report`, write what it says to `target`."""
-    _bound(memory_bytes)
+    _limit_memory(memory_bytes)
     context = importlib.import_module(PACKAGE).load_report(report)
     Path(target).write_bytes(msgspec.msgpack.encode(ReportWalk(every_metric, text_bytes).of(context)))
 
 
-def _bound(memory_bytes: int) -> None:
+def _limit_memory(memory_bytes: int) -> None:
     """No more memory than allowed, and no core file when it crashes; where the system has such bounds."""
     try:
         resource = importlib.import_module("resource")
@@ -111,7 +111,7 @@ class ReportWalk:
         ranges = [context.range_by_idx(at) for at in range(context.num_ranges())]
         actions = [each.action_by_idx(at) for each in ranges for at in range(each.num_actions())]
         launches = [
-            measured for at, action in enumerate(actions) if action and (measured := self._measured(at, action))
+            measured for at, action in enumerate(actions) if action and (measured := self._measure_launch(at, action))
         ]
         return ChildReply(
             list(self._numbers),
@@ -123,7 +123,7 @@ class ReportWalk:
             self._implausible,
         )
 
-    def _measured(self, at: int, action: Any) -> MeasuredLaunch | None:
+    def _measure_launch(self, at: int, action: Any) -> MeasuredLaunch | None:
         """None for a launch of which nothing is left, as the end of a cut file leaves them."""
         name = action.name(action.NameBase_DEMANGLED) or action.name(action.NameBase_FUNCTION)
         if not name and action.workload_type() != action.WorkloadType_KERNEL:
@@ -395,10 +395,10 @@ def _ask(source: Source, arguments: Sequence[str | Path], limits: Limits) -> Non
     except ToolFailed as error:
         raise ToolFailed(f"{source.name}: NVIDIA's {PACKAGE} library gave no answer", found=error.claim) from None
     if ran.exit_code != 0:
-        raise _refused(source, ran)
+        raise _refusal(source, ran)
 
 
-def _refused(source: Source, ran: Ran) -> GpuledgerError:
+def _refusal(source: Source, ran: Ran) -> GpuledgerError:
     if ran.exit_code < 0:
         return UnreadableProfile(
             f"{source.name}: NVIDIA's {PACKAGE} library crashed on it (signal {-ran.exit_code})",

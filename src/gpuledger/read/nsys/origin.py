@@ -37,7 +37,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
     return Origin(
         tool="nsys",
         container=export.container,
-        tool_version=_trimmed(product),
+        tool_version=_three_parts(product),
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", [None])[0],
         started_utc=started[0]["utcTime"] if started else None,
         driver_version=_driver_version(system.get("NvDriverVersion", [None])[0]),
@@ -80,7 +80,7 @@ def _from_environment(captured: Mapping[str, list[str]], names: tuple[str, ...])
     return None
 
 
-def _trimmed(version: str | None) -> str | None:
+def _three_parts(version: str | None) -> str | None:
     """nsys prints three parts of its version, and the export stores a fourth, the build: 2025.3.2.0 -> 2025.3.2."""
     return ".".join(version.split(".")[:3]) if version else None
 
@@ -187,7 +187,7 @@ class NsysDevices:
 
     def __init__(self, export: NsysExport, used: Ints) -> None:
         """`used` are the ordinals that anything ran on, in any process."""
-        rows = sorted(_listed(export), key=lambda row: row["id"])
+        rows = sorted(_gpu_rows(export), key=lambda row: row["id"])
         self._gpus: list[Gpu] = [_gpu(row) for row in rows]
         is_one = len(used) == 1
         self._only_ordinal = int(used[0]) if is_one else None
@@ -261,10 +261,10 @@ class NsysDevices:
             return next(iter(own))
         self._guessed.add((os_pid, ordinal))
         if ordinal not in self._by_ordinal:
-            self._by_ordinal[ordinal] = self._described(ordinal)
+            self._by_ordinal[ordinal] = self._gpu_without_ordinal(ordinal)
         return self._by_ordinal[ordinal]
 
-    def _described(self, ordinal: int) -> int:
+    def _gpu_without_ordinal(self, ordinal: int) -> int:
         """A GPU that the export describes without an ordinal, where there is no doubt which; else an unknown one."""
         free = [gpu for gpu in range(len(self._gpus)) if gpu not in self._by_ordinal.values()]
         if ordinal in free and len({self._gpus[gpu].name for gpu in free}) == 1:
@@ -349,7 +349,7 @@ def _uuid(text: str | None) -> str:
     return (text or "").lower().removeprefix("gpu-")
 
 
-def _listed(export: NsysExport) -> list[dict[str, Any]]:
+def _gpu_rows(export: NsysExport) -> list[dict[str, Any]]:
     have = export.tables.get("TARGET_INFO_GPU", frozenset())
     if not have >= {"id", "name"}:
         return []

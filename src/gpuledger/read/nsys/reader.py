@@ -381,7 +381,7 @@ class _ExportReading:
             )
             self._note(Severity.WARNING, "ranges-open", sentence, unended)
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
-        return _nested({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
+        return _with_nesting({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
 
     def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
         """A registered string where there is one, else the text that was stored in line."""
@@ -495,7 +495,7 @@ def _made_plausible(columns: Raw, known: dict[str, ColumnRange]) -> int:
     return unusable
 
 
-def _nested(raw: Raw, push_pop: int) -> Raw:
+def _with_nesting(raw: Raw, push_pop: int) -> Raw:
     """Depth and parent of each push/pop range on its thread."""
     stacked = np.flatnonzero(raw["kind"] == push_pop)
     up = parents(raw["start_ns"][stacked], raw["end_ns"][stacked], raw["tid"][stacked])

@@ -122,15 +122,15 @@ class TextTable:
         if self.separator:
             cells = separated(line, self.separator)
             if len(cells) != len(self.headings) and self.separator == ",":
-                cells = self._split(line, ",")  # NVIDIA does not double a quote within a quoted name
+                cells = self._split_cells(line, ",")  # NVIDIA does not double a quote within a quoted name
             return self._values(cells)
-        return self._values(self._by_place(line)) or self._values(self._split(line.strip(), None))
+        return self._values(self._by_place(line)) or self._values(self._split_cells(line.strip(), None))
 
-    def _split(self, line: str, separator: str | None) -> list[str]:
+    def _split_cells(self, line: str, separator: str | None) -> list[str]:
         """Cells of which only the name may hold separators; it stands first or last."""
         most = len(self.headings) - 1
         cells = line.rsplit(separator, most) if self.headings[0].key == "name" else line.split(separator, most)
-        return [_unquoted(cell) for cell in cells] if separator else cells
+        return [_unquote(cell) for cell in cells] if separator else cells
 
     def _by_place(self, line: str) -> list[str]:
         """Cells by the rule under the header; none where the line does not keep to it, as numbers end where it does."""
@@ -201,13 +201,13 @@ def separated(line: str, separator: str) -> list[str]:
         else:
             end = line.find(separator, start)
             end = len(line) if end < 0 else end
-            cells.append(_unquoted(line[start:end]))
+            cells.append(_unquote(line[start:end]))
         if end >= len(line):
             return cells
         start = end + 1
 
 
-def _unquoted(cell: str) -> str:
+def _unquote(cell: str) -> str:
     """A cell without the quotes around it. One that opens a quote and does not close it is no cell, so it is empty."""
     if not cell.startswith('"'):
         return cell
@@ -237,7 +237,7 @@ def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> b
 
     A text without such a table counts too where its name ends as a text's does: its refusal says what is missing.
     """
-    bare, _ = _chosen(path)
+    bare, _ = _split_run_number(path)
     if not bare.exists():
         return False
     source = look_at(bare)
@@ -262,7 +262,7 @@ def no_timeline(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Gpuledg
     try:
         runs = runs_in(path, limits=limits)
     except GpuledgerError as error:
-        return error if _chosen(path)[1] is not None else None
+        return error if _split_run_number(path)[1] is not None else None
     reports = dict.fromkeys(report for run in runs for report in run.tables)
     return UnreadableProfile(
         f"{Path(path).name}: holds tables of `nsys stats`, not a timeline",
@@ -298,7 +298,7 @@ def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits =
 
 def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[PrintedTables]:
     """Every run in a file or a folder; of `FILE::2`, the second alone."""
-    bare, number = _chosen(path)
+    bare, number = _split_run_number(path)
     source = look_at(bare)
     runs = _runs_of_folder(source, limits) if not source.head else _runs_of(_tables_in(source, limits))
     if not any(run.tables for run in runs):
@@ -317,7 +317,7 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
         return tables
     if not 1 <= number <= len(tables):
         count = "one run" if len(tables) == 1 else f"{len(tables)} runs"
-        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_listed(tables))
+        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_run_list(tables))
     return [tables[number - 1]]
 
 
@@ -341,12 +341,12 @@ def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
         return runs[0]
     raise UnreadableProfile(
         f"{Path(path).name}: holds the tables of {len(runs)} runs",
-        found=_listed(runs),
+        found=_run_list(runs),
         hint=f"choose one: {path}{SEPARATOR}1 to {path}{SEPARATOR}{len(runs)}",
     )
 
 
-def _listed(runs: Sequence[PrintedTables]) -> str:
+def _run_list(runs: Sequence[PrintedTables]) -> str:
     lines = []
     for number, run in enumerate(runs[:6], 1):
         of = f" of {run.profile}" if run.profile else ""
@@ -354,7 +354,7 @@ def _listed(runs: Sequence[PrintedTables]) -> str:
     return "\n".join([*lines, "..."] if len(runs) > 6 else lines)
 
 
-def _chosen(path: str | Path) -> tuple[Path, int | None]:
+def _split_run_number(path: str | Path) -> tuple[Path, int | None]:
     """A path without the number of a run behind it, and that number."""
     bare, separator, number = str(path).rpartition(SEPARATOR)
     if separator and re.fullmatch("[0-9]{1,6}", number) and not Path(path).exists():
@@ -502,13 +502,13 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
         part = _tables_in(look_at(path), limits, report)
         whole.tables += part.tables
         whole.incomplete += part.incomplete
-    runs = [run for prefix in sorted(groups) for run in _named(_runs_of(groups[prefix]), prefix)]
+    runs = [run for prefix in sorted(groups) for run in _name_runs(_runs_of(groups[prefix]), prefix)]
     if empty and runs:
         runs[0].notes.append(Note(Severity.INFO, "empty-tables", f"{count_text(empty)} files hold no table", empty))
     return runs
 
 
-def _named(runs: list[_Run], profile: str) -> list[_Run]:
+def _name_runs(runs: list[_Run], profile: str) -> list[_Run]:
     """Runs that nsys gave no profile's name, called after their files."""
     for run in runs:
         run.profile = run.profile or profile

@@ -98,7 +98,7 @@ class Shaper:
             "correlation": _ints([each.correlation for each in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
-            "kernel": self._given([each.kernel for each in args]),
+            "kernel": self._text_codes([each.kernel for each in args]),
         }
 
     def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
@@ -190,7 +190,7 @@ class Shaper:
     def _text(self, texts: list[str]) -> NDArray[np.int32]:
         return np.fromiter(map(self.codes.__getitem__, texts), np.int32, len(texts))
 
-    def _given(self, texts: list[Any]) -> NDArray[np.int32]:
+    def _text_codes(self, texts: list[Any]) -> NDArray[np.int32]:
         """Codes of texts of which most events have none; what is no text is none."""
         if not any(texts):
             return np.full(len(texts), NO_TEXT, np.int32)

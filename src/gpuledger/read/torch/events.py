@@ -164,14 +164,14 @@ class EventStream:
         self._is_faulty = False
         for cut in _cuts(text):
             try:
-                return self._listed(memoryview(text)[:cut]), text[cut:].lstrip().removeprefix(b",")
+                return self._decode_usual(memoryview(text)[:cut]), text[cut:].lstrip().removeprefix(b",")
             except _UNDECODABLE as error:
                 if _is_before_the_end(error, cut):
                     self._is_faulty = True
                     break
         return None, text
 
-    def _listed(self, inside: memoryview) -> list[Any]:
+    def _decode_usual(self, inside: memoryview) -> list[Any]:
         """The events of a text, all of usual categories or all of any."""
         whole = b"".join((b"[", inside, b"]"))
         for decoder in self._decoders:
@@ -190,7 +190,7 @@ class EventStream:
             if tried == _FEW:
                 return None
             inside = text[: match.end() - 1].rstrip().removesuffix(b",")
-            events = _decoded(inside)
+            events = _decode(inside)
             if events is not None:
                 return events, text[match.end() :]
         return None
@@ -242,7 +242,7 @@ class EventStream:
                 self._lose(len(events))
                 at = following.end()
                 continue
-            whole = _decoded(letters[begins:at].encode("utf-8", "backslashreplace"))
+            whole = _decode(letters[begins:at].encode("utf-8", "backslashreplace"))
             event = whole[0] if whole else _event(value)
             if event is None:
                 self._lose(len(events))
@@ -286,7 +286,7 @@ def _cuts(text: bytes) -> list[int]:
     return found[: -_FEW - 1 : -1]
 
 
-def _decoded(inside: bytes) -> list[Event] | None:
+def _decode(inside: bytes) -> list[Event] | None:
     """Events of any category; None if the text is no list of events."""
     try:
         return ANY.decode(b"[" + inside + b"]")
@@ -408,7 +408,7 @@ def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
     dot_of = np.searchsorted(dots, ends) - 1
     decimals = np.where(has_dot == 1, ends - dots[np.maximum(dot_of, 0)] - 1 if len(dots) else 0, 0)
     usable = plain & (decimals <= 3) & (count_digits + 3 - decimals <= _MOST_DIGITS + 1)
-    values = _parsed(letters, digits, starts, ends, usable)
+    values = _parse_digits(letters, digits, starts, ends, usable)
     scale = 10 ** (3 - np.where(usable, decimals, 3))
     found = np.where(usable, values * scale * np.where(negative, -1, 1), 0)
     usable &= (found < LARGEST) & (found > -LARGEST)  # what went over 64 bits is also beyond
@@ -426,7 +426,7 @@ def _exact_ns_is_usual(letters: NDArray[np.uint8], ends: Ints) -> bool:
     )
 
 
-def _parsed(
+def _parse_digits(
     letters: NDArray[np.uint8], digits: NDArray[np.bool_], starts: Ints, ends: Ints, usable: NDArray[np.bool_]
 ) -> Ints:
     """The digits of each number as one integer, dots and signs left out."""

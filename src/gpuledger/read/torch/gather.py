@@ -272,7 +272,7 @@ def merged(parts: Sequence[TracePart]) -> GatheredEvents:
     renumber = [np.array([*(codes.setdefault(text, len(codes)) for text in rest.texts), NO_TEXT]) for rest in rests]
     feeds: dict[Feed, Columns] = {}
     for feed, key in _order([part.shapes for part in parts]):
-        feeds.setdefault(feed, {})[key] = _joined(parts, renumber, feed, key)
+        feeds.setdefault(feed, {})[key] = _join_column(parts, renumber, feed, key)
     return GatheredEvents(
         feeds=feeds,
         texts=list(codes),
@@ -288,7 +288,7 @@ def merged(parts: Sequence[TracePart]) -> GatheredEvents:
     )
 
 
-def _joined(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
+def _join_column(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
     """One column of all parts in a row; what a part lacks is filled in, and texts get the whole's codes."""
     own = [part.shapes.get(feed, {}) for part in parts]
     rows = [columns["start_ns"].rows if columns else 0 for columns in own]

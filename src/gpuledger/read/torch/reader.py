@@ -138,7 +138,7 @@ def describe(
         tool="torch.profiler",
         container=container,
         schema_version=None if schema is None else str(schema)[:20],
-        started_utc=_started(metadata.get("baseTimeNanoseconds"), tables),
+        started_utc=_start_time(metadata.get("baseTimeNanoseconds"), tables),
         wall_zero_ns=_wall_zero(metadata.get("baseTimeNanoseconds"), tables),
         cuda_version=_version(metadata.get("cuda_runtime_version")),
         gpus=devices.gpus,
@@ -160,7 +160,7 @@ def _wall_zero(base: object, tables: Mapping[Table, Rows]) -> int | None:
     return None if _began_ns(base, tables) is None else _int(base) or 0
 
 
-def _started(base: object, tables: Mapping[Table, Rows]) -> str | None:
+def _start_time(base: object, tables: Mapping[Table, Rows]) -> str | None:
     """When the first event began: times count from a base that the trace names, in older ones from 1970."""
     began = _began_ns(base, tables)
     if began is None:
