@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gpuledger.messages import joined
 from gpuledger.present.charts.svg import NARROW, SIZE, WIDE, Boxes, Mark, Picture, Rule, Words, is_hatched, text_width
 
 _BAR: Final = 34
@@ -35,7 +36,7 @@ class Part:
 
     @property
     def hint(self) -> str:
-        return f"{self.name}: {self.value}" + (f" ({self.more})" if self.more else "")
+        return joined("", (self.name, ": ", self.value, *((" (", self.more, ")") if self.more else ())))
 
     @property
     def texts(self) -> tuple[str, ...]:

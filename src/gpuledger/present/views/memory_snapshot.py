@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace, with_rest
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
+from gpuledger.present.charts.over_time import memory_area
 from gpuledger.present.document import (
     Block,
+    Chart,
     Conclusion,
     Document,
+    Findings,
+    FindingsForm,
     Heading,
     Paragraph,
-    Picture,
-    Points,
     Remarks,
     SheetBlock,
     SheetTitle,
-    Tell,
+    ShownFinding,
 )
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.tables_page import tables_page
+from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.charts.svg import Picture as Drawing
 
 _VERB: Final = "memory"
 """Whose document it is, also where `report` shows it."""
@@ -109,7 +109,6 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Docu
     answers = [message for of_gpu in figures for message in snapshot_answer(of_gpu)] or [_nothing(snapshot)]
     sheets = [sheet for of_gpu in figures for sheet in snapshot_sheets(of_gpu)]
     whole = [findings_sheet(findings), *sheets]
-    points = [finding_points(found) for found in findings]
     notes = [
         say("Note: {sentence}.", sentence=note.sentence)
         for note in snapshot.health
@@ -122,19 +121,23 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Docu
         blocks=lambda: (
             Conclusion(answers[0]),
             *([Remarks(tuple(answers[1:]))] if answers[1:] else []),
-            *points,
+            snapshot_findings(made),
             *shown,
             *([Remarks(tuple(notes))] if notes else []),
         ),
         data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(made)},
         sheets=lambda: tuple(whole),
         remarks=tuple(notes),
-        page=lambda reader: tables_page(
+        page=lambda: tables_page(
             snapshot.name,
             [Paragraph(answer) for answer in answers],
             [],
-            reader,
-            more=[*picture_blocks(figures), Heading(say("What to do")), *points, *sheet_blocks(sheets)],
+            more=[
+                *picture_blocks(figures),
+                Heading(say("What to do")),
+                *([snapshot_findings(made)] if findings else []),
+                *sheet_blocks(sheets),
+            ],
         ),
     )
 
@@ -160,6 +163,12 @@ class TimelineClock:
     """The trace's instant that the report tells times from."""
     window: Span
 
+    @classmethod
+    def of(cls, report: ProfiledRun) -> TimelineClock | None:
+        """The clock of a report; None where its profile does not say when it was on the wall clock."""
+        wall_zero_ns = report.trace.origin.wall_zero_ns
+        return None if wall_zero_ns is None else cls(wall_zero_ns, report.zero_ns, report.window)
+
     def told_ns(self, wall_ns: int) -> int:
         """An instant of the snapshot as the report tells it."""
         return wall_ns - self.wall_zero_ns - self.zero_ns
@@ -173,7 +182,7 @@ class TimelineClock:
 def memory_blocks(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Block]:
     """What stands in a report beside the time: the answer, and the findings."""
     answers = answer_on_timeline(made, clock)
-    return [Heading(say("Who holds the memory")), Remarks(tuple(answers)), *map(finding_points, made.findings)]
+    return [Heading(say("Who holds the memory")), Remarks(tuple(answers)), snapshot_findings(made)]
 
 
 def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
@@ -194,12 +203,6 @@ def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> l
             else say("GPU {gpu}: the peak is at {time}, outside of what is shown here.", gpu=figures.gpu, time=told)
         )
     return answers
-
-
-def timeline_chart(figures: SnapshotFigures, clock: TimelineClock, ends: tuple[str, str]) -> Callable[[Tell], Drawing]:
-    """The curve over the report's window."""
-    window = clock.wall_window
-    return lambda tell: _chart(figures, tell, window.start_ns, window.end_ns, ends)
 
 
 def sheet_blocks(sheets: Sequence[Sheet]) -> list[Block]:
@@ -273,12 +276,11 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     return answer
 
 
-def finding_points(found: Finding) -> Points:
-    """A finding: its code and claim, what to do, and the evidence."""
-    fix = [say("fix: {what}", what=found.fix)] if found.fix else []
-    more = say("next: {command}", command=found.next)
-    title = say("{code}: {claim}", code=found.code, claim=found.claim)
-    return Points(title, (*fix, *(piece.sentence for piece in found.evidence), more))
+def snapshot_findings(made: AnalysedSnapshot) -> Findings:
+    """What to do about memory."""
+    return Findings(
+        tuple(ShownFinding(finding, fix=finding.fix) for finding in made.findings), form=FindingsForm.POINTS
+    )
 
 
 def findings_sheet(findings: Sequence[Finding]) -> Sheet:
@@ -393,39 +395,30 @@ def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[Block]:
     blocks: list[Block] = []
     for of_gpu in figures:
         if of_gpu.start_ns is not None:
+            start_ns, end_ns = of_gpu.start_ns, of_gpu.instant_ns(of_gpu.end.moment) or 1
+            ends = ("0", time_text(end_ns - start_ns))
             title = say("Memory over time, GPU {gpu}", gpu=of_gpu.gpu)
-            blocks += [Heading(title), Picture(f"memory-time-gpu{of_gpu.gpu}", partial(snapshot_chart, of_gpu))]
+            blocks += [Heading(title), memory_chart(of_gpu, f"memory-time-gpu{of_gpu.gpu}", start_ns, end_ns, ends)]
         if of_gpu.has_history:
+            ends = ("0", say("{count} events", count=count_text(len(of_gpu.memory.history))))
             title = say("Memory event by event, GPU {gpu}", gpu=of_gpu.gpu)
-            blocks += [Heading(title), Picture(f"memory-events-gpu{of_gpu.gpu}", partial(_events_chart, of_gpu))]
+            curve = memory_curve_by_event(of_gpu)
+            blocks += [Heading(title), _curve_chart(of_gpu, f"memory-events-gpu{of_gpu.gpu}", curve, ends)]
     return blocks
 
 
-def snapshot_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
-    """Allocated as an area, reserved as a line over it, from the first event to the last."""
-    start, end = figures.start_ns or 0, figures.instant_ns(figures.end.moment) or 1
-    return _chart(figures, tell, start, end, ("0", time_text(end - start)))
+def memory_chart(figures: SnapshotFigures, name: str, start_ns: int, end_ns: int, ends: tuple[str, str]) -> Chart:
+    """Allocated as an area, reserved as a line over it, from one instant to the other."""
+    return _curve_chart(figures, name, memory_curve(figures, start_ns, end_ns), ends)
 
 
-def _events_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
-    ends = "0", tell(say("{count} events", count=count_text(len(figures.memory.history))))
-    return _drawn(figures, memory_curve_by_event(figures), tell, ends)
-
-
-def _chart(figures: SnapshotFigures, tell: Tell, start_ns: int, end_ns: int, ends: tuple[str, str]) -> Drawing:
-    return _drawn(figures, memory_curve(figures, start_ns, end_ns), tell, ends)
-
-
-def _drawn(figures: SnapshotFigures, curve: MemoryCurve, tell: Tell, ends: tuple[str, str]) -> Drawing:
-    from gpuledger.present.charts.over_time import memory_area
-
-    said = tell(
-        say(
-            "Peak {peak} allocated, {reserved} reserved",
-            peak=bytes_text(figures.peak_bytes),
-            reserved=bytes_text(figures.reserved_peak_bytes),
-        )
+def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> Chart:
+    said = say(
+        "Peak {peak} allocated, {reserved} reserved",
+        peak=bytes_text(figures.peak_bytes),
+        reserved=bytes_text(figures.reserved_peak_bytes),
     )
-    title = tell(say("Device memory: allocated (area) and reserved (line)"))
-    names = tell(say("Allocated")), tell(say("Reserved"))
-    return memory_area(title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
+    title = say("Device memory: allocated (area) and reserved (line)")
+    names = say("Allocated"), say("Reserved")
+    draw = partial(memory_area, title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
+    return Chart(draw, name)

@@ -1,4 +1,4 @@
-"""The document of a verb that asks one question: the answer, then its tables, one after the other."""
+"""A verb that asks one question: the answer, then its tables, as a document and as a page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from itertools import chain
 
 from gpuledger.messages import say
-from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.document import (
+    AGAIN,
+    Block,
+    Chart,
+    Conclusion,
+    Document,
+    Heading,
+    Page,
+    Paragraph,
+    Remarks,
+    Section,
+    SheetBlock,
+    SheetTitle,
+    chapters,
+)
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, told_always
 
@@ -71,5 +84,36 @@ def tables_document(
             "health": health_json(notes),
         },
         sheets=lambda: tuple(sheets),
-        page=lambda reader: tables_page(profile, list(map(Paragraph, chain(*sentences, always))), people, reader),
+        page=lambda: tables_page(profile, list(map(Paragraph, chain(*sentences, always))), people),
+    )
+
+
+def stretch_text(steps: int | None, gpu: int) -> str:
+    """What figures per step are of; None: there are no steps."""
+    if steps is None:
+        return say("the whole window, GPU {gpu}", gpu=gpu)
+    if steps == 1:
+        return say("one step, GPU {gpu}", gpu=gpu)
+    return say("mean of {steps} steady steps, GPU {gpu}", steps=steps, gpu=gpu)
+
+
+def tables_page(
+    profile: str,
+    sentences: Sequence[Paragraph],
+    sheets: Sequence[Sheet],
+    *,
+    more: Sequence[Block] = (),
+    charts: Sequence[Chart] = (),
+) -> Page:
+    """The first sentence as the verdict, the others under it, pictures, each table under its title, and what else."""
+    blocks: list[Block] = [block for sheet in sheets for block in (Heading(sheet.title), SheetBlock(sheet))]
+    return Page(
+        profile,
+        verdict=sentences[0].text if sentences else "",
+        opening=tuple(Paragraph(sentence.text, "lead") for sentence in sentences[1:]),
+        sections=(
+            *((Section("charts", say("Roofline"), tuple(charts)),) if charts else ()),
+            *chapters([*blocks, *more]),
+            AGAIN,
+        ),
     )

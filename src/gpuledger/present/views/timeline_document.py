@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuledger.analyse.utilization.against_counters import held_against
 from gpuledger.analyse.utilization.stretches import SampledUse
-from gpuledger.present.document import Block, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
+from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.held_against import against_blocks, against_json
 from gpuledger.present.views.kernel_use import (
@@ -18,13 +18,10 @@ from gpuledger.present.views.kernel_use import (
     use_answer,
     use_sheet,
 )
-from gpuledger.present.views.tables_page import tables_page
+from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin
-
-if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Part, Reader
 
 
 def timeline_document(
@@ -76,19 +73,17 @@ def timeline_document(
             }
         ),
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
-        page=lambda reader: tables_page(
-            profile, list(map(Paragraph, sentences)), shown, reader, charts=_charts(use, origin, reader)
-        ),
+        page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
     )
 
 
-def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin, reader: Reader) -> list[Part]:
+def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list[Chart]:
     """The kernels of each GPU under its roofs, where it was sampled and its peaks are known."""
-    from gpuledger.present.views.page.sampled_kernels import sampled_chart
+    from gpuledger.present.views.page.rooflines import sampled_roofline_chart
 
     charts = [
-        sampled_chart(found, origin.gpu(gpu), reader.tell)
-        for gpu, found in use.items()
-        if not isinstance(found, NotMeasured)
+        sampled_roofline_chart(sampled, origin.gpu(gpu))
+        for gpu, sampled in use.items()
+        if not isinstance(sampled, NotMeasured)
     ]
     return [chart for chart in charts if chart is not None]

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
-from gpuledger.messages import say, translated
+from gpuledger.messages import capitalised, say, translated
 from gpuledger.present.digits import shown_text
 from gpuledger.present.document import (
     Block,
@@ -15,15 +16,18 @@ from gpuledger.present.document import (
     Definitions,
     Document,
     Drawn,
+    Findings,
+    FindingsForm,
     Group,
     Heading,
+    LedgerBlock,
     Medium,
     Only,
     Opening,
     Paragraph,
-    Picture,
     Points,
     Remarks,
+    Shades,
     SheetBlock,
     SheetTitle,
     ShellCommands,
@@ -32,6 +36,8 @@ from gpuledger.present.document import (
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Digits, Sheet, translated_sheet
 from gpuledger.present.shell import shell_lines
+from gpuledger.present.writers.text import shade_lines
+from gpuledger.units import share_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
@@ -84,8 +90,49 @@ class MarkdownWriter:
                 return self.blocks(blocks) if medium is Medium.MARKDOWN else ""
             case Group(blocks):
                 return self.blocks(blocks)
-            case Picture():
+            case Findings():
+                return self._findings(block)
+            case LedgerBlock():
+                return self._ledger(block)
+            case Shades(title, what):
+                drawn = "\n".join(line.replace("`", "'") for line in shade_lines(block, 100, self._tell))
+                return f"## {self._tell(title)}\n\n{self._said(what)}:\n\n```text\n{drawn}\n```"
+            case _:  # what only a page can show
                 return ""
+
+    def _findings(self, block: Findings) -> str:
+        """What to do, numbered: claim and saving, then the fix and the evidence."""
+        from gpuledger.present.finding_words import finding_points, fix_words, then_words, unsure_words
+
+        if block.form is FindingsForm.POINTS:
+            return self.blocks(map(finding_points, block.entries))
+        if block.form is FindingsForm.TOP:
+            return ""
+        lines = [f"## {self._tell(say('What to do'))}", ""]
+        for number, shown in enumerate(block.entries, 1):
+            finding, saving = shown.finding, shown.saving
+            what = say("{claim}.", claim=finding.claim)
+            if saving is not None:
+                for more in (unsure_words(finding), then_words(finding)):
+                    if more is not None:
+                        saving = say("{saving}; {then}", saving=saving, then=more)
+                what = say("{claim}. {saving}.", claim=finding.claim, saving=capitalised(saving))
+            told = self._tell(say("**{code}**: {what}", code=finding.code, what=self._said(what)))
+            lines.append(f"{number}. {told}")
+            fix = [] if shown.fix is None else [fix_words(shown.fix)]
+            evidence = (sentence for sentence in finding.sentences if sentence != shown.fix)
+            lines += [f"   - {self._said(sentence)}" for sentence in (*fix, *evidence)]
+        return "\n".join(lines)
+
+    def _ledger(self, block: LedgerBlock) -> str:
+        """A table of the lines, then the pictures that lie beside the document."""
+        heads = " | ".join(map(self._tell, (say("line"), say("share"), say("per step"))))
+        lines = [f"## {self._tell(say('Where the time went'))}", "", self._said(block.title), ""]
+        lines += [f"| {heads} |", "|---|--:|--:|"]
+        lines += [f"| {self._said(row.name)} | {share_text(row.share)} | {row.time} |" for row in block.rows]
+        for title, file in block.files:
+            lines += ["", f"![{escaped(title)}]({quote(file)})"]
+        return "\n".join(lines)
 
     def _said(self, text: str) -> str:
         return escaped(self._tell(text))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from gpuledger.analyse.inventory import contents
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.messages import translated
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.views.page.gaps import gaps_picture
-from gpuledger.present.views.page.kernels import roofline_picture
-from gpuledger.present.views.page.over_time import use_picture
-from gpuledger.present.views.page.sampled_kernels import sampled_picture
-from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.views.page.steps import strip_picture
-from gpuledger.present.views.page.time_breakdown import ledger_picture
-from gpuledger.present.writers.html.parts import Reader, Room
+from gpuledger.present.views.page.breakdown import gaps_chart, steps_chart
+from gpuledger.present.views.page.kernels import report_roofline
+from gpuledger.present.views.page.over_time import streams_chart
+from gpuledger.present.views.page.rooflines import sampled_roofline_chart
+from gpuledger.present.views.report_parts import ledger_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +25,15 @@ class Named:
 
 def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
     """Those that there is something to show in."""
-    scene = Scene(report, contents(report.trace), Reader(language, Room(rows=0, letters=120), "", ""))
-    use, gpu = report.use.get(scene.device.gpu), report.trace.origin.gpu(scene.device.gpu)
-    made = (
-        ("ledger", ledger_picture(scene)),
-        ("steps", strip_picture(scene)),
-        ("streams", use_picture(scene)[0]),
-        ("gaps", gaps_picture(scene)),
-        ("roofline", roofline_picture(scene)),
-        ("sampled-roofline", None if use is None else sampled_picture(use, gpu, scene.tell)),
+    device = report.main_device
+    use, gpu = report.use.get(device.gpu), report.trace.origin.gpu(device.gpu)
+    charts = (
+        ("ledger", ledger_block(report).chart),
+        ("steps", steps_chart(device)),
+        ("streams", streams_chart(report)[0]),
+        ("gaps", gaps_chart(report)),
+        ("roofline", report_roofline(report)),
+        ("sampled-roofline", None if use is None else sampled_roofline_chart(use, gpu)),
     )
-    return [Named(f"-{name}.png", picture) for name, picture in made if picture is not None]
+    tell = partial(translated, language=language)
+    return [Named(f"-{name}.png", chart.picture(tell)) for name, chart in charts if chart is not None]
