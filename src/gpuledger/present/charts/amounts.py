@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.messages import joined
-from gpuledger.present.charts.svg import NARROW, SIZE, WIDE, Boxes, Mark, Picture, Rule, Words, is_hatched, text_width
+from gpuledger.present.charts.svg import (
+    NARROW,
+    SIZE,
+    WIDE,
+    Boxes,
+    GridLine,
+    Mark,
+    Picture,
+    Words,
+    is_hatched,
+    text_width,
+)
 
 _BAR: Final = 34
 _LINE: Final = 18
@@ -89,7 +100,7 @@ def _apart(left: float, top: float, width: float, height: float) -> tuple[float,
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     """One column of each series: shares of the series' largest, and texts to stand above them."""
 
     name: str
@@ -98,11 +109,11 @@ class Column:
 
 
 def columns(
-    title: str, description: str, series: Sequence[tuple[str, str]], given: Sequence[Column], tall: int = 150
+    title: str, description: str, series: Sequence[tuple[str, str]], given: Sequence[ChartColumn], tall: int = 150
 ) -> Picture:
     """Groups of columns in the order given; each series is a tone with its name, the only one may have none."""
     tones = [tone for tone, _ in series]
-    marks: list[Mark] = [Rule(0, tall + _LINE, 1, tall + _LINE)]
+    marks: list[Mark] = [GridLine(0, tall + _LINE, 1, tall + _LINE)]
     most = max((share for column in given for share in column.shares), default=0.0) or 1.0
     each = 1 / max(len(given), 1)
     fits = all(text_width(column.name) <= each * NARROW for column in given)
@@ -199,7 +210,7 @@ def waterfall(
     def place(amount: float) -> float:
         return (amount - low) / span
 
-    marks: list[Mark] = [Rule(place(0.0), 0, place(0.0), row * (len(changes) + 2))]
+    marks: list[Mark] = [GridLine(place(0.0), 0, place(0.0), row * (len(changes) + 2))]
     rows = [(before[0], 0.0, before[1], before[2], "muted")]
     for change, start in zip(changes, levels, strict=False):
         rows.append((change.name, start, start + change.amount, change.text, change.tone))
@@ -232,7 +243,7 @@ def axis(values: Sequence[float], most: float, top: float, tall: float, text: Ca
     marks: list[Mark] = []
     for value in values:
         height = top + tall - value / most * tall
-        marks.append(Rule(0, height, 1, height))
+        marks.append(GridLine(0, height, 1, height))
         if value:
             marks.append(Words(0, height - 3, text(round(value)), "ink", halo=True))
     return marks

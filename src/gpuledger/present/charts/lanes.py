@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.present.charts.svg import SIZE, WIDE, Box, Boxes, Mark, Picture, Rule, Words, text_width
+from gpuledger.present.charts.svg import SIZE, WIDE, Box, Boxes, GridLine, Mark, Picture, Words, text_width
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import cut_in_the_middle
 
@@ -59,7 +59,7 @@ def lane_chart(
         marks += _bars(row, top)
         top += (1 + max((bar.lane for bar in row.bars), default=0)) * _LANE + _BETWEEN
     for at, text in instants:
-        marks.append(Rule(at, _HEAD - 4, at, top))
+        marks.append(GridLine(at, _HEAD - 4, at, top))
         marks.append(Words(at, SIZE, text, anchor="start" if at < 0.1 else "middle" if at < 0.9 else "end"))
     return Picture(round(top), title, description, tuple(marks), legend)
 

@@ -15,9 +15,9 @@ from gpuledger.present.charts.svg import (
     Box,
     Boxes,
     Dot,
+    GridLine,
     Mark,
     Picture,
-    Rule,
     Trail,
     Words,
     is_hatched,
@@ -183,7 +183,7 @@ def memory_area(
     marks.append(Trail(_AREA, _level(most_bytes, peak, head, tall), floor=head + tall))
     if line_bytes is not None:
         marks.append(Trail(_LINE, _level(line_bytes, peak, head, tall)))
-    marks.append(Rule(0, head + tall, 1, head + tall))
+    marks.append(GridLine(0, head + tall, 1, head + tall))
     marks.append(Words(0, head + tall + SIZE + 4, ends[0]))
     marks.append(Words(1, head + tall + SIZE + 4, ends[1], anchor="end"))
     legend = () if names is None else tuple(zip((_AREA, _LINE), names, strict=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.present.charts.labels import LabelledPaper
-from gpuledger.present.charts.svg import SIZE, Dot, Mark, Picture, Rule, Trail, Words
+from gpuledger.present.charts.svg import SIZE, Dot, GridLine, Mark, Picture, Trail, Words
 
 _TALL: Final = 340
 _HEAD: Final = 18
@@ -110,11 +110,11 @@ def _grid(plane: _Plane) -> list[Mark]:
     for power in range(plane.x_low, plane.x_high + 1):
         x = plane.across(10.0**power)
         anchor = "start" if power == plane.x_low else "end" if power == plane.x_high else "middle"
-        marks.append(Rule(x, _HEAD, x, _HEAD + _TALL))
+        marks.append(GridLine(x, _HEAD, x, _HEAD + _TALL))
         marks.append(Words(x, _HEAD + _TALL + SIZE + 4, f"{10.0**power:g}", anchor=anchor))
     for power in range(plane.y_low, plane.y_high + 1):
         y = plane.down(10.0**power)
-        marks.append(Rule(0, y, 1, y))
+        marks.append(GridLine(0, y, 1, y))
         marks.append(Words(0, y - 3, rate_text(10.0**power)))
     return marks
 

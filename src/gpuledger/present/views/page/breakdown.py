@@ -257,7 +257,7 @@ def _gaps_chart(summary: GapSummary) -> Chart | None:
     columns = []
     for bucket in summary.by_length:
         both = (bucket.gaps / summary.gaps, bucket.time_ns / summary.idle_ns)
-        columns.append(amounts.Column(length_words(bucket.name), both, (share_text(both[0]), share_text(both[1]))))
+        columns.append(amounts.ChartColumn(length_words(bucket.name), both, (share_text(both[0]), share_text(both[1]))))
     said = joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in columns))
     title = say("Gaps by length: share of their number and of their time")
     return Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")

@@ -17,7 +17,7 @@ from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.messages import joined, say
-from gpuledger.present.charts.amounts import THINNEST, Column, Node, columns, icicle
+from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
 from gpuledger.present.document import (
     Block,
@@ -169,7 +169,7 @@ def launches_section(report: ProfiledRun) -> Section:
 
 def _delays_chart(delays: Sequence[tuple[str, int]]) -> Chart:
     total = sum(count for _, count in delays)
-    shown = [Column(name, (count / total,), (share_text(count / total),)) for name, count in delays]
+    shown = [ChartColumn(name, (count / total,), (share_text(count / total),)) for name, count in delays]
     said = joined("; ", (joined(": ", (column.name, column.texts[0])) for column in shown))
     title = say("Queue time: from the launch call's return to the start on the GPU")
     return Chart(partial(columns, title, said, (("compute-gemm", ""),), shown, tall=110), name="queue-chart")
