@@ -29,7 +29,7 @@ from gpuledger.findings.rules import codes
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.charts.png import png
+from gpuledger.present.charts.svg import png
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.report_json import finding_dict, report_data
 from gpuledger.present.views.report_parts import verdict

@@ -5,7 +5,9 @@ In a cell, programs see the name that the books use (`idle.sync`), people what i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from gpuledger.analyse.timeline import EventFinder, EventSource, EventTrack
@@ -104,3 +106,15 @@ def track_words(report: ProfiledRun, track: EventTrack) -> Message:
     if len(report.trace.origin.processes) > 1:
         name = say("{track} of process {pid}", track=name, pid=pid)
     return name
+
+
+def made_at() -> str:
+    """Now, as ISO 8601 to the second."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdecimal() else datetime.now(UTC)
+    return now.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def made_line() -> Message:
+    """The same for people, to the minute."""
+    return say("Made {time} UTC.", time=made_at()[:16].replace("T", " "))

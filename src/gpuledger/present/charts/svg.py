@@ -1,4 +1,4 @@
-"""Pictures: marks in, SVG out. The one place that writes SVG; text in it is escaped here, whatever it holds.
+"""Pictures: marks in, SVG or PNG out. The one place that writes SVG; text in it is escaped here, whatever it holds.
 
 A picture is as wide as the page lets it be: positions across are shares of that width, positions down are pixels. So
 shapes stretch with the page while text keeps its size. Tones are names of the palette; a page paints them by class, so
@@ -299,3 +299,15 @@ def _text(text: str) -> str:
 
 def _attribute(text: str) -> str:
     return escape(visible(text))
+
+
+SCALE: Final = 1.5
+"""Pixels of the file for each of the picture: sharp on most screens, and still small."""
+
+
+def png(picture: Picture) -> bytes:
+    """The picture with its title, on white paper."""
+    import vl_convert
+
+    made: bytes = vl_convert.svg_to_png(svg_alone(picture), scale=SCALE)
+    return made

@@ -15,26 +15,8 @@ import numpy as np
 
 from gpuledger.findings.finding import Finding
 from gpuledger.messages import capitalised, joined, say, uncapitalised
+from gpuledger.present import document as doc
 from gpuledger.present.charts.over_time import Row, heat_map
-from gpuledger.present.document import (
-    Block,
-    Chart,
-    Conclusion,
-    Document,
-    Findings,
-    Opening,
-    Page,
-    Paragraph,
-    Points,
-    Remarks,
-    Reproduce,
-    Section,
-    Shades,
-    SheetBlock,
-    SheetTitle,
-    ShownFinding,
-    Tile,
-)
 from gpuledger.present.finding_words import saving_range_words, shown_finding
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Sheet
@@ -47,7 +29,7 @@ from gpuledger.units import count_text, time_text
 
 LATE: Final = say("Who is late, and when")
 
-_NONE: Final = Paragraph(say("None."), "note")
+_NONE: Final = doc.Paragraph(say("None."), "note")
 _MOST_CHART_ROWS: Final = 64
 _MOST_CHART_COLUMNS: Final = 240
 """Ranks and steps of a page's map."""
@@ -89,19 +71,23 @@ class Merged:
     notes: tuple[Note, ...]
 
 
-def fleet_document(merged: Merged, late: Sheet | None) -> Document:
+def fleet_document(merged: Merged, late: Sheet | None) -> doc.Document:
     """The job; `late` is who was late, rank by rank and step by step. JSON is the document gpuledger.fleet/1."""
     late_map = merged.map
     tables = [for_people(sheet) for sheet in merged.tables if sheet.rows]
     closing = tuple(_closing(merged))
-    return Document(
+    return doc.Document(
         blocks=lambda: (
-            Opening(merged.name, visible(merged.headline)),
-            Conclusion(verdict(merged)),
-            *([Findings(tuple(map(_shown, merged.findings)))] if merged.findings else []),
-            *(() if late_map is None else (Shades(LATE, late_map.what, late_map.ranks, late_map.steps, late_map.ns),)),
-            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in tables),
-            *((Remarks(closing),) if closing else ()),
+            doc.Opening(merged.name, visible(merged.headline)),
+            doc.Conclusion(verdict(merged)),
+            *([doc.Findings(tuple(map(_shown, merged.findings)))] if merged.findings else []),
+            *(
+                ()
+                if late_map is None
+                else (doc.Shades(LATE, late_map.what, late_map.ranks, late_map.steps, late_map.ns),)
+            ),
+            *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in tables),
+            *((doc.Remarks(closing),) if closing else ()),
         ),
         data=lambda: {
             "schema": "gpuledger.fleet/1",
@@ -127,8 +113,8 @@ def fleet_document(merged: Merged, late: Sheet | None) -> Document:
     )
 
 
-def _shown(finding: Finding) -> ShownFinding:
-    return ShownFinding(finding, saving_range_words(finding))
+def _shown(finding: Finding) -> doc.ShownFinding:
+    return doc.ShownFinding(finding, saving_range_words(finding))
 
 
 def verdict(merged: Merged) -> str:
@@ -185,51 +171,51 @@ def _closing(merged: Merged) -> list[str]:
     return lines
 
 
-def _page(merged: Merged) -> Page:
+def _page(merged: Merged) -> doc.Page:
     """The verdict, what to do, who is late as a map, and the tables of text."""
-    cards = Findings(tuple(map(shown_finding, merged.findings)))
+    cards = doc.Findings(tuple(map(shown_finding, merged.findings)))
     tables = ((sheet, for_people(sheet)) for sheet in merged.tables)
-    return Page(
+    return doc.Page(
         merged.name,
         verdict(merged),
         headline=merged.headline,
         tiles=_tiles(merged),
         sections=(
-            *([Section("findings", say("What to do"), (cards,))] if cards.entries else []),
-            Section("late", LATE, _late_blocks(merged.map)),
+            *([doc.Section("findings", say("What to do"), (cards,))] if cards.entries else []),
+            doc.Section("late", LATE, _late_blocks(merged.map)),
             *(
-                Section(
+                doc.Section(
                     f"section-{sheet.name}",
                     shown.title,
-                    (SheetBlock(shown, anchor=sheet.name, is_quiet=True),) if sheet.rows else (_NONE,),
+                    (doc.SheetBlock(shown, anchor=sheet.name, is_quiet=True),) if sheet.rows else (_NONE,),
                     sheet.title,
                 )
                 for sheet, shown in tables
             ),
-            Section("health", say("Health and provenance"), _health_blocks(merged), say("Health")),
+            doc.Section("health", say("Health and provenance"), _health_blocks(merged), say("Health")),
         ),
     )
 
 
-def _tiles(merged: Merged) -> tuple[Tile, ...]:
+def _tiles(merged: Merged) -> tuple[doc.Tile, ...]:
     world = "" if merged.world_size is None else say("of {count}", count=count_text(merged.world_size))
     failed = say("{count} failed", count=count_text(len(merged.failed)))
     tiles = [
-        Tile(say("Ranks"), count_text(merged.ranks), world),
-        Tile(say("Profiles"), count_text(merged.profiles), failed),
+        doc.Tile(say("Ranks"), count_text(merged.ranks), world),
+        doc.Tile(say("Profiles"), count_text(merged.profiles), failed),
     ]
     if merged.findings and merged.findings[0].saving_ns:
         top = merged.findings[0]
         saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
-        tiles.append(Tile(say("Fix first"), time_text(saving_ns), joined(" · ", (say("per step"), top.code))))
+        tiles.append(doc.Tile(say("Fix first"), time_text(saving_ns), joined(" · ", (say("per step"), top.code))))
     return tuple(tiles)
 
 
-def _late_blocks(late: Map | None) -> tuple[Block, ...]:
+def _late_blocks(late: Map | None) -> tuple[doc.Block, ...]:
     """Ranks by steps; of very many, neighbours share a cell, where the latest shows."""
     if late is None:
         missing = say("Not measured: neither collectives nor steps were matched across ranks.")
-        return (Paragraph(missing, "unknown"),)
+        return (doc.Paragraph(missing, "unknown"),)
     largest = max(int(late.ns.max()), 1)
     said = say(
         "One row per rank, one column per step: {what}; full color is {most}.",
@@ -248,16 +234,16 @@ def _late_blocks(late: Map | None) -> tuple[Block, ...]:
     ends = (say("step {step}", step=late.steps[0]), say("step {step}", step=late.steps[-1]))
     scale = say("of {time}", time=time_text(largest))
     draw = partial(heat_map, LATE, described, rows, largest, ends, scale)
-    return Paragraph(said, "lead"), Chart(draw, name="rank-map")
+    return doc.Paragraph(said, "lead"), doc.Chart(draw, name="rank-map")
 
 
-def _health_blocks(merged: Merged) -> tuple[Block, ...]:
-    failed = Points(
+def _health_blocks(merged: Merged) -> tuple[doc.Block, ...]:
+    failed = doc.Points(
         say("Failed: {count}", count=count_text(len(merged.failed))),
         tuple(f"{name}: {why}" for name, why in merged.failed),
     )
     return (
         *([failed] if merged.failed else []),
         *([notes_block(merged.notes)] if merged.notes else []),
-        Reproduce(),
+        doc.Reproduce(),
     )

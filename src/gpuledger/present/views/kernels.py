@@ -25,8 +25,8 @@ from gpuledger.present.document import (
     chapters,
     not_measured,
 )
-from gpuledger.present.made_at import made_line
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import made_line
 from gpuledger.present.views.kernel_counts import counts_points
 from gpuledger.present.views.kernel_figures import figures_sheet
 from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, severity_cell, shape_text

@@ -13,21 +13,8 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
+from gpuledger.present import document as doc
 from gpuledger.present.charts.over_time import memory_area
-from gpuledger.present.document import (
-    Block,
-    Chart,
-    Conclusion,
-    Document,
-    Findings,
-    FindingsForm,
-    Heading,
-    Paragraph,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    ShownFinding,
-)
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
@@ -103,7 +90,7 @@ class AnalysedSnapshot:
         return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)
 
 
-def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Document:
+def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> doc.Document:
     """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
     snapshot, figures, findings = made.snapshot, made.figures, made.findings
     answers = [message for of_gpu in figures for message in snapshot_answer(of_gpu)] or [_nothing(snapshot)]
@@ -115,26 +102,28 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Docu
         if note.severity in (Severity.LOSS, Severity.WARNING)
     ] + [_unmatched(of_gpu) for of_gpu in figures if of_gpu.unmatched_events]
     shown = (
-        [] if is_brief else [SheetBlock(sheet, SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
+        []
+        if is_brief
+        else [doc.SheetBlock(sheet, doc.SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
     )
-    return Document(
+    return doc.Document(
         blocks=lambda: (
-            Conclusion(answers[0]),
-            *([Remarks(tuple(answers[1:]))] if answers[1:] else []),
+            doc.Conclusion(answers[0]),
+            *([doc.Remarks(tuple(answers[1:]))] if answers[1:] else []),
             snapshot_findings(made),
             *shown,
-            *([Remarks(tuple(notes))] if notes else []),
+            *([doc.Remarks(tuple(notes))] if notes else []),
         ),
         data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(made)},
         sheets=lambda: tuple(whole),
         remarks=tuple(notes),
         page=lambda: tables_page(
             snapshot.name,
-            [Paragraph(answer) for answer in answers],
+            [doc.Paragraph(answer) for answer in answers],
             [],
             more=[
                 *picture_blocks(figures),
-                Heading(say("What to do")),
+                doc.Heading(say("What to do")),
                 *([snapshot_findings(made)] if findings else []),
                 *sheet_blocks(sheets),
             ],
@@ -179,10 +168,10 @@ class TimelineClock:
         return Span(self.window.start_ns + self.wall_zero_ns, self.window.end_ns + self.wall_zero_ns)
 
 
-def memory_blocks(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Block]:
+def memory_blocks(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[doc.Block]:
     """What stands in a report beside the time: the answer, and the findings."""
     answers = answer_on_timeline(made, clock)
-    return [Heading(say("Who holds the memory")), Remarks(tuple(answers)), snapshot_findings(made)]
+    return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), snapshot_findings(made)]
 
 
 def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
@@ -205,9 +194,9 @@ def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> l
     return answers
 
 
-def sheet_blocks(sheets: Sequence[Sheet]) -> list[Block]:
+def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
     """Tables with rows, each under its title."""
-    return [block for sheet in sheets if sheet.rows for block in (Heading(sheet.title), SheetBlock(sheet))]
+    return [block for sheet in sheets if sheet.rows for block in (doc.Heading(sheet.title), doc.SheetBlock(sheet))]
 
 
 def _nothing(snapshot: MemorySnapshot) -> Message:
@@ -276,10 +265,10 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     return answer
 
 
-def snapshot_findings(made: AnalysedSnapshot) -> Findings:
+def snapshot_findings(made: AnalysedSnapshot) -> doc.Findings:
     """What to do about memory."""
-    return Findings(
-        tuple(ShownFinding(finding, fix=finding.fix) for finding in made.findings), form=FindingsForm.POINTS
+    return doc.Findings(
+        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in made.findings), form=doc.FindingsForm.POINTS
     )
 
 
@@ -390,29 +379,29 @@ def _churn_sheet(figures: SnapshotFigures) -> Sheet:
     return Sheet(f"short_lived_gpu{figures.gpu}", title, _CHURN, rows)
 
 
-def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[Block]:
+def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[doc.Block]:
     """Memory over time and over events, on a page."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for of_gpu in figures:
         if of_gpu.start_ns is not None:
             start_ns, end_ns = of_gpu.start_ns, of_gpu.instant_ns(of_gpu.end.moment) or 1
             ends = ("0", time_text(end_ns - start_ns))
             title = say("Memory over time, GPU {gpu}", gpu=of_gpu.gpu)
-            blocks += [Heading(title), memory_chart(of_gpu, f"memory-time-gpu{of_gpu.gpu}", start_ns, end_ns, ends)]
+            blocks += [doc.Heading(title), memory_chart(of_gpu, f"memory-time-gpu{of_gpu.gpu}", start_ns, end_ns, ends)]
         if of_gpu.has_history:
             ends = ("0", say("{count} events", count=count_text(len(of_gpu.memory.history))))
             title = say("Memory event by event, GPU {gpu}", gpu=of_gpu.gpu)
             curve = memory_curve_by_event(of_gpu)
-            blocks += [Heading(title), _curve_chart(of_gpu, f"memory-events-gpu{of_gpu.gpu}", curve, ends)]
+            blocks += [doc.Heading(title), _curve_chart(of_gpu, f"memory-events-gpu{of_gpu.gpu}", curve, ends)]
     return blocks
 
 
-def memory_chart(figures: SnapshotFigures, name: str, start_ns: int, end_ns: int, ends: tuple[str, str]) -> Chart:
+def memory_chart(figures: SnapshotFigures, name: str, start_ns: int, end_ns: int, ends: tuple[str, str]) -> doc.Chart:
     """Allocated as an area, reserved as a line over it, from one instant to the other."""
     return _curve_chart(figures, name, memory_curve(figures, start_ns, end_ns), ends)
 
 
-def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> Chart:
+def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
     said = say(
         "Peak {peak} allocated, {reserved} reserved",
         peak=bytes_text(figures.peak_bytes),
@@ -421,4 +410,4 @@ def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: 
     title = say("Device memory: allocated (area) and reserved (line)")
     names = say("Allocated"), say("Reserved")
     draw = partial(memory_area, title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
-    return Chart(draw, name)
+    return doc.Chart(draw, name)

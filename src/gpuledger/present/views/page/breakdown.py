@@ -16,18 +16,9 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import joined, say
+from gpuledger.present import document as doc
 from gpuledger.present.charts import amounts
 from gpuledger.present.charts.over_time import StripLine, step_strip
-from gpuledger.present.document import (
-    Block,
-    Chart,
-    Paragraph,
-    Section,
-    SheetBlock,
-    ShellCommands,
-    StepStrip,
-    not_measured,
-)
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
@@ -69,14 +60,14 @@ _MEDIAN_STEP: Final = (
 )
 
 
-def ledger_section(report: ProfiledRun) -> Section:
+def ledger_section(report: ProfiledRun) -> doc.Section:
     """Every line of the main GPU as a table; the bar of them stands on the first screen."""
     device = report.main_device
     caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
     remark = about_unclassified(report.trace, device)
-    blocks: list[Block] = [SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
-    blocks += [] if remark is None else [Paragraph(remark, "note")]
-    return Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
+    blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
+    blocks += [] if remark is None else [doc.Paragraph(remark, "note")]
+    return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
 
 
 def _ledger_sheet(device: Device) -> Sheet:
@@ -103,11 +94,11 @@ def _ledger_sheet(device: Device) -> Sheet:
     )
 
 
-def steps_section(report: ProfiledRun) -> Section:
+def steps_section(report: ProfiledRun) -> doc.Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
     device = report.main_device
     steps, levels = variation(device), levels_sheet(device)
-    repeats = [SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
+    repeats = [doc.SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
     if steps is None:
         missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
         if device.levels:
@@ -115,7 +106,7 @@ def steps_section(report: ProfiledRun) -> Section:
                 "nothing that repeats covers the window, so it is shown as a whole; --level=NAME makes one "
                 "level the step"
             )
-        return Section("steps", say("Steps"), (not_measured(missing), *repeats))
+        return doc.Section("steps", say("Steps"), (doc.not_measured(missing), *repeats))
     neighbours = _neighbours(steps)
     said = say("One column per step; a dot marks an unusual one. Pick one to see its time breakdown.")
     if neighbours > 1:
@@ -126,21 +117,21 @@ def steps_section(report: ProfiledRun) -> Section:
             each=neighbours,
         )
     usual, phases = usual_sheet(device, steps), phases_sheet(device, steps)
-    blocks: list[Block] = [
-        Paragraph(said, "lead"),
+    blocks: list[doc.Block] = [
+        doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
-        SheetBlock(usual, caption=say("Steps, GPU {gpu}", gpu=device.gpu), anchor=usual.name),
+        doc.SheetBlock(usual, caption=say("Steps, GPU {gpu}", gpu=device.gpu), anchor=usual.name),
     ]
     if phases.rows:
-        blocks.append(SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
-    outliers = SheetBlock(
+        blocks.append(doc.SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
+    outliers = doc.SheetBlock(
         outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
     )
-    blocks.append(outliers if outliers.sheet.rows else Paragraph(say("No step is unusual for its phase."), "note"))
-    return Section("steps", say("Steps"), (*blocks, *repeats))
+    blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
+    return doc.Section("steps", say("Steps"), (*blocks, *repeats))
 
 
-def steps_chart(device: Device) -> Chart | None:
+def steps_chart(device: Device) -> doc.Chart | None:
     """The strip of a GPU's steps; None where there are none."""
     steps = variation(device)
     return None if steps is None else _step_strip(device, steps).chart
@@ -151,7 +142,7 @@ def _neighbours(steps: Variation) -> int:
     return -(-len(steps.steps) // MOST_COLUMNS)
 
 
-def _step_strip(device: Device, steps: Variation) -> StepStrip:
+def _step_strip(device: Device, steps: Variation) -> doc.StepStrip:
     edges_ns, length_ns, warm_up = steps.steps.edges_ns, steps.steps.length_ns, steps.steps.warm_up
     neighbours = _neighbours(steps)
     shown = tuple(
@@ -167,7 +158,7 @@ def _step_strip(device: Device, steps: Variation) -> StepStrip:
     tile = int(np.searchsorted(device.ledger.tiles_ns, edges_ns[median]))
     of_median = zip(device.ledger.lines, device.ledger.books[tile].tolist(), strict=True)
     median_lines = {line: amount for line, amount in of_median if amount}
-    return StepStrip(
+    return doc.StepStrip(
         chart=_strip_chart(steps, shown, lines, ns, unusual),
         still=_median_step(median, int(length_ns[median]), median_lines),
         steps=shown,
@@ -182,7 +173,7 @@ def _step_strip(device: Device, steps: Variation) -> StepStrip:
 
 def _strip_chart(
     steps: Variation, shown: tuple[int, ...], lines: tuple[Line, ...], ns: Ints, unusual: tuple[bool, ...]
-) -> Chart:
+) -> doc.Chart:
     by_size = sorted(range(len(lines)), key=lambda column: -int(ns[:, column].sum()))
     drawn = [
         StripLine(line_tone(lines[column]), lines[column].label, tuple(ns[:, column].tolist()))
@@ -202,24 +193,24 @@ def _strip_chart(
     first, last = (say("step {step}", step=step) for step in (shown[0], shown[-1]))
     ends = (first, last if len(shown) > 1 else "")
     title = say("Steps, one column each")
-    return Chart(partial(step_strip, title, said, drawn, unusual, steps.median_ns, ends), name="step-strip")
+    return doc.Chart(partial(step_strip, title, said, drawn, unusual, steps.median_ns, ends), name="step-strip")
 
 
-def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> SheetBlock:
+def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.SheetBlock:
     """The ledger of the first step that is as long as the median."""
     rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole_ns) for line in ordered(lines))
     sheet = Sheet("median_step", "The median step", _MEDIAN_STEP, rows, foot=((TOTAL, whole_ns, 100.0),))
     caption = say("The median step, number {step}: {time}", step=step, time=time_text(whole_ns))
-    return SheetBlock(sheet, caption=caption, anchor="median-step")
+    return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
 
 
-def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> Section:
+def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
     """The tables of `gpuledger gaps`, and the histogram."""
     device = report.main_device
     summary = gap_summary(report.trace, device)
     chart, title = _gaps_chart(summary), say("Why the GPU was idle")
     if chart is None:
-        return Section("gaps", title, (Paragraph(say("The GPU was never idle in this window.")),))
+        return doc.Section("gaps", title, (doc.Paragraph(say("The GPU was never idle in this window.")),))
     said = say(
         "{count} gaps, {time} in total, {share} of the window. Causes show where the host was; the "
         "trigger shows what to fix.",
@@ -229,12 +220,12 @@ def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> Section:
     )
     zero_ns = device.zero_ns
     blocks = (
-        Paragraph(said, "lead"),
+        doc.Paragraph(said, "lead"),
         chart,
-        SheetBlock(lengths_sheet(summary), caption=say("Gaps by length")),
-        SheetBlock(causes_sheet(summary), caption=say("Idle time by cause"), anchor="causes"),
-        SheetBlock(triggers_sheet(summary), caption=say("Idle time by trigger, steady steps"), anchor="triggers"),
-        SheetBlock(
+        doc.SheetBlock(lengths_sheet(summary), caption=say("Gaps by length")),
+        doc.SheetBlock(causes_sheet(summary), caption=say("Idle time by cause"), anchor="causes"),
+        doc.SheetBlock(triggers_sheet(summary), caption=say("Idle time by trigger, steady steps"), anchor="triggers"),
+        doc.SheetBlock(
             longest_sheet(summary),
             caption=say("The {count} longest gaps", count=len(summary.longest)),
             anchor="longest-gaps",
@@ -243,15 +234,15 @@ def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> Section:
             places=tuple(timeline.place(Span(gap.start_ns + zero_ns, gap.end_ns + zero_ns)) for gap in summary.longest),
         ),
     )
-    return Section("gaps", title, blocks, say("Idle time"))
+    return doc.Section("gaps", title, blocks, say("Idle time"))
 
 
-def gaps_chart(report: ProfiledRun) -> Chart | None:
+def gaps_chart(report: ProfiledRun) -> doc.Chart | None:
     """Gaps by length, shortest first: their share of all gaps, and of all idle time. None where there are none."""
     return _gaps_chart(gap_summary(report.trace, report.main_device))
 
 
-def _gaps_chart(summary: GapSummary) -> Chart | None:
+def _gaps_chart(summary: GapSummary) -> doc.Chart | None:
     if not summary.gaps or not summary.idle_ns:
         return None
     columns = []
@@ -260,32 +251,34 @@ def _gaps_chart(summary: GapSummary) -> Chart | None:
         columns.append(amounts.ChartColumn(length_words(bucket.name), both, (share_text(both[0]), share_text(both[1]))))
     said = joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in columns))
     title = say("Gaps by length: share of their number and of their time")
-    return Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")
+    return doc.Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")
 
 
-def critical_section(report: ProfiledRun) -> Section:
+def critical_section(report: ProfiledRun) -> doc.Section:
     """The chain of the main GPU in the steps that findings are replayed in: what it is made of, what is beside it."""
     title = say("The critical path")
     model = scenario(report.trace, report.main_device, sampled=True)
     if len(model.part.work) > MOST_OPERATIONS:
         said = say("The profile is long and has no steps to pick from; run this for its path:")
-        return Section("critical", title, (Paragraph(said), ShellCommands((("gpuledger", "critical", "PROFILE"),))))
+        return doc.Section(
+            "critical", title, (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),)))
+        )
     summary = path_summary(report.trace, model)
     tables = (
-        SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
-        SheetBlock(calls_sheet(summary), anchor="critical-calls"),
-        SheetBlock(beside_sheet(summary), anchor="critical-beside", without=("launches", "least_slack_ns")),
+        doc.SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
+        doc.SheetBlock(calls_sheet(summary), anchor="critical-calls"),
+        doc.SheetBlock(beside_sheet(summary), anchor="critical-beside", without=("launches", "least_slack_ns")),
     )
-    blocks: tuple[Block, ...] = (
-        Paragraph(path_sentence(summary), "lead"),
+    blocks: tuple[doc.Block, ...] = (
+        doc.Paragraph(path_sentence(summary), "lead"),
         _path_chart(summary),
-        *map(Paragraph, path_remarks(summary)),
+        *map(doc.Paragraph, path_remarks(summary)),
         *(table for table in tables if table.sheet.rows),
     )
-    return Section("critical", title, blocks)
+    return doc.Section("critical", title, blocks)
 
 
-def _path_chart(summary: PathSummary) -> Chart:
+def _path_chart(summary: PathSummary) -> doc.Chart:
     """One bar: the kinds of segments, the longest first."""
     parts = tuple(
         amounts.Part(
@@ -300,4 +293,4 @@ def _path_chart(summary: PathSummary) -> Chart:
     )
     said = joined("; ", (part.hint for part in parts))
     bar = amounts.Bar("", parts)
-    return Chart(partial(amounts.stacked, say("The critical path"), said, [bar]), name="critical-chart")
+    return doc.Chart(partial(amounts.stacked, say("The critical path"), said, [bar]), name="critical-chart")

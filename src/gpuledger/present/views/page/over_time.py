@@ -17,19 +17,9 @@ from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.messages import joined, say
+from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
-from gpuledger.present.document import (
-    Block,
-    Chart,
-    FlameBlock,
-    Paragraph,
-    Section,
-    SheetBlock,
-    TimelineBlock,
-    TimelinePlace,
-    not_measured,
-)
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.launches import (
     launch_calls_sheet,
@@ -72,18 +62,18 @@ class ShownTimeline:
         ]
         return cls(finder, shown_stretches(finder, device, spans), report)
 
-    def place(self, span: Span) -> TimelinePlace | None:
+    def place(self, span: Span) -> doc.TimelinePlace | None:
         """Where on the page a stretch of time is shown; None: nowhere."""
         number = stretch_of(span, self.stretches)
         return None if number is None else self._placed(number, span)
 
-    def place_of(self, finding: Finding) -> TimelinePlace:
+    def place_of(self, finding: Finding) -> doc.TimelinePlace:
         """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
         return self.place(_span(self.report, finding)) or self._placed(0, self.stretches[0].core)
 
-    def _placed(self, number: int, span: Span) -> TimelinePlace:
+    def _placed(self, number: int, span: Span) -> doc.TimelinePlace:
         zero_ns = self.report.zero_ns
-        return TimelinePlace(number, span.start_ns - zero_ns, span.end_ns - zero_ns)
+        return doc.TimelinePlace(number, span.start_ns - zero_ns, span.end_ns - zero_ns)
 
 
 def _span(report: ProfiledRun, finding: Finding) -> Span:
@@ -91,9 +81,9 @@ def _span(report: ProfiledRun, finding: Finding) -> Span:
     return finding_place(finding, device)
 
 
-def timeline_section(report: ProfiledRun, timeline: ShownTimeline) -> Section:
+def timeline_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
     """The timeline, with what it does not show."""
-    blocks: list[Block] = [TimelineBlock(report, timeline.finder, timeline.stretches)]
+    blocks: list[doc.Block] = [doc.TimelineBlock(report, timeline.finder, timeline.stretches)]
     steps, shown = report.main_device.steps, sum(stretch.step is not None for stretch in timeline.stretches)
     if steps is not None and shown < len(steps):
         said = say(
@@ -101,8 +91,8 @@ def timeline_section(report: ProfiledRun, timeline: ShownTimeline) -> Section:
             shown=count_text(shown),
             count=count_text(len(steps)),
         )
-        blocks.append(Paragraph(said, "note"))
-    return Section("timeline", say("Timeline"), tuple(blocks))
+        blocks.append(doc.Paragraph(said, "note"))
+    return doc.Section("timeline", say("Timeline"), tuple(blocks))
 
 
 def window_ends(report: ProfiledRun) -> tuple[str, str]:
@@ -111,7 +101,7 @@ def window_ends(report: ProfiledRun) -> tuple[str, str]:
     return instant_text(start_ns) if start_ns else "0", instant_text(end_ns)
 
 
-def streams_section(report: ProfiledRun) -> Section:
+def streams_section(report: ProfiledRun) -> doc.Section:
     """Every GPU and stream."""
     chart, use = streams_chart(report)
     said = say(
@@ -119,13 +109,13 @@ def streams_section(report: ProfiledRun) -> Section:
         bins=len(use.edges_ns) - 1,
         time=time_text(int(use.edges_ns[1] - use.edges_ns[0])),
     )
-    blocks: list[Block] = [Paragraph(said, "lead"), chart]
+    blocks: list[doc.Block] = [doc.Paragraph(said, "lead"), chart]
     if use.left_out:
-        blocks.append(Paragraph(say("{count} streams with less work are not shown.", count=use.left_out), "note"))
-    return Section("streams", say("Streams over time"), tuple(blocks))
+        blocks.append(doc.Paragraph(say("{count} streams with less work are not shown.", count=use.left_out), "note"))
+    return doc.Section("streams", say("Streams over time"), tuple(blocks))
 
 
-def streams_chart(report: ProfiledRun) -> tuple[Chart, StreamsOverTime]:
+def streams_chart(report: ProfiledRun) -> tuple[doc.Chart, StreamsOverTime]:
     """The map of streams over the window."""
     use = stream_use(report.main_device.work, report.window)
     length_ns = report.window.end_ns - report.window.start_ns
@@ -141,10 +131,10 @@ def streams_chart(report: ProfiledRun) -> tuple[Chart, StreamsOverTime]:
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
     said = joined("; ", (joined(": ", (row.name, row.said)) for row in rows))
     draw = partial(heat_map, say("How busy each stream was"), said, rows, widths, window_ends(report), say("busy"))
-    return Chart(draw, name="stream-map"), use
+    return doc.Chart(draw, name="stream-map"), use
 
 
-def launches_section(report: ProfiledRun) -> Section:
+def launches_section(report: ProfiledRun) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
     device = report.main_device
     delays = queue_delays(device)
@@ -152,10 +142,10 @@ def launches_section(report: ProfiledRun) -> Section:
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
     )
-    blocks: list[Block] = (
-        [not_measured(delays.reason)]
+    blocks: list[doc.Block] = (
+        [doc.not_measured(delays.reason)]
         if isinstance(delays, NotMeasured)
-        else [_delays_chart(delays), Paragraph(said, "note")]
+        else [_delays_chart(delays), doc.Paragraph(said, "note")]
     )
     costs = launch_costs(report.trace, device)
     blocks += _tables(
@@ -164,28 +154,28 @@ def launches_section(report: ProfiledRun) -> Section:
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
         (say("Launches by range, steady steps"), ranges_sheet(costs)),
     )
-    return Section("launches", say("Launches and the queue"), tuple(blocks))
+    return doc.Section("launches", say("Launches and the queue"), tuple(blocks))
 
 
-def _delays_chart(delays: Sequence[tuple[str, int]]) -> Chart:
+def _delays_chart(delays: Sequence[tuple[str, int]]) -> doc.Chart:
     total = sum(count for _, count in delays)
     shown = [ChartColumn(name, (count / total,), (share_text(count / total),)) for name, count in delays]
     said = joined("; ", (joined(": ", (column.name, column.texts[0])) for column in shown))
     title = say("Queue time: from the launch call's return to the start on the GPU")
-    return Chart(partial(columns, title, said, (("compute-gemm", ""),), shown, tall=110), name="queue-chart")
+    return doc.Chart(partial(columns, title, said, (("compute-gemm", ""),), shown, tall=110), name="queue-chart")
 
 
-def memory_section(report: ProfiledRun) -> Section:
+def memory_section(report: ProfiledRun) -> doc.Section:
     """Memory in use, copies and allocations."""
     device, trace = report.main_device, report.trace
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     use = memory_use(trace, device.gpu, report.window)
     if isinstance(use, NotMeasured):
-        blocks.append(not_measured(use.reason))
+        blocks.append(doc.not_measured(use.reason))
     else:
         said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
         draw = partial(memory_area, say("Device memory in use"), said, use.most_bytes, window_ends(report))
-        blocks += [Paragraph(said, "lead"), Chart(draw, name="memory-chart")]
+        blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
     sheets = memory_sheets(trace, device)
     blocks += _tables(
         (say("Copies, steady steps"), sheets.copies),
@@ -194,17 +184,17 @@ def memory_section(report: ProfiledRun) -> Section:
     )
     if not len(trace[Table.COPIES]):
         missing = trace.missing(Table.COPIES)
-        nothing = Paragraph(say("Nothing was copied."), "note")
-        blocks.append(nothing if missing is None else not_measured(missing.reason))
-    return Section("memory", say("Memory and copies"), tuple(blocks))
+        nothing = doc.Paragraph(say("Nothing was copied."), "note")
+        blocks.append(nothing if missing is None else doc.not_measured(missing.reason))
+    return doc.Section("memory", say("Memory and copies"), tuple(blocks))
 
 
-def _tables(*titled: tuple[str, Sheet]) -> list[SheetBlock]:
+def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
     """Sheets with rows, under our own titles."""
-    return [SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
+    return [doc.SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
 
 
-def ranges_section(report: ProfiledRun) -> Section:
+def ranges_section(report: ProfiledRun) -> doc.Section:
     """The program's ranges and what else was named, of the main GPU: trees of time to zoom into, and a table."""
     device, title = report.main_device, say("Flame graph")
     missing = report.trace.missing(Table.RANGES, Table.CALLS)
@@ -212,14 +202,14 @@ def ranges_section(report: ProfiledRun) -> Section:
     if missing is None and len(device.host.calls):  # work belongs to a range through its call
         tree = range_tree(report.trace, device, folded=True)
         if tree.nodes:
-            return Section("ranges", title, (*_tree_blocks(tree, trees), _ranges_table(tree, device.gpu)))
+            return doc.Section("ranges", title, (*_tree_blocks(tree, trees), _ranges_table(tree, device.gpu)))
         reason: str = say("no range was recorded")
     else:
         reason = say("no launch call is in the profile") if missing is None else missing.reason
-    return Section("ranges", title, (FlameBlock(trees, None) if trees else not_measured(reason),))
+    return doc.Section("ranges", title, (doc.FlameBlock(trees, None) if trees else doc.not_measured(reason),))
 
 
-def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[Block]:
+def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Block]:
     said = say(
         "GPU time by the range that launched it, nested, largest first. Work belongs to the range "
         "around its launch call."
@@ -231,8 +221,8 @@ def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[Block]:
     if whole_ns:
         described = "; ".join(f"{name}: {time_text(gpu_ns)}" for name, gpu_ns in outermost)
         draw = partial(icicle, say("GPU time by range"), described, _icicle_nodes(tree, whole_ns))
-        still = Chart(draw, name="range-chart")
-    return [Paragraph(said, "lead"), *([FlameBlock(trees, still)] if trees else [])]
+        still = doc.Chart(draw, name="range-chart")
+    return [doc.Paragraph(said, "lead"), *([doc.FlameBlock(trees, still)] if trees else [])]
 
 
 def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
@@ -253,7 +243,7 @@ def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
     return nodes
 
 
-def _ranges_table(tree: RangeTree, gpu: int) -> SheetBlock:
+def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
     kept, with_outside = _most_time(tree)
     shown, count = len(kept) + with_outside, len(tree.nodes) + 1
     caption = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
@@ -265,7 +255,7 @@ def _ranges_table(tree: RangeTree, gpu: int) -> SheetBlock:
             count=count_text(count),
         )
     sheet = sheet_of_nodes(tree, kept, with_outside=with_outside)
-    return SheetBlock(sheet, caption=caption, anchor="range-table", is_tree=True)
+    return doc.SheetBlock(sheet, caption=caption, anchor="range-table", is_tree=True)
 
 
 def _most_time(tree: RangeTree) -> tuple[Sequence[RangeNode], bool]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from gpuledger.analyse.inventory import Contents, contents
@@ -10,24 +11,12 @@ from gpuledger.analyse.overlap import overlap
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
-from gpuledger.messages import joined, say
-from gpuledger.present.document import (
-    Block,
-    Findings,
-    FindingsForm,
-    Heading,
-    Page,
-    Paragraph,
-    Points,
-    Reproduce,
-    Section,
-    SheetBlock,
-    Tile,
-)
+from gpuledger.messages import joined, say, translated
+from gpuledger.present import document as doc
+from gpuledger.present.charts.svg import Picture
 from gpuledger.present.finding_words import shown_finding
-from gpuledger.present.made_at import made_line
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.terms import notes_block
+from gpuledger.present.terms import made_line, notes_block
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
     AnalysedSnapshot,
@@ -40,17 +29,26 @@ from gpuledger.present.views.memory_snapshot import (
     snapshot_sheets,
 )
 from gpuledger.present.views.overlap import overlap_sheet
-from gpuledger.present.views.page.breakdown import critical_section, gaps_section, ledger_section, steps_section
-from gpuledger.present.views.page.kernels import kernels_section, roofline_section
+from gpuledger.present.views.page.breakdown import (
+    critical_section,
+    gaps_chart,
+    gaps_section,
+    ledger_section,
+    steps_chart,
+    steps_section,
+)
+from gpuledger.present.views.page.kernels import kernels_section, report_roofline, roofline_section
 from gpuledger.present.views.page.over_time import (
     ShownTimeline,
     launches_section,
     memory_section,
     ranges_section,
+    streams_chart,
     streams_section,
     timeline_section,
     window_ends,
 )
+from gpuledger.present.views.page.rooflines import sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
@@ -70,10 +68,10 @@ _MISSING: Final = (
 )
 
 
-def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> Page:
+def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> doc.Page:
     """The page, with what a memory snapshot of the same run says where there is one; an empty section says why."""
     about, timeline = contents(report.trace), ShownTimeline.of(report)
-    findings = Findings(
+    findings = doc.Findings(
         tuple(
             shown_finding(finding, saving_share(report, finding), timeline.place_of(finding))
             for finding in report.findings
@@ -81,9 +79,9 @@ def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> 
         names_gpu=len(report.devices) > 1,
         zero_ns=report.zero_ns,
     )
-    top = replace(findings, entries=findings.entries[:_TOP], form=FindingsForm.TOP)
-    nothing = Paragraph(say("No fix stands out; look at the kernels themselves."))
-    return Page(
+    top = replace(findings, entries=findings.entries[:_TOP], form=doc.FindingsForm.TOP)
+    nothing = doc.Paragraph(say("No fix stands out; look at the kernels themselves."))
+    return doc.Page(
         name=report.name,
         headline=origin_line(report.trace, about),
         verdict=verdict(report),
@@ -91,7 +89,7 @@ def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> 
         opening=(ledger_block(report), *([top] if top.entries else [])),
         sections=(
             timeline_section(report, timeline),
-            Section("findings", say("What to do"), (findings if findings.entries else nothing,)),
+            doc.Section("findings", say("What to do"), (findings if findings.entries else nothing,)),
             ledger_section(report),
             ranges_section(report),
             kernels_section(report),
@@ -109,30 +107,30 @@ def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> 
     )
 
 
-def _tiles(report: ProfiledRun, device: Device) -> tuple[Tile, ...]:
+def _tiles(report: ProfiledRun, device: Device) -> tuple[doc.Tile, ...]:
     working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
     of_all = say("of {time}", time=time_text(device.steady_ns))
-    tiles = [Tile(say("GPU busy"), share_text(working / device.steady_ns), of_all)]
+    tiles = [doc.Tile(say("GPU busy"), share_text(working / device.steady_ns), of_all)]
     steps = variation(device)
     if steps is not None:
         spread = say("P10 {low}, P90 {high}", low=time_text(steps.p10_ns), high=time_text(steps.p90_ns))
-        tiles.append(Tile(say("Median step"), time_text(steps.median_ns), spread))
+        tiles.append(doc.Tile(say("Median step"), time_text(steps.median_ns), spread))
         odd = say("{count} unusual", count=count_text(len(steps.outliers)))
-        tiles.append(Tile(say("Steps"), count_text(len(steps.steps)), odd))
+        tiles.append(doc.Tile(say("Steps"), count_text(len(steps.steps)), odd))
     top = next((finding for finding in report.findings if finding.saving_ns), None)
     if top is not None:
         saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(top.saving_ns / device.steady_ns)
-        tiles.append(Tile(say("Fix first"), time_text(saving_ns), f"{share} · {top.code}"))
+        tiles.append(doc.Tile(say("Fix first"), time_text(saving_ns), f"{share} · {top.code}"))
     return tuple(tiles)
 
 
-def _snapshot_section(report: ProfiledRun, memory: AnalysedSnapshot) -> Section:
+def _snapshot_section(report: ProfiledRun, memory: AnalysedSnapshot) -> doc.Section:
     """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
     clock = TimelineClock.of(report)
-    blocks: list[Block] = [Paragraph(answer, "lead") for answer in answer_on_timeline(memory, clock)]
+    blocks: list[doc.Block] = [doc.Paragraph(answer, "lead") for answer in answer_on_timeline(memory, clock)]
     if len(report.trace[Table.ALLOCS]):
-        blocks.append(Paragraph(_EVENTS_OF_TRACE, "note"))
+        blocks.append(doc.Paragraph(_EVENTS_OF_TRACE, "note"))
     if clock is None:
         blocks += picture_blocks(memory.figures)
     else:
@@ -141,44 +139,44 @@ def _snapshot_section(report: ProfiledRun, memory: AnalysedSnapshot) -> Section:
             title = say("Memory over the report's window, GPU {gpu}", gpu=figures.gpu)
             name = f"snapshot-gpu{figures.gpu}"
             chart = memory_chart(figures, name, window.start_ns, window.end_ns, window_ends(report))
-            blocks += [Heading(title), chart]
+            blocks += [doc.Heading(title), chart]
     blocks.append(snapshot_findings(memory))
     blocks += sheet_blocks([sheet for figures in memory.figures for sheet in snapshot_sheets(figures)])
-    return Section("memory-snapshot", say("Who holds the memory"), tuple(blocks))
+    return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks))
 
 
-def _communication_section(report: ProfiledRun) -> Section:
+def _communication_section(report: ProfiledRun) -> doc.Section:
     """How communication and copies overlap with compute; across ranks, another page answers."""
     overlaps = [overlap(device) for device in report.devices]
-    blocks: list[Block] = [
-        SheetBlock(overlap_sheet(work), caption=say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu))
+    blocks: list[doc.Block] = [
+        doc.SheetBlock(overlap_sheet(work), caption=say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu))
         for work in overlaps
     ]
     if not any(work.communication.running_ns for work in overlaps):
-        blocks.insert(0, Paragraph(say("No communication ran on a GPU here."), "lead"))
+        blocks.insert(0, doc.Paragraph(say("No communication ran on a GPU here."), "lead"))
     said = say(
         "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
         "combines the profiles of all ranks."
     )
-    blocks.append(Paragraph(said, "note"))
-    return Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"))
+    blocks.append(doc.Paragraph(said, "note"))
+    return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"))
 
 
-def _health_section(report: ProfiledRun, about: Contents) -> Section:
+def _health_section(report: ProfiledRun, about: Contents) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     notes = (*report.trace.health, *report.kernel_health)
     missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in about.missing)
-    lacks = SheetBlock(
+    lacks = doc.SheetBlock(
         Sheet("missing", "Missing", _MISSING, missing), caption=say("Not in this profile"), anchor="missing"
     )
-    blocks: tuple[Block, ...] = (
-        Points(say("Source"), _source_facts(report, about)),
+    blocks: tuple[doc.Block, ...] = (
+        doc.Points(say("Source"), _source_facts(report, about)),
         *([lacks] if missing else []),
-        notes_block(notes) if notes else Paragraph(say("Nothing was lost while reading."), "note"),
-        Heading(say("Reproduce")),
-        Reproduce(),
+        notes_block(notes) if notes else doc.Paragraph(say("Nothing was lost while reading."), "note"),
+        doc.Heading(say("Reproduce")),
+        doc.Reproduce(),
     )
-    return Section("health", say("Health and provenance"), blocks, say("Health"))
+    return doc.Section("health", say("Health and provenance"), blocks, say("Health"))
 
 
 def _source_facts(report: ProfiledRun, about: Contents) -> tuple[str, ...]:
@@ -198,3 +196,27 @@ def _source_facts(report: ProfiledRun, about: Contents) -> tuple[str, ...]:
         share = share_text(about.launched)
         facts.append(say("{share} of the GPU work has its launch call in the profile", share=share))
     return tuple(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A picture and how its file's name ends."""
+
+    ending: str
+    picture: Picture
+
+
+def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
+    """Those that there is something to show in."""
+    device = report.main_device
+    use, gpu = report.use.get(device.gpu), report.trace.origin.gpu(device.gpu)
+    charts = (
+        ("ledger", ledger_block(report).chart),
+        ("steps", steps_chart(device)),
+        ("streams", streams_chart(report)[0]),
+        ("gaps", gaps_chart(report)),
+        ("roofline", report_roofline(report)),
+        ("sampled-roofline", None if use is None else sampled_roofline_chart(use, gpu)),
+    )
+    tell = partial(translated, language=language)
+    return [Named(f"-{name}.png", chart.picture(tell)) for name, chart in charts if chart is not None]

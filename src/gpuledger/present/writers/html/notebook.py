@@ -10,22 +10,9 @@ from html import escape
 
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import capitalised
+from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByColour, hatch, svg
 from gpuledger.present.digits import shown_text
-from gpuledger.present.document import (
-    Block,
-    Conclusion,
-    Document,
-    Findings,
-    Group,
-    Heading,
-    LedgerBlock,
-    Opening,
-    Paragraph,
-    Points,
-    Remarks,
-    SheetBlock,
-)
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.report import opening_blocks
@@ -50,40 +37,40 @@ def notebook_html(report: ProfiledRun) -> str:
     return f'<div style="max-width: 60em">{"".join(_blocks_html(opening_blocks(report)))}</div>'
 
 
-def fragment_html(document: Document) -> str:
+def fragment_html(document: doc.Document) -> str:
     """What a notebook shows of any other result: its sentences and tables, long tables by their first rows."""
     return f'<div style="max-width: 80em">{"".join(_blocks_html(document.blocks()))}</div>'
 
 
-def _blocks_html(blocks: Iterable[Block]) -> Iterator[str]:
+def _blocks_html(blocks: Iterable[doc.Block]) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Opening(name, headline):
+            case doc.Opening(name, headline):
                 yield f"<p><b>{_text(name)}</b> {_text(headline)}</p>"
-            case Conclusion(text) | Heading(text):
+            case doc.Conclusion(text) | doc.Heading(text):
                 yield f"<p><b>{_text(text)}</b></p>"
-            case Paragraph(text):
+            case doc.Paragraph(text):
                 yield f"<p>{_text(text)}</p>"
-            case Points(title, items):
+            case doc.Points(title, items):
                 yield f"<p>{_text(title)}</p><ul>{''.join(f'<li>{_text(item)}</li>' for item in items)}</ul>"
-            case Remarks(items):
+            case doc.Remarks(items):
                 yield from (f"<p>{_text(item)}</p>" for item in items)
-            case SheetBlock(sheet):
+            case doc.SheetBlock(sheet):
                 yield _sheet_html(sheet)
-            case Group(inner):
+            case doc.Group(inner):
                 yield from _blocks_html(inner)
-            case LedgerBlock(title, chart=chart):
+            case doc.LedgerBlock(title, chart=chart):
                 paint = _Around()
                 yield f"<p>{_text(title)}</p>"
                 yield f'<svg width="0" height="0" aria-hidden="true"><defs>{hatch(paint)}</defs></svg>'
                 yield svg(chart.picture(str), paint)
-            case Findings():
+            case doc.Findings():
                 yield from _findings_html(block)
             case _:  # what is drawn with letters, and what only other media show
                 continue
 
 
-def _findings_html(block: Findings) -> Iterator[str]:
+def _findings_html(block: doc.Findings) -> Iterator[str]:
     """The first ones, a line each."""
     items = []
     for shown in block.entries[:_MOST]:

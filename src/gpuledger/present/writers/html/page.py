@@ -23,30 +23,11 @@ from markupsafe import Markup
 from gpuledger.findings.advice import page as advice_page
 from gpuledger.findings.rules import codes
 from gpuledger.messages import capitalised, say, translated
+from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
-from gpuledger.present.document import (
-    Block,
-    Chart,
-    Document,
-    Findings,
-    FindingsForm,
-    FlameBlock,
-    Heading,
-    LedgerBlock,
-    Page,
-    Paragraph,
-    Points,
-    Reproduce,
-    SheetBlock,
-    ShellCommands,
-    ShownFinding,
-    StepStrip,
-    TimelineBlock,
-)
 from gpuledger.present.finding_words import finding_points, plain_range, plain_words, then_words
 from gpuledger.present.palette import TONES
-from gpuledger.present.safe_text import unbroken, visible, visible_json
-from gpuledger.present.shell import shell_lines
+from gpuledger.present.safe_text import shell_lines, unbroken, visible, visible_json
 from gpuledger.present.writers.html.scripted import flame_json, steps_json, timeline_json
 from gpuledger.present.writers.html.tables import Room, cut, table
 from gpuledger.units import instant_text, share_text
@@ -124,7 +105,7 @@ _WORDS: Final = {
 """What the templates say themselves."""
 
 
-def document_html(document: Document, language: str, command: str) -> str:
+def document_html(document: doc.Document, language: str, command: str) -> str:
     """The page of a document, with as much in it as fits; `command` is how to make it again."""
     if document.page is None:
         raise ValueError("this document has no page")
@@ -136,7 +117,7 @@ def document_html(document: Document, language: str, command: str) -> str:
     return text
 
 
-def html(page: Page, language: str, content: str, made_by: str, room: Room = ROOMS[0], command: str = "") -> str:
+def html(page: doc.Page, language: str, content: str, made_by: str, room: Room = ROOMS[0], command: str = "") -> str:
     """The page with so much room; `content` is the document that it shows, as JSON."""
     by = say("made by gpuledger {version}; self-contained, nothing is loaded from the network", version=made_by)
     words = {name: translated(said, language) for name, said in (*_WORDS.items(), ("made_by", by))}
@@ -177,7 +158,7 @@ class _PageParts:
         """A text in the reader's language, in at most so many times the letters of a name."""
         return cut(self._tell(text), times * self._room.letters, self._tell)
 
-    def page(self, page: Page) -> dict[str, Any]:
+    def page(self, page: doc.Page) -> dict[str, Any]:
         """What the template of a page prints."""
         name = self._cut(page.name)
         return {
@@ -198,61 +179,61 @@ class _PageParts:
             ],
         }
 
-    def _parts(self, blocks: Iterable[Block], paragraph: int = 4) -> list[Part]:
+    def _parts(self, blocks: Iterable[doc.Block], paragraph: int = 4) -> list[Part]:
         """One part per block; a table takes its caption from a heading right before it."""
         parts: list[Part] = []
         above = ""
         for block in blocks:
-            if above and isinstance(block, SheetBlock) and block.sheet.all_rows:
+            if above and isinstance(block, doc.SheetBlock) and block.sheet.all_rows:
                 block = replace(block, sheet=replace(block.sheet, title=above), is_quiet=True)
             parts += self._block(block, paragraph)
-            above = parts[-1]["text"] if isinstance(block, Heading) else ""
+            above = parts[-1]["text"] if isinstance(block, doc.Heading) else ""
         return parts
 
-    def _block(self, block: Block, paragraph: int) -> Iterable[Part]:  # noqa: C901, PLR0911, PLR0912 - a case per block
+    def _block(self, block: doc.Block, paragraph: int) -> Iterable[Part]:  # noqa: C901, PLR0911, PLR0912 - a case per block
         tell = self._tell
         match block:
-            case Heading(text):
+            case doc.Heading(text):
                 return [{"kind": "heading", "text": self._cut(text)}]
-            case Paragraph(text, tone):
+            case doc.Paragraph(text, tone):
                 return [{"kind": "text", "text": self._cut(text, paragraph), "tone": tone}]
-            case Points(title, items):
+            case doc.Points(title, items):
                 lines = [self._cut(item) for item in items[: self._room.rows]]
                 return [{"kind": "listing", "title": self._cut(title), "lines": lines}]
-            case SheetBlock(sheet) if not sheet.all_rows:
+            case doc.SheetBlock(sheet) if not sheet.all_rows:
                 return [{"kind": "text", "text": say("{reason}.", reason=sheet.why_no_rows), "tone": "unknown"}]
-            case SheetBlock():
+            case doc.SheetBlock():
                 return [{"kind": "table", "table": table(block, tell, self._room)}]
-            case ShellCommands(commands):
+            case doc.ShellCommands(commands):
                 return [{"kind": "command", "text": shell_lines(command)[0]} for command in commands]
-            case Reproduce():
+            case doc.Reproduce():
                 return [{"kind": "command", "text": self._command}]
-            case Findings():
+            case doc.Findings():
                 return self._findings(block)
-            case Chart():
+            case doc.Chart():
                 return [{"kind": "chart", **self._chart(block)}]
-            case LedgerBlock(chart=chart):
+            case doc.LedgerBlock(chart=chart):
                 return [{"kind": "chart", **self._chart(chart)}]
-            case TimelineBlock():
+            case doc.TimelineBlock():
                 return [{"kind": "timeline", "json": timeline_json(block, tell, self._room.letters)}]
-            case FlameBlock(still=still):
+            case doc.FlameBlock(still=still):
                 picture = None if still is None else self._chart(still)
                 return [{"kind": "flame", "json": flame_json(block, tell), "still": picture}]
-            case StepStrip(chart, still):
+            case doc.StepStrip(chart, still):
                 shown = table(still, tell, self._room)
                 return [{"kind": "strip", "chart": self._chart(chart), "still": shown, "json": steps_json(block, tell)}]
             case _:
                 raise TypeError(f"a page has no place for {type(block).__name__}")
 
-    def _chart(self, chart: Chart) -> Part:
+    def _chart(self, chart: doc.Chart) -> Part:
         return {"picture": chart.picture(self._tell), "caption": chart.caption, "name": chart.name}
 
-    def _findings(self, block: Findings) -> Iterable[Part]:
+    def _findings(self, block: doc.Findings) -> Iterable[Part]:
         """Cards, each with our page about its code folded away; or the few of the first screen; or points."""
         match block.form:
-            case FindingsForm.POINTS:
+            case doc.FindingsForm.POINTS:
                 return self._parts(map(finding_points, block.entries))
-            case FindingsForm.TOP:
+            case doc.FindingsForm.TOP:
                 return [{"kind": "top", "findings": [self._finding(shown) for shown in block.entries]}]
         cards: list[Part] = []
         explained_codes: set[str] = set()
@@ -275,7 +256,7 @@ class _PageParts:
             )
         return [{"kind": "cards", "cards": cards}]
 
-    def _finding(self, shown: ShownFinding) -> dict[str, Any]:
+    def _finding(self, shown: doc.ShownFinding) -> dict[str, Any]:
         finding, bounds = shown.finding, plain_range(shown.finding)
         return {
             "code": finding.code,
@@ -286,7 +267,7 @@ class _PageParts:
             "place": shown.place,
         }
 
-    def _facts(self, block: Findings, shown: ShownFinding) -> list[tuple[str, str]]:
+    def _facts(self, block: doc.Findings, shown: doc.ShownFinding) -> list[tuple[str, str]]:
         finding, example = shown.finding, None
         if finding.example is not None and block.zero_ns is not None:
             start, end = (instant_text(instant - block.zero_ns) for instant in finding.example)
