@@ -7,7 +7,7 @@ import shlex
 import textwrap
 import unicodedata
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from gpuledger.visible_text import visible, visible_json, visible_lines
@@ -54,7 +54,7 @@ def wrapped(line: str, width: int | None, indent: int = 0) -> str:
             lines.append(" " * indent)
             piece = piece.lstrip()
         lines[-1] += piece
-    return "\n".join(each.rstrip() for each in lines if each.strip())
+    return "\n".join(filled.rstrip() for filled in lines if filled.strip())
 
 
 def unbroken(text: str) -> str:
@@ -66,10 +66,10 @@ def _pieces(line: str) -> list[str]:
     """The line cut wherever a new one may begin."""
     pieces = [line[:1]]
     kept = {match.start() for match in _BEFORE_UNIT.finditer(line)}
-    for at, (before, after) in enumerate(pairwise(line), 1):
+    for position, (before, after) in enumerate(pairwise(line), 1):
         between_words = before.isspace() != after.isspace()
         beside_wide = _is_wide(before) or _is_wide(after)
-        together = before in _OPENING or after in _CLOSING or not kept.isdisjoint((at - 1, at))
+        together = before in _OPENING or after in _CLOSING or not kept.isdisjoint((position - 1, position))
         if (between_words or beside_wide) and not together:
             pieces.append(after)
         else:
@@ -134,16 +134,12 @@ def cut_apart(texts: Sequence[str], width: int, shorten: Callable[[str], str] | 
         alike.setdefault(cut[text], []).append(text)
     for shown, different in alike.items():
         if len(different) > 1:
-            differ_at = _word_start(different[0], _common_length(different))
+            first, last = min(different), max(different)  # what these begin with, all do
+            common = takewhile(lambda letters: letters[0] == letters[1], zip(first, last, strict=False))
+            differ_at = _word_start(different[0], len(list(common)))
             head = shown[: width // 3].rstrip("…")
             cut |= {text: _cut_at_the_end(f"{head}…{text[differ_at:]}", width) for text in different}
     return [cut[short[text]] for text in texts]
-
-
-def _common_length(texts: Sequence[str]) -> int:
-    """How many letters all texts have in common at the beginning."""
-    first, last = min(texts), max(texts)
-    return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
 
 
 def _word_start(text: str, at: int) -> int:
@@ -218,7 +214,7 @@ def _shell_pieces(argument: str, room: int) -> list[str]:
             (n for n in range(min(len(rest), room), 1, -1) if len(head) + len(shlex.quote(rest[:n])) <= room), 1
         )
         if size < len(rest):
-            size = max(rest.rfind(each, 0, size) for each in "|(") + 1 or size  # before a name rather than inside one
+            size = max(rest.rfind(sign, 0, size) for sign in "|(") + 1 or size  # before a name rather than inside one
         lines.append(f"{head}{shlex.quote(rest[:size])}")
         head, rest = "", rest[size:]
     return [f"{line}\\" for line in lines[:-1]] + lines[-1:]

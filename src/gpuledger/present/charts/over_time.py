@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -80,10 +81,10 @@ def step_strip(
     if (hatched_from >= 0).any():
         bottom, top = np.minimum(np.maximum(hatched_from, 0), most), np.minimum(floor, most)
         marks.append(Boxes("", _stacks(bottom, top, most, wide, gap), hatched=True))
-    for at, (total, odd) in enumerate(zip(totals.tolist(), unusual, strict=True)):
+    for step, (total, odd) in enumerate(zip(totals.tolist(), unusual, strict=True)):
         if odd:
             cut = total > most
-            marks.append(Dot((at + 0.5) * wide, 8, 4, "bad", hollow=not cut))
+            marks.append(Dot((step + 0.5) * wide, 8, 4, "bad", hollow=not cut))
     marks.append(Words(0, _HEAD + STRIP + SIZE + 4, numbers[0]))
     if numbers[1]:
         marks.append(Words(1, _HEAD + STRIP + SIZE + 4, numbers[1], anchor="end"))
@@ -95,8 +96,8 @@ def step_strip(
 def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: float) -> tuple[Box, ...]:
     scale = STRIP / most
     return tuple(
-        (at * wide, _HEAD + STRIP - high * scale, wide - gap, (high - low) * scale)
-        for at, (low, high) in enumerate(zip(bottom.tolist(), top.tolist(), strict=True))
+        (step * wide, _HEAD + STRIP - high * scale, wide - gap, (high - low) * scale)
+        for step, (low, high) in enumerate(zip(bottom.tolist(), top.tolist(), strict=True))
         if (high - low) * scale >= 0.01
     )
 
@@ -150,10 +151,10 @@ def _cells(levels: Sequence[int], left: float, top: int) -> list[Mark]:
     wide = (1 - left) / len(levels)
     boxes: dict[int, list[Box]] = {}
     start = 0
-    for at in range(1, len(levels) + 1):
-        if at == len(levels) or levels[at] != levels[start]:
-            boxes.setdefault(levels[start], []).append((left + start * wide, top, (at - start) * wide, _ROW))
-            start = at
+    for level, equal in groupby(levels):
+        count = len(list(equal))
+        boxes.setdefault(level, []).append((left + start * wide, top, count * wide, _ROW))
+        start += count
     return [Boxes(f"heat-{level}", tuple(some)) for level, some in sorted(boxes.items())]
 
 
@@ -196,9 +197,9 @@ def _level(values: Ints, peak: float, head: int, tall: int) -> tuple[tuple[float
     """Steps from bin to bin."""
     wide = 1 / len(values)
     points = []
-    for at, value in enumerate(values.tolist()):
+    for position, value in enumerate(values.tolist()):
         height = head + tall - max(value, 0) / peak * tall
-        points += [(at * wide, height), ((at + 1) * wide, height)]
+        points += [(position * wide, height), ((position + 1) * wide, height)]
     return tuple(points)
 
 
@@ -250,9 +251,9 @@ def lane_chart(
         top += SIZE + 5
         marks += _bars(row, top)
         top += (1 + max((bar.lane for bar in row.bars), default=0)) * _LANE + _BETWEEN
-    for at, text in instants:
-        marks.append(GridLine(at, _LANES_HEAD - 4, at, top))
-        marks.append(Words(at, SIZE, text, anchor="start" if at < 0.1 else "middle" if at < 0.9 else "end"))
+    for left, text in instants:
+        marks.append(GridLine(left, _LANES_HEAD - 4, left, top))
+        marks.append(Words(left, SIZE, text, anchor="start" if left < 0.1 else "middle" if left < 0.9 else "end"))
     return Picture(round(top), title, description, tuple(marks), legend)
 
 
@@ -273,5 +274,5 @@ def _bars(row: LaneRow, top: float) -> list[Mark]:
 
 def _ink(tone: str) -> str:
     """What can be read on a tone."""
-    red, green, blue = (int(TONES[tone].light[at : at + 2], 16) for at in (1, 3, 5))
+    red, green, blue = (int(TONES[tone].light[digit : digit + 2], 16) for digit in (1, 3, 5))
     return "ink" if 2 * red + 5 * green + blue > 8 * 150 else "paper"

@@ -33,8 +33,8 @@ class _LabelBox:
     @classmethod
     def of(cls, words: Words) -> _LabelBox:
         """What a text takes."""
-        wide, at = text_width(words.text), words.x * WIDE + words.aside
-        left = at - {"start": 0.0, "middle": wide / 2, "end": wide}[words.anchor]
+        wide, place = text_width(words.text), words.x * WIDE + words.aside
+        left = place - {"start": 0.0, "middle": wide / 2, "end": wide}[words.anchor]
         return cls(left, left + wide, words.y - SIZE + 2, words.y + 3)
 
     def meets(self, other: _LabelBox) -> bool:
@@ -104,7 +104,7 @@ class LabelledPaper:
             (x0, y0), (x1, y1) = line.points[0], line.points[-1]
             slope = (y1 - y0) / max((x1 - x0) * WIDE, 1e-9)
             left, right = max(room.left, x0 * WIDE), min(room.right, x1 * WIDE)
-            ends = [y0 + slope * (at - x0 * WIDE) for at in (left, right)]
+            ends = [y0 + slope * (x - x0 * WIDE) for x in (left, right)]
             if left < right and min(ends) < room.bottom and max(ends) > room.top:
                 return True
         return False
@@ -143,7 +143,7 @@ class Ceiling:
 
 def rate_text(per_s: float) -> str:
     """Operations per second for people."""
-    factor, unit = next((each for each in _RATES if per_s >= each[0]), _RATES[-1])
+    factor, unit = next((rate for rate in _RATES if per_s >= rate[0]), _RATES[-1])
     return f"{per_s / factor:.3g} {unit}"
 
 
@@ -181,10 +181,10 @@ def roofline(
     )
     marks = _grid(plane)
     marks.append(Words(1, _HEAD + _TALL + 2 * SIZE + 12, axis_title, anchor="end"))
-    largest_first = sorted(spots, key=lambda each: (-each.weight, each.name))
+    largest_first = sorted(spots, key=lambda spot: (-spot.weight, spot.name))
     dots = [_dot(spot, plane) for spot in largest_first]
     paper = LabelledPaper(marks, dots)
-    for roof in sorted(roofs, key=lambda each: -each.per_s):
+    for roof in sorted(roofs, key=lambda roof: -roof.per_s):
         _draw_roof(roof, max(flat), plane, paper)
     named: set[str] = set()
     for dot, spot in zip(dots, largest_first, strict=True):
@@ -231,7 +231,7 @@ def _draw_roof(roof: Ceiling, highest: float, plane: _Plane, paper: LabelledPape
     end = min(10.0**plane.x_high, highest / roof.per_s)
     if begin >= end:
         return
-    first, last = ((plane.across(each), plane.down(each * roof.per_s)) for each in (begin, end))
+    first, last = ((plane.across(intensity), plane.down(intensity * roof.per_s)) for intensity in (begin, end))
     paper.line(Trail("muted", (first, last), dashed=True, hint=roof.name))
     places = [math.exp((1 - part) * math.log(begin) + part * math.log(end)) for part in (0.5, 0.65, 0.35, 0.8)]
-    paper.name_line(roof.name, [(plane.across(at) - 0.012, plane.down(at * roof.per_s) - 6) for at in places])
+    paper.name_line(roof.name, [(plane.across(x) - 0.012, plane.down(x * roof.per_s) - 6) for x in places])

@@ -309,5 +309,5 @@ def png(picture: Picture) -> bytes:
     """The picture with its title, on white paper."""
     import vl_convert
 
-    made: bytes = vl_convert.svg_to_png(svg_alone(picture), scale=SCALE)
-    return made
+    drawn: bytes = vl_convert.svg_to_png(svg_alone(picture), scale=SCALE)
+    return drawn

@@ -104,7 +104,7 @@ def fleet_document(merged: Merged, late: Sheet | None) -> doc.Document:
                 "steps": list(late_map.steps),
                 "late_ns": late_map.ns.tolist(),
             },
-            "findings": [finding_dict(found, None) for found in merged.findings],
+            "findings": [finding_dict(finding, None) for finding in merged.findings],
             "health": health_json(merged.notes),
         },
         sheets=lambda: (*merged.tables, *([late] if late else [])),
@@ -135,10 +135,11 @@ def for_people(sheet: Sheet) -> Sheet:
     kept: Iterable[int] = range(_MOST_SHOWN)
     which = say("first")
     if sheet.name in _WORST_BY:
-        at = [[column.key for column in sheet.columns].index(key) for key in _WORST_BY[sheet.name]]
-        order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][each]) for each in at])
+        keys = [column.key for column in sheet.columns]
+        by = [keys.index(key) for key in _WORST_BY[sheet.name]]
+        order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][column]) for column in by])
         kept = sorted(order[:_MOST_SHOWN])
-        which = say("worst by {column}", column=uncapitalised(sheet.columns[at[0]].name))
+        which = say("worst by {column}", column=uncapitalised(sheet.columns[by[0]].name))
     title = say(
         "{title}: the {shown} {which}, of {count}",
         title=sheet.title,

@@ -90,9 +90,9 @@ class AnalysedSnapshot:
         return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)
 
 
-def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> doc.Document:
+def snapshot_document(analysed: AnalysedSnapshot, *, is_brief: bool = False) -> doc.Document:
     """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
-    snapshot, figures, findings = made.snapshot, made.figures, made.findings
+    snapshot, figures, findings = analysed.snapshot, analysed.figures, analysed.findings
     answers = [message for of_gpu in figures for message in snapshot_answer(of_gpu)] or [_nothing(snapshot)]
     sheets = [sheet for of_gpu in figures for sheet in snapshot_sheets(of_gpu)]
     whole = [findings_sheet(findings), *sheets]
@@ -110,11 +110,11 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> doc.
         blocks=lambda: (
             doc.Conclusion(answers[0]),
             *([doc.Remarks(tuple(answers[1:]))] if answers[1:] else []),
-            snapshot_findings(made),
+            snapshot_findings(analysed),
             *shown,
             *([doc.Remarks(tuple(notes))] if notes else []),
         ),
-        data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(made)},
+        data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(analysed)},
         sheets=lambda: tuple(whole),
         remarks=tuple(notes),
         page=lambda: tables_page(
@@ -124,21 +124,21 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> doc.
             more=[
                 *picture_blocks(figures),
                 doc.Heading(say("What to do")),
-                *([snapshot_findings(made)] if findings else []),
+                *([snapshot_findings(analysed)] if findings else []),
                 *sheet_blocks(sheets),
             ],
         ),
     )
 
 
-def snapshot_data(made: AnalysedSnapshot) -> Mapping[str, Any]:
+def snapshot_data(analysed: AnalysedSnapshot) -> Mapping[str, Any]:
     """For programs: the findings and all tables."""
-    sheets = [sheet for of_gpu in made.figures for sheet in snapshot_sheets(of_gpu)]
+    sheets = [sheet for of_gpu in analysed.figures for sheet in snapshot_sheets(of_gpu)]
     return {
-        "profile": made.snapshot.name,
-        "zero_ns": made.start_ns,
-        "tables": tables_json([findings_sheet(made.findings), *sheets]),
-        "health": health_json(made.snapshot.health),
+        "profile": analysed.snapshot.name,
+        "zero_ns": analysed.start_ns,
+        "tables": tables_json([findings_sheet(analysed.findings), *sheets]),
+        "health": health_json(analysed.snapshot.health),
     }
 
 
@@ -168,16 +168,18 @@ class TimelineClock:
         return Span(self.window.start_ns + self.wall_zero_ns, self.window.end_ns + self.wall_zero_ns)
 
 
-def memory_blocks(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[doc.Block]:
+def memory_blocks(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[doc.Block]:
     """What stands in a report beside the time: the answer, and the findings."""
-    answers = answer_on_timeline(made, clock)
-    return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), snapshot_findings(made)]
+    answers = answer_on_timeline(analysed, clock)
+    return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), snapshot_findings(analysed)]
 
 
-def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
+def answer_on_timeline(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
     """The answer, and where on the report's timeline the peak is."""
-    answers = [message for of_gpu in made.figures for message in snapshot_answer(of_gpu)] or [_nothing(made.snapshot)]
-    for figures in made.figures:
+    answers = [message for of_gpu in analysed.figures for message in snapshot_answer(of_gpu)] or [
+        _nothing(analysed.snapshot)
+    ]
+    for figures in analysed.figures:
         instant = figures.instant_ns(figures.peak.moment)
         if clock is None or instant is None:
             answers.append(
@@ -185,11 +187,11 @@ def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> l
             )
             break
         inside = clock.wall_window.start_ns <= instant <= clock.wall_window.end_ns
-        told = instant_text(clock.told_ns(instant))
+        time = instant_text(clock.told_ns(instant))
         answers.append(
-            say("GPU {gpu}: the peak is at {time} of this timeline.", gpu=figures.gpu, time=told)
+            say("GPU {gpu}: the peak is at {time} of this timeline.", gpu=figures.gpu, time=time)
             if inside
-            else say("GPU {gpu}: the peak is at {time}, outside of what is shown here.", gpu=figures.gpu, time=told)
+            else say("GPU {gpu}: the peak is at {time}, outside of what is shown here.", gpu=figures.gpu, time=time)
         )
     return answers
 
@@ -216,13 +218,13 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     named = figures.peak_named
     since = figures.since_start_ns(figures.peak.moment)
     if not figures.has_history:
-        told = say(
+        state = say(
             "GPU {gpu}: {size} allocated of {reserved} reserved when the snapshot was taken; no history was recorded.",
             gpu=figures.gpu,
             size=bytes_text(figures.end.allocated_bytes),
             reserved=bytes_text(figures.end.reserved_bytes),
         )
-        return [told, say("Fix: record one with `gpuledger capture torch --memory`, to see the peak and who held it.")]
+        return [state, say("Fix: record one with `gpuledger capture torch --memory`, to see the peak and who held it.")]
     answer = [
         say(
             "GPU {gpu}: peak {peak} allocated, {when}; {reserved} reserved at most.",
@@ -233,16 +235,16 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
         )
     ]
     if named is not None:
-        held = {
+        most = {
             "size": bytes_text(named.size_bytes),
             "share": share_text(named.size_bytes / max(figures.peak_bytes, 1)),
             "place": holder_words(named),
         }
         is_most = named is figures.peak_stacks[0]
         answer.append(
-            say("Most of the peak: {size} ({share}), {place}.", **held)
+            say("Most of the peak: {size} ({share}), {place}.", **most)
             if is_most
-            else say("Most of the peak, of what has a stack: {size} ({share}), {place}.", **held)
+            else say("Most of the peak, of what has a stack: {size} ({share}), {place}.", **most)
         )
     if figures.early_bytes:
         answer.append(
@@ -265,17 +267,18 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     return answer
 
 
-def snapshot_findings(made: AnalysedSnapshot) -> doc.Findings:
+def snapshot_findings(analysed: AnalysedSnapshot) -> doc.Findings:
     """What to do about memory."""
     return doc.Findings(
-        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in made.findings), form=doc.FindingsForm.POINTS
+        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in analysed.findings), form=doc.FindingsForm.POINTS
     )
 
 
 def findings_sheet(findings: Sequence[Finding]) -> Sheet:
     """Findings for programs."""
     rows = tuple(
-        (found.code, found.gpu, capitalised(found.claim), found.fix or "", found.confidence) for found in findings
+        (finding.code, finding.gpu, capitalised(finding.claim), finding.fix or "", finding.confidence)
+        for finding in findings
     )
     return Sheet("findings", say("What to do"), _FINDINGS, rows)
 

@@ -43,37 +43,41 @@ def verdict(report: ProfiledRun) -> Message:
 
 def _verdict(report: ProfiledRun) -> Message:
     device = report.main_device
-    told = headline(device, report.findings)
-    works = _at_work(device, told, several=len(report.devices) > 1)
-    obstacles = _obstacles(told, report.findings, device.steady_ns)
+    summary = headline(device, report.findings)
+    works = _at_work(device, summary, several=len(report.devices) > 1)
+    obstacles = _obstacles(summary, report.findings, device.steady_ns)
     return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
 
 
-def _obstacles(told: Headline, findings: Sequence[Finding], steady_ns: int) -> list[str]:
+def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -> list[str]:
     """What is lost, and to what."""
     sentences: list[str] = []
-    if told.unrecorded is not None:
+    if summary.unrecorded is not None:
         sentences.append(
             say(
                 "For {share} of the time it ran work launched before the recording began.",
-                share=share_text(told.unrecorded.share),
+                share=share_text(summary.unrecorded.share),
             )
         )
-    if told.loss is not None:
+    if summary.loss is not None:
         sentences.append(
-            say("{share} of the time is lost to {line}.", share=share_text(told.loss.share), line=told.loss.line.label)
+            say(
+                "{share} of the time is lost to {line}.",
+                share=share_text(summary.loss.share),
+                line=summary.loss.line.label,
+            )
         )
-    if told.finding is not None:
-        return [*sentences, say("{claim}.", claim=capitalised(told.finding.claim))]
-    if told.outside is not None:
+    if summary.finding is not None:
+        return [*sentences, say("{claim}.", claim=capitalised(summary.finding.claim))]
+    if summary.outside is not None:
         sentences.append(
             say(
                 "Outside the steps, {share} of the window is lost to {line}.",
-                share=share_text(told.outside.share),
-                line=told.outside.line.label,
+                share=share_text(summary.outside.share),
+                line=summary.outside.line.label,
             )
         )
-    if told.loss is not None or told.outside is not None:
+    if summary.loss is not None or summary.outside is not None:
         return sentences
     if findings and findings[0].saving_ns:
         little = say(
@@ -82,22 +86,24 @@ def _obstacles(told: Headline, findings: Sequence[Finding], steady_ns: int) -> l
             share=share_text(findings[0].saving_ns / steady_ns),
         )
         return [*sentences, little]
-    if told.unrecorded is not None or told.lost is not None:
+    if summary.unrecorded is not None or summary.lost is not None:
         return [*sentences, say("What is left is the kernels themselves.")]
     return [say("No fix stands out; look at the kernels themselves.")]
 
 
-def _at_work(device: Device, told: Headline, *, several: bool) -> Message:
-    share, steady = share_text(told.busy_share), share_text(told.steady_busy_share)
+def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
+    share, steady = share_text(summary.busy_share), share_text(summary.steady_busy_share)
     works = say("GPU busy {share}", share=share)
     if several:
         works = say("GPU {gpu} busy {share}", gpu=device.gpu, share=share)
-    if told.steps is None or share == steady:
+    if summary.steps is None or share == steady:
         return say("{works}.", works=works)
-    coverage = share_text(told.coverage)
+    coverage = share_text(summary.coverage)
     steps = say("the one step, {coverage} of the window", coverage=coverage)
-    if told.steps > 1:
-        steps = say("{count} steady steps, {coverage} of the window", count=count_text(told.steps), coverage=coverage)
+    if summary.steps > 1:
+        steps = say(
+            "{count} steady steps, {coverage} of the window", count=count_text(summary.steps), coverage=coverage
+        )
     return say("{works} ({share} in {steps}).", works=works, share=steady, steps=steps)
 
 
@@ -107,9 +113,9 @@ def ledger_title(device: Device) -> Message:
         return say("Where the time went ({time}, no steps found)", time=time_text(device.steady_ns))
     steady, leading = device.phases.of_step[device.steps.warm_up :], device.phases.of_step[: device.steps.warm_up]
     kinds = [
-        say("{count} {phase}", count=count_text(steady.count(at)), phase=name)
-        for at, name in enumerate(PHASES)
-        if name and at in steady
+        say("{count} {phase}", count=count_text(steady.count(phase)), phase=name)
+        for phase, name in enumerate(PHASES)
+        if name and phase in steady
     ]
     if kinds and 0 not in steady:
         steps = say("{kinds} steps", kinds=joined(say(" and "), kinds))

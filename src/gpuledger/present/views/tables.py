@@ -24,9 +24,9 @@ class TableAnswer:
     """For people, where they are to see other tables than programs."""
 
 
-def answer_blocks(told: Sequence[str]) -> list[doc.Block]:
+def answer_blocks(sentences: Sequence[str]) -> list[doc.Block]:
     """The answer, and under it what to do."""
-    return [doc.Conclusion(told[0]), *([doc.Remarks(tuple(told[1:]))] if told[1:] else [])]
+    return [doc.Conclusion(sentences[0]), *([doc.Remarks(tuple(sentences[1:]))] if sentences[1:] else [])]
 
 
 def answers_document(
@@ -56,7 +56,7 @@ def tables_document(
 ) -> doc.Document:
     """Sentences for each GPU, then tables; JSON is the document gpuledger.VERB/1. Instants are told from `zero_ns`."""
     notes = tuple(notes)
-    first = [block for told in sentences for block in answer_blocks(told)]
+    first = [block for of_gpu in sentences for block in answer_blocks(of_gpu)]
     always = [say("Note: {sentence}.", sentence=sentence) for sentence in told_always(notes)]
     first += [doc.Remarks(tuple(always))] if always else []
     people = sheets if shown is None else shown

@@ -102,7 +102,7 @@ def timeline_document(
     What Nsight Compute `counted` of the same kernels is held against the samples. `unsampled` is said first where no
     GPU was sampled.
     """
-    sampled = [found for found in use.values() if not isinstance(found, NotMeasured)]
+    sampled = [sampled_use for sampled_use in use.values() if not isinstance(sampled_use, NotMeasured)]
     sentences: Sequence[str] = [
         sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)
     ]
@@ -118,7 +118,7 @@ def timeline_document(
     return Document(
         blocks=lambda: (
             *opening,
-            *(block for held in against for block in against_blocks(held)),
+            *(block for compared in against for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
         data=lambda: (
@@ -126,10 +126,12 @@ def timeline_document(
             | {
                 "kernels": [kernel for kernels, _ in sampled for kernel in kernels_use_json(kernels)],
                 "gpus": [
-                    not_sampled(gpu, found) if isinstance(found, NotMeasured) else gpu_use_json(*found, zero_ns)
-                    for gpu, found in use.items()
+                    not_sampled(gpu, sampled_use)
+                    if isinstance(sampled_use, NotMeasured)
+                    else gpu_use_json(*sampled_use, zero_ns)
+                    for gpu, sampled_use in use.items()
                 ],
-                **({} if counted is None else {"against_ncu": [against_json(held) for held in against]}),
+                **({} if counted is None else {"against_ncu": [against_json(compared) for compared in against]}),
                 "tables": tables_json(in_order),
                 "health": health_json(notes),
             }

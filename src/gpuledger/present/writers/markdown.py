@@ -94,8 +94,8 @@ class MarkdownWriter:
                     if more is not None:
                         saving = say("{saving}; {then}", saving=saving, then=more)
                 what = say("{claim}. {saving}.", claim=finding.claim, saving=capitalised(saving))
-            told = self._tell(say("**{code}**: {what}", code=finding.code, what=self._said(what)))
-            lines.append(f"{number}. {told}")
+            line = self._tell(say("**{code}**: {what}", code=finding.code, what=self._said(what)))
+            lines.append(f"{number}. {line}")
             fix = [] if shown.fix is None else [fix_words(shown.fix)]
             evidence = (sentence for sentence in finding.sentences if sentence != shown.fix)
             lines += [f"   - {self._said(sentence)}" for sentence in (*fix, *evidence)]

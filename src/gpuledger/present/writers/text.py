@@ -21,7 +21,7 @@ from gpuledger.present.safe_text import (
     visible,
     wrapped,
 )
-from gpuledger.present.sheet import Cell, Column, Digits, Sheet, Term, Unit, translated_sheet
+from gpuledger.present.sheet import Column, Digits, Sheet, Term, Unit, translated_sheet
 from gpuledger.present.terminal import BADGES, Style, Terminal, bar, saving_style, tone_style
 from gpuledger.units import count_text, share_text, time_text
 
@@ -81,11 +81,10 @@ def sheet_lines(sheet: Sheet, terminal: Terminal, longest_name: int | None = Non
 def _text_column(sheet: Sheet, index: int, column: Column, *, exact: bool) -> _TextColumn:
     values = [row[index] for row in sheet.all_rows]
     cells = [visible(shown_text(value, column, exact=exact)) for value in values]
-    return _TextColumn(column, column.title(exact=exact), cells, [_cell_style(value) for value in values])
-
-
-def _cell_style(value: Cell) -> tuple[Style, ...]:
-    return (BADGES[value.badge],) if isinstance(value, Term) and value.badge else ()
+    styles: list[tuple[Style, ...]] = [
+        (BADGES[value.badge],) if isinstance(value, Term) and value.badge else () for value in values
+    ]
+    return _TextColumn(column, column.title(exact=exact), cells, styles)
 
 
 def _with_bars(sheet: Sheet, columns: Sequence[_TextColumn], width: int | None) -> list[_TextColumn]:
@@ -292,9 +291,9 @@ class TextWriter:
         """A term and a sentence a line, the sentences aligned and wrapped."""
         if not entries:
             return ""
-        told = [(self._tell(term), self._tell(sentence)) for term, sentence in entries]
-        indent = max(display_width(term) for term, _ in told) + 4
-        lines = [f"  {padded(term, indent - 4)}  {sentence}" for term, sentence in told]
+        pairs = [(self._tell(term), self._tell(sentence)) for term, sentence in entries]
+        indent = max(display_width(term) for term, _ in pairs) + 4
+        lines = [f"  {padded(term, indent - 4)}  {sentence}" for term, sentence in pairs]
         return "\n".join([self._title(self._tell(title)), *(wrapped(line, self._width, indent) for line in lines)])
 
     def _findings(self, block: doc.Findings) -> str:
@@ -321,8 +320,8 @@ class TextWriter:
             lines += [self._indented(said, 7) for said in more if said is not None]
         if block.most is not None and (rest := block.entries[block.most :]):
             codes = joined(say(", "), (shown.finding.code for shown in rest))
-            told = self._tell(say("and {count} more: {codes}", count=count_text(len(rest)), codes=codes))
-            lines.append(wrapped(f"  {told}", self._width, 4))
+            more_codes = self._tell(say("and {count} more: {codes}", count=count_text(len(rest)), codes=codes))
+            lines.append(wrapped(f"  {more_codes}", self._width, 4))
         return "\n".join(lines)
 
     def _finding_head(self, number: int, code: str, saves: str, *styles: Style) -> list[str]:

@@ -136,7 +136,7 @@ def html(page: doc.Page, language: str, content: str, made_by: str, room: Room =
             policy=Markup(policy),  # noqa: S704 - ours, and quotes in it must stay
             style=Markup(style),  # noqa: S704 - a file of the package
             script=Markup(script),  # noqa: S704 - a file of the package
-            hatch=Markup(hatch(ByClass())),  # noqa: S704 - made of constants
+            hatch=Markup(hatch(ByClass())),  # noqa: S704 - environment of constants
         )
     )
 
@@ -239,7 +239,7 @@ class _PageParts:
         explained_codes: set[str] = set()
         for shown in block.entries:
             finding = shown.finding
-            explanation = explained(finding.code, self._language)
+            explanation = explanation_html(finding.code, self._language)
             is_first = finding.code not in explained_codes
             explained_codes.add(finding.code)
             cards.append(
@@ -285,7 +285,7 @@ class _PageParts:
 
 
 @cache
-def explained(code: str, language: str) -> str:
+def explanation_html(code: str, language: str) -> str:
     """Our own page about a code as HTML, without its title, headings two levels down; empty where there is none.
 
     The pages are part of the package, so their text is trusted; raw HTML in them would be shown as text all the same.
@@ -325,7 +325,7 @@ def _dumped(content: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("gpuledger.present.writers.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -334,12 +334,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.tests["hatched"] = is_hatched
-    made.filters["json"] = _json
-    made.filters["svg"] = _svg
-    made.filters["ours"] = Markup
-    made.filters["coded"] = _coded
-    return made
+    environment.tests["hatched"] = is_hatched
+    environment.filters["json"] = _json
+    environment.filters["svg"] = _svg
+    environment.filters["ours"] = Markup
+    environment.filters["coded"] = _coded
+    return environment
 
 
 @pass_context
@@ -347,10 +347,10 @@ def _shown(context: Context, value: object) -> object:
     """Every value on its way into a page: told in its language, and characters that hide or turn text spelled out."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return _told(context, value)
+    return _shown_text(context, value)
 
 
-def _told(context: Context, text: str) -> str:
+def _shown_text(context: Context, text: str) -> str:
     return visible(translated(text, context.get("language", "en")))  # a style sheet has none
 
 
@@ -367,14 +367,12 @@ def _svg(picture: Picture) -> Markup:
 @pass_context
 def _coded(context: Context, text: str) -> Markup:
     """Text with what stands between backquotes as code."""
-    told = unbroken(_told(context, text))
-    pieces = told.split("`")
+    plain = unbroken(_shown_text(context, text))
+    pieces = plain.split("`")
     if len(pieces) % 2 == 0:
-        return Markup("{}").format(told)
-    joined = Markup("")
-    for at, piece in enumerate(pieces):
-        joined += Markup("<code>{}</code>").format(piece) if at % 2 else Markup("{}").format(piece)
-    return joined
+        return Markup("{}").format(plain)
+    marks = (Markup("<code>{}</code>") if position % 2 else Markup("{}") for position in range(len(pieces)))
+    return Markup("").join(mark.format(piece) for mark, piece in zip(marks, pieces, strict=True))
 
 
 @cache
