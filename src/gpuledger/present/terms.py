@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gpuledger.analyse.timeline import EventFinder, EventSource, EventTrack
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
-from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.books import COMM, Line
 from gpuledger.ledger.causes import Cause, Trigger
@@ -24,6 +22,10 @@ from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.trace.model import Note, Severity, os_pid
 from gpuledger.trace.strings import torch_frame
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.timeline import EventFinder, EventSource, EventTrack
+    from gpuledger.findings.profiled_run import ProfiledRun
 
 _SEVERITY_WORDS: Final = {
     Severity.INFO: say("info"),
@@ -78,6 +80,8 @@ _RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}
 
 def event_words(finder: EventFinder, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
     """A record's short name, its tone, and what kind of thing it is; `kind` is as its table numbers kinds."""
+    from gpuledger.analyse.timeline import EventSource
+
     if source is EventSource.RANGE:
         code = finder.ranges.strings.text(kind) or ""
         name = torch_frame(text or "?") if code == "python" else text or "?"

@@ -31,7 +31,6 @@ from gpuledger.present.views.kernel_counts import counts_points
 from gpuledger.present.views.kernel_figures import figures_sheet
 from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, severity_cell, shape_text
 from gpuledger.present.views.kernels_json import kernels_data
-from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
@@ -54,6 +53,8 @@ def kernels_document(files: Sequence[str], made: Sequence[JudgedKernel], notes: 
 
 def _page(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> Page:
     """The verdict, every launch under its roofs, and each kernel in depth."""
+    from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline
+
     verdict = Paragraph(_verdict(made, sum(kernel.duration_ns for kernel in made)))
     blocks = [block for block in _blocks(files, made, notes) if block != verdict]
     launches = [

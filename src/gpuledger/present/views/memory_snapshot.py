@@ -14,7 +14,6 @@ from gpuledger.findings.memory import holder_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
-from gpuledger.present.charts.over_time import memory_area
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
@@ -405,6 +404,8 @@ def memory_chart(figures: SnapshotFigures, name: str, start_ns: int, end_ns: int
 
 
 def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
+    from gpuledger.present.charts.over_time import memory_area  # text has no charts
+
     said = say(
         "Peak {peak} allocated, {reserved} reserved",
         peak=bytes_text(figures.peak_bytes),
