@@ -105,7 +105,7 @@ class Report(ShownResult, ProfiledRun):
     @property
     def headline(self) -> str:
         """The verdict, in a sentence or two."""
-        from gpuledger.present.views.report import verdict
+        from gpuledger.present.views.report_parts import verdict
 
         return f"{self.name}: {verdict(self)}"
 

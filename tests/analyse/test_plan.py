@@ -36,7 +36,7 @@ from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.shell import shell_lines
+from gpuledger.present.safe_text import shell_lines
 from gpuledger.read import open_trace
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.strings import Strings

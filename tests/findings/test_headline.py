@@ -11,7 +11,7 @@ from gpuledger.findings.profiled_run import LITTLE, LOSS, ProfiledRun, headline
 from gpuledger.ledger.busy import NEEDS
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.levels import COVERAGE
-from gpuledger.present.views.report import verdict
+from gpuledger.present.views.report_parts import verdict
 from gpuledger.units import share_text
 from support.command import ROOT
 from support.corpus import CORPUS, corpus_file

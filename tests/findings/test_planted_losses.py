@@ -14,7 +14,7 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import NOTABLE, lost_work
-from gpuledger.present.views.report import verdict
+from gpuledger.present.views.report_parts import verdict
 from support.book_checks import check_balance
 from support.command import CAPTURES, ROOT
 from support.corpus import CORPUS

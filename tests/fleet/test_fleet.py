@@ -31,9 +31,10 @@ from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.fleet import cluster, run
 from gpuledger.fleet.run import Failed, Profile, described, failure, job_profiles
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.fleet import Map, map_lines
+from gpuledger.present.document import Shades
 from gpuledger.present.views.lateness import straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
+from gpuledger.present.writers.text import shade_lines
 from gpuledger.system import resources
 from support.command import ROOT, gpuledger
 from support.own_processes import Watched
@@ -478,12 +479,12 @@ def test_the_map_fits_a_terminal_whatever_the_job(count: int, steps: int) -> Non
     late = np.random.default_rng(1).integers(0, 900_000, (count, steps))
     late[count // 2, steps // 2] = 100_000_000
     labels = [f"rank {at}" for at in range(count)]
-    drawn = map_lines(Map("", labels, range(steps), late), 80, str)
+    drawn = shade_lines(Shades("", "", labels, range(steps), late), 80, str)
     assert max(map(len, drawn)) <= 80
     assert next(line.split("  ")[1] for line in drawn if "█" in line) == f"rank {count // 2}"
     assert len(drawn) <= 5  # all others look the same
     late[:, 0] = 25_000_000 * (np.arange(count) % 5)
-    drawn = map_lines(Map("", labels, range(steps), late), 80, str)
+    drawn = shade_lines(Shades("", "", labels, range(steps), late), 80, str)
     assert len(drawn) <= 34
     assert max(map(len, drawn)) <= 80
 

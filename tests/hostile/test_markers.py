@@ -24,8 +24,8 @@ from typing import Any
 import pytest
 
 from gpuledger.cli.output import Output
+from gpuledger.present import FORMATS, PAGE
 from gpuledger.present.document import Document
-from gpuledger.present.formats import FORMATS, PAGE
 from gpuledger.present.safe_text import visible, visible_json, visible_lines
 from gpuledger.present.writers import write
 from support.command import ROOT, gpuledger

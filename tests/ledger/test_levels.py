@@ -19,7 +19,7 @@ from gpuledger.ledger.levels import COVERAGE, LevelSource
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.report import ledger_title, verdict
+from gpuledger.present.views.report_parts import ledger_title, verdict
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.command import ROOT

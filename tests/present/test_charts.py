@@ -19,7 +19,18 @@ from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
 from gpuledger.present import palette
-from gpuledger.present.charts.amounts import Bar, Change, Column, Node, Part, columns, icicle, stacked, ticks, waterfall
+from gpuledger.present.charts.amounts import (
+    Bar,
+    Change,
+    ChartColumn,
+    Node,
+    Part,
+    columns,
+    icicle,
+    stacked,
+    ticks,
+    waterfall,
+)
 from gpuledger.present.charts.over_time import STRIP, Row, StripLine, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import WIDE, Boxes, Dot, Picture, Trail, Words, svg, svg_alone, text_width
@@ -137,7 +148,7 @@ def test_a_waterfall_ends_where_its_parts_lead(parts: list[int], before: int) ->
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 100)), min_size=1, max_size=8), HARD)
 def test_columns_are_as_tall_as_their_shares(given_: list[tuple[int, int]], name: str) -> None:
-    made = [Column(name, (a / 3, b / 100), ("a", "b")) for a, b in given_]
+    made = [ChartColumn(name, (a / 3, b / 100), ("a", "b")) for a, b in given_]
     picture = columns("t", "d", (("comm", "one"), ("copy", "two")), made, tall=100)
     well_formed(picture)
     most = max(max(a / 3, b / 100) for a, b in given_) or 1

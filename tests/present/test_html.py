@@ -27,13 +27,13 @@ from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message, catalogue
-from gpuledger.present.document import Document
+from gpuledger.present.document import Document, Page, Paragraph, Section, SheetBlock
 from gpuledger.present.palette import TONES
-from gpuledger.present.views.page import critical
+from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.views.page import breakdown
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
-from gpuledger.present.writers.html.parts import Page, Reader, Room, Section, Text
 from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
@@ -133,7 +133,7 @@ def test_the_critical_path_is_that_of_the_verb(drawn: Drawn, decode: Path) -> No
 
 
 def test_a_long_run_without_steps_is_left_to_the_verb(decode: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(critical, "MOST_OPERATIONS", 100)
+    monkeypatch.setattr(breakdown, "MOST_OPERATIONS", 100)
     section = parsed(page_of(reported(decode))).one("critical")
     assert "gpuledger critical PROFILE" in section.text
     assert not section.all("svg")
@@ -321,12 +321,12 @@ def is_self_contained(page: Element) -> None:
 
 @given(st.text(), st.text())
 def test_whatever_a_page_is_given_is_text(name: str, sentence: str) -> None:
-    made = Page(name, name, sentence, sentence, (), (Section("a", name, (Text(sentence),)),))
+    made = Page(name, sentence, (Section("a", name, (Paragraph(sentence),)),), headline=sentence)
     text = html(made, "en", '{"a": "b"}', "0")
     assert not HIDDEN.search(text)
     page = parsed(text)
     is_self_contained(page)
-    empty = html(Page("", "", "", "", (), (Section("a", "", (Text(""),)),)), "en", '{"a": "b"}', "0")
+    empty = html(Page("", "", (Section("a", "", (Paragraph(""),)),)), "en", '{"a": "b"}', "0")
     assert [each.tag for each in page.walk() if each.tag != "code"] == [each.tag for each in parsed(empty).walk()]
 
 
@@ -336,7 +336,7 @@ def test_whatever_a_page_is_given_is_text(name: str, sentence: str) -> None:
     )
 )
 def test_a_document_goes_into_a_page_and_comes_out_the_same(content: Any) -> None:
-    text = html(Page("", "", "", "", (), ()), "en", embedded({"content": content}), "0")
+    text = html(Page("", "", ()), "en", embedded({"content": content}), "0")
     assert held(parsed(text)) == {"content": content}
     assert text.count("</script>") == 2
 
@@ -350,16 +350,13 @@ def test_a_document_that_is_too_large_says_what_it_leaves_out() -> None:
 
 
 def test_a_page_that_is_too_large_is_made_again_with_less() -> None:
-    rooms: list[Room] = []
-
-    def make(reader: Reader) -> Page:
-        rooms.append(reader.room)
-        return Page("", "", "", "", (), (Section("a", "", (Text("x" * reader.room.rows * 20_000),)),))
-
-    document = Document(blocks=tuple, data=dict, sheets=tuple, page=make)
-    assert len(document_html(document, "en", "")) < LARGEST
-    assert [room.rows for room in rooms] == sorted((room.rows for room in rooms), reverse=True)
-    assert len(rooms) == 3
+    rows = tuple((f"{row}{'x' * 10_000}",) * 80 for row in range(1_000))
+    columns = tuple(Column(f"name{at}", "Name", Unit.TEXT) for at in range(80))
+    section = Section("a", "", (SheetBlock(Sheet("a", "A", columns, rows)),))
+    document = Document(blocks=tuple, data=dict, sheets=tuple, page=lambda: Page("", "", (section,)))
+    text = document_html(document, "en", "")
+    assert len(text) < LARGEST
+    assert "(first 80 of 1000 rows)" in text  # 500 and 200 were too many
 
 
 # Hostile input

@@ -17,7 +17,7 @@ from gpuledger import build_report
 from gpuledger.analyse.utilization.against_counters import agreement, held_against
 from gpuledger.analyse.utilization.kernel_use import use_of_kernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
-from gpuledger.present.views.page.pictures import report_pictures
+from gpuledger.present.views.page.report_page import report_pictures
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.model import NotMeasured

@@ -25,8 +25,7 @@ from gpuledger.present.views.report import report_document
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.present.writers import write
-from gpuledger.present.writers.html.parts import Room
-from gpuledger.present.writers.html.tables import cell
+from gpuledger.present.writers.html.tables import Room, cell
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.units import parse_instant, time_text

@@ -6,11 +6,11 @@ from functools import partial
 
 from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.messages import say, translated
+from gpuledger.present.document import SheetBlock
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.views.nvidia import NVIDIA_TABLES, nvidia_table
 from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.html.parts import Room
-from gpuledger.present.writers.html.tables import table
+from gpuledger.present.writers.html.tables import Room, table
 
 ROOM = Room(rows=10, letters=200)
 SHEET = Sheet(
@@ -39,7 +39,7 @@ def test_programs_see_codes_and_exact_values() -> None:
 
 
 def test_people_see_words_with_colour_verdict_and_depth() -> None:
-    shown = table(SHEET, partial(translated, language="zh"), ROOM)
+    shown = table(SheetBlock(SHEET), partial(translated, language="zh"), ROOM)
     assert [head.text for head in shown.heads] == ["成因", "大小", "占比"]
     first, second = (row[0] for row in shown.rows)
     assert (first.text, first.tone) == (translated(say("sync"), "zh"), "idle-sync")
@@ -49,12 +49,12 @@ def test_people_see_words_with_colour_verdict_and_depth() -> None:
 
 
 def test_rows_that_only_look_like_a_sum_stay_rows() -> None:
-    shown = table(Sheet("a", "A", SHEET.columns, (("total", 1, 1.0),)), str, ROOM)
+    shown = table(SheetBlock(Sheet("a", "A", SHEET.columns, (("total", 1, 1.0),))), str, ROOM)
     assert (len(shown.rows), shown.foot) == (1, ())
 
 
 def test_columns_left_out_are_left_out_of_the_foot_too() -> None:
-    shown = table(SHEET, str, ROOM, without=("size",))
+    shown = table(SheetBlock(SHEET, without=("size",)), str, ROOM)
     assert {len(row) for row in (*shown.rows, *shown.foot)} == {2}
 
 

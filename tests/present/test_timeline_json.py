@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api import Report
-from gpuledger.present.writers.html.packed import packed, steps_between
+from gpuledger.present.writers.html.scripted import packed, steps_between
 from gpuledger.trace.tables import Table
 from support.html_pages import HOSTILE, named_export, page_of, parsed, reported
 

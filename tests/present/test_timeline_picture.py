@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuledger import build_report
 from gpuledger.messages import translated
-from gpuledger.present.charts.lanes import LaneBar, LaneRow, lane_chart
+from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
 from gpuledger.present.charts.svg import Boxes, Picture, Words, svg_alone
 from gpuledger.present.palette import TONES
 from gpuledger.present.views.timeline_picture import timeline_picture

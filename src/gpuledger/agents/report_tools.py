@@ -29,10 +29,10 @@ from gpuledger.findings.rules import codes
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.charts.png import png
+from gpuledger.present.charts.svg import png
 from gpuledger.present.views.info import info_document
-from gpuledger.present.views.report import verdict
 from gpuledger.present.views.report_json import finding_dict, report_data
+from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline_picture import timeline_picture as drawn
 from gpuledger.read.source import look_at
 from gpuledger.trace.model import Severity

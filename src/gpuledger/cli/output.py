@@ -30,7 +30,7 @@ from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import LANGUAGES
-from gpuledger.present.formats import FORMATS, PAGE
+from gpuledger.present import FORMATS, PAGE
 from gpuledger.system.files import refuse_existing, replacing
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def english_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 def asked() -> str:
     """The command that is running, to be run again: options as they were given, folders left out of names of files."""
-    from gpuledger.present.shell import shell_lines
+    from gpuledger.present.safe_text import shell_lines
 
     context = click.get_current_context()
     argv = ["gpuledger", context.command.name or ""]

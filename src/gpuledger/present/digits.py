@@ -17,7 +17,7 @@ def cell_text(value: Cell, digits: Digits) -> str:
     if isinstance(value, Term):
         return value.code
     if isinstance(value, tuple):
-        return " ".join(f"{each:4d}" for each in value)
+        return " ".join(f"{size:4d}" for size in value)
     if isinstance(value, str):
         return value
     if digits is Digits.TENTH:

@@ -1,21 +1,31 @@
 """The one model of what we show: a document of blocks in, for any writer to write.
 
-A view makes a document from typed results; a writer makes text, Markdown, CSV, JSON or a page from it. Nothing in it is
-in a language yet: texts may be messages, which a writer translates.
+A view makes blocks from typed results; a writer makes text, Markdown, CSV, JSON or a page from them. Nothing in a block
+is in a language, cut or laid out yet: its texts may be messages, which a writer translates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gpuledger.present.sheet import Sheet
-from gpuledger.present.terminal import Terminal
+from gpuledger.messages import say
+from gpuledger.present.sheet import Cell, Sheet
 
 if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Page, Reader
+    from functools import partial
+
+    from gpuledger.analyse.timeline import EventFinder, Stretch
+    from gpuledger.attribution.flame_trees import FlameTree
+    from gpuledger.findings.finding import Finding
+    from gpuledger.findings.profiled_run import ProfiledRun
+    from gpuledger.ledger.books import Line
+    from gpuledger.messages import Message
+    from gpuledger.present.charts.svg import Picture
+    from gpuledger.present.terminal import Terminal
+    from gpuledger.trace.spans import Ints
 
 Tell = Callable[[str], str]
 """Says a message in the reader's language; other text as it is."""
@@ -57,9 +67,10 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A few sentences."""
+    """A few sentences. A page sets those with a tone apart: lead, note, or unknown for what was not measured."""
 
     text: str
+    tone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +109,42 @@ class SheetTitle(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class TimelinePlace:
+    """A place on the page's timeline. Instants are told from the run's zero."""
+
+    stretch: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class SheetBlock:
-    """A table."""
+    """A table, with how text shows it, and then how a page does."""
 
     sheet: Sheet
     title: SheetTitle = SheetTitle.NONE
     tells_hidden: bool = False
     """Whether it says itself which columns a narrow terminal has no room for; else the group does, once for all."""
+    caption: str = ""
+    """What stands over it on a page, where that is not the sheet's title."""
+    is_quiet: bool = False
+    """Whether the caption is for screen readers only, as a heading says the same."""
+    anchor: str = ""
+    """What the table is called in the page, for links and tests."""
+    without: tuple[str, ...] = ()
+    """Keys of columns that a page leaves out."""
+    name_letters: int | None = None
+    """Letters of a kernel's name on a page before the rest of it is folded away, where that is not the usual number."""
+    is_tree: bool = False
+    """Whether rows lie below their parents: a tree that is sorted is no tree."""
+    filters: bool = False
+    """Whether rows can be searched for though there are few."""
+    families_in: str = ""
+    """The key of the column of families, where rows can be chosen by theirs."""
+    rest: Callable[[Sequence[Sequence[Cell]]], tuple[Cell, ...]] | None = None
+    """Makes one row of those that a page has no room for, so that the table still adds up."""
+    places: tuple[TimelinePlace | None, ...] = ()
+    """Where on the timeline what each row is about is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +154,145 @@ class ShellCommands:
     commands: tuple[tuple[str, ...], ...]
 
 
+class FindingsForm(Enum):
+    """How findings look."""
+
+    LIST = "numbered, with what each saves; cards on a page"
+    TOP = "the few on a page's first screen: claim, saving and a link each"
+    POINTS = "each as a title with its evidence under it"
+
+
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A chart: on a page only, drawn when the language is known."""
+class ShownFinding:
+    """A finding with what is said of it here."""
+
+    finding: Finding
+    saving: Message | None = None
+    """What it saves, in words; None: nothing that could be told."""
+    fix: Message | None = None
+    share: float | None = None
+    """What it saves, as a share of the time."""
+    place: TimelinePlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What to do about what was found, the most to gain first."""
+
+    entries: tuple[ShownFinding, ...]
+    form: FindingsForm = FindingsForm.LIST
+    most: int | None = None
+    """So many are told in text; of the others, the code."""
+    is_brief: bool = False
+    """Whether text leaves the evidence out."""
+    names_gpu: bool = False
+    """Whether a page says which GPU each is about."""
+    zero_ns: int | None = None
+    """What instants of examples are told from; None where ranks have many clocks, and there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A line of the books, or a sum of lines."""
 
     name: str
-    draw: Callable[[Tell], Any]
+    share: float
+    time: str
+    """Per step, with its unit."""
+    tone: str
+    """The kind of time that it is; empty for the total, which has no bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerBlock:
+    """Lines that sum to a whole: a bar each in text, a table in Markdown, the chart on a page."""
+
+    title: str
+    rows: tuple[LedgerRow, ...]
+    chart: Chart
+    files: tuple[tuple[str, str], ...] = ()
+    """Pictures that lie beside a Markdown document: title and name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shades:
+    """Times as shades: a row per rank, a column per step."""
+
+    title: str
+    what: str
+    ranks: Sequence[str]
+    steps: Sequence[int]
+    ns: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture that pages show: the function that draws it, with what it is drawn from, in no language yet."""
+
+    draw: partial[Picture]
+    name: str = ""
+    caption: str = ""
+
+    def picture(self, tell: Tell) -> Picture:
+        """Drawn with its texts in the reader's language."""
+        return self.draw.func(*_worded(self.draw.args, tell), **_worded(self.draw.keywords, tell))
+
+
+def _worded(value: Any, tell: Tell) -> Any:
+    """The same value with every text in it told."""
+    if isinstance(value, str):
+        return tell(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_worded(item, tell) for item in value)
+    if isinstance(value, dict):
+        return {key: _worded(item, tell) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{part.name: _worded(getattr(value, part.name), tell) for part in fields(value)})
+    return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimelineBlock:
+    """Stretches of a run that can be zoomed, moved and searched on a page."""
+
+    report: ProfiledRun
+    finder: EventFinder
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlameBlock:
+    """Trees of time that can be zoomed and searched on a page; where there are no scripts, `still` is all there is."""
+
+    trees: tuple[FlameTree, ...]
+    still: Chart | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepStrip:
+    """The steps of a GPU, a column each, with a panel that shows the ledger of the one that is picked."""
+
+    chart: Chart
+    still: SheetBlock
+    """The ledger of the median step: what the panel shows first, and all there is without scripts."""
+    steps: tuple[int, ...]
+    lines: tuple[Line, ...]
+    ns: Ints
+    """A row per step, a column per line."""
+    unusual: tuple[bool, ...]
+    warm_up: tuple[bool, ...]
+    median_ns: int
+    median_lines_ns: Mapping[Line, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduce:
+    """The command that makes a page again, which only its writer knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Something that is drawn with letters, such as bars or a map: its view knows how."""
+    """Something that is drawn with letters: its view knows how."""
 
     text: Callable[[Terminal, Tell], str]
     markdown: Callable[[Tell], str]
@@ -155,11 +323,85 @@ Block = (
     | Definitions
     | SheetBlock
     | ShellCommands
-    | Picture
+    | Findings
+    | LedgerBlock
+    | Shades
+    | Chart
+    | TimelineBlock
+    | FlameBlock
+    | StepStrip
+    | Reproduce
     | Drawn
     | Only
     | Group
 )
+
+
+def not_measured(reason: str) -> Paragraph:
+    """Stands on a page where something would be that the profile cannot tell."""
+    return Paragraph(say("Not measured: {what}.", what=reason), "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure at a glance."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One question and its answer on a page. `name` is the id that links lead to."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+    short: str = ""
+    """For the list of sections, where the title is long."""
+
+
+AGAIN = Section("again", say("Reproduce"), (Reproduce(),))
+"""What closes most pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole page."""
+
+    name: str
+    verdict: str
+    sections: tuple[Section, ...]
+    headline: str = ""
+    tiles: tuple[Tile, ...] = ()
+    opening: tuple[Block, ...] = ()
+    """What stands on the first screen, before the sections."""
+    title: str = ""
+    """For the browser's window, where it is not the name."""
+
+
+def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
+    """A section per heading of a document, whose own title is left out; what comes before one is under `first`."""
+    titled: list[tuple[str, str, list[Block]]] = [(first, "", [])]
+    for block in blocks:
+        match block:
+            case Heading(text, level, short):
+                if level > 1:
+                    titled.append((text, short, []))
+            case Points(title, items, is_section=True):
+                titled.append((title, "", [Points("", items)]))
+            case Only(medium, inside):
+                titled[-1][2].extend(inside if medium is Medium.PAGE else ())
+            case SheetBlock():
+                titled[-1][2].append(replace(block, caption=titled[-1][0], is_quiet=True))
+            case _:
+                titled[-1][2].append(block)
+    return tuple(
+        Section(f"part-{number}", title, tuple(inside), short)
+        for number, (title, short, inside) in enumerate(titled)
+        if inside
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +416,5 @@ class Document:
     """What spreadsheets read."""
     remarks: tuple[str, ...] = ()
     """What is to be said beside CSV, which has no place for it."""
-    page: Callable[[Reader], Page] | None = None
-    """The page, for a reader; None where there is none."""
+    page: Callable[[], Page] | None = None
+    """The page; None where there is none."""

@@ -85,7 +85,7 @@ TONES: Final[dict[str, Tone]] = {
     **{f"idle-{cause}": Tone(cause.light, cause.dark) for cause in Cause},
     **HOST,
     "bound-memory": Tone("#ad5f00", "#f0a24a"),
-    **{f"heat-{at}": tone for at, tone in enumerate(HEAT)},
+    **{f"heat-{level}": tone for level, tone in enumerate(HEAT)},
 }
 """Every tone by the name that pictures and the style sheet use."""
 

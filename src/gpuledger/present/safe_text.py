@@ -1,12 +1,13 @@
-"""Untrusted text made safe to show: names come from profiles, and a profile may come from anybody."""
+"""Untrusted text made safe to show and to paste: names come from profiles, and a profile may come from anybody."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 import unicodedata
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from gpuledger.visible_text import visible, visible_json, visible_lines
@@ -16,6 +17,8 @@ __all__ = [
     "cut_in_the_middle",
     "display_width",
     "padded",
+    "shell_lines",
+    "shell_word",
     "unbroken",
     "visible",
     "visible_json",
@@ -51,7 +54,7 @@ def wrapped(line: str, width: int | None, indent: int = 0) -> str:
             lines.append(" " * indent)
             piece = piece.lstrip()
         lines[-1] += piece
-    return "\n".join(each.rstrip() for each in lines if each.strip())
+    return "\n".join(filled.rstrip() for filled in lines if filled.strip())
 
 
 def unbroken(text: str) -> str:
@@ -63,10 +66,10 @@ def _pieces(line: str) -> list[str]:
     """The line cut wherever a new one may begin."""
     pieces = [line[:1]]
     kept = {match.start() for match in _BEFORE_UNIT.finditer(line)}
-    for at, (before, after) in enumerate(pairwise(line), 1):
+    for position, (before, after) in enumerate(pairwise(line), 1):
         between_words = before.isspace() != after.isspace()
         beside_wide = _is_wide(before) or _is_wide(after)
-        together = before in _OPENING or after in _CLOSING or not kept.isdisjoint((at - 1, at))
+        together = before in _OPENING or after in _CLOSING or not kept.isdisjoint((position - 1, position))
         if (between_words or beside_wide) and not together:
             pieces.append(after)
         else:
@@ -131,16 +134,12 @@ def cut_apart(texts: Sequence[str], width: int, shorten: Callable[[str], str] | 
         alike.setdefault(cut[text], []).append(text)
     for shown, different in alike.items():
         if len(different) > 1:
-            differ_at = _word_start(different[0], _common_length(different))
+            first, last = min(different), max(different)  # what these begin with, all do
+            common = takewhile(lambda letters: letters[0] == letters[1], zip(first, last, strict=False))
+            differ_at = _word_start(different[0], len(list(common)))
             head = shown[: width // 3].rstrip("…")
             cut |= {text: _cut_at_the_end(f"{head}…{text[differ_at:]}", width) for text in different}
     return [cut[short[text]] for text in texts]
-
-
-def _common_length(texts: Sequence[str]) -> int:
-    """How many letters all texts have in common at the beginning."""
-    first, last = min(texts), max(texts)
-    return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
 
 
 def _word_start(text: str, at: int) -> int:
@@ -151,3 +150,71 @@ def _word_start(text: str, at: int) -> int:
 
 def _cut_at_the_end(text: str, width: int) -> str:
     return text if display_width(text) <= width else _first_columns(text, width - 1).rstrip() + "…"
+
+
+_FLAG: Final = re.compile(r"--[\w-]+=")
+_JOINED = " \\"
+_PRINTED: Final = {code: chr(code) for code in range(0x20, 0x7F) if chr(code) not in "\\'%"}
+"""Bytes that a format of `printf` may hold as they are, between single quotes."""
+
+
+def shell_lines(argv: Sequence[str], width: int | None = None) -> list[str]:
+    """The command in one line, or in lines of at most `width` that a backslash at the end joins."""
+    if width is None:
+        return [" ".join(_quoted(argument) for argument in argv)]
+    room = width - len(_JOINED)
+    lines, full = [_quoted(argv[0])], False
+    for argument in argv[1:]:
+        word = _quoted(argument)
+        if not full and len(lines[-1]) + 1 + len(word) <= room:
+            lines[-1] += f" {word}"
+            continue
+        pieces = _shell_pieces(argument, room)
+        lines[-1] += _JOINED
+        lines += pieces
+        full = len(pieces) > 1  # what follows a list of names is easier to find in a line of its own
+    return lines
+
+
+def _quoted(argument: str) -> str:
+    """Quoted where it must be; the flag of `--flag=value` stays outside, where it is easy to read."""
+    flag = match[0] if (match := _FLAG.match(argument)) else ""
+    value = argument.removeprefix(flag)
+    return flag + (shell_word(value) if value or not flag else "")
+
+
+def shell_word(text: str) -> str:
+    """One word, quoted where it must be; `printf` makes what a terminal would obey if it stood there itself."""
+    if visible_lines(text) == text:
+        return shlex.quote(text)
+    body = text.rstrip("\n")  # the shell takes line ends away from what a command prints
+    spelled = "".join(_PRINTED.get(byte) or f"\\{byte:03o}" for byte in _bytes(body))
+    return f"\"$(printf '{spelled}')\"" + (shlex.quote(text[len(body) :]) if body != text else "")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode(errors="surrogateescape")  # as arguments that are no text come in
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace")  # no argument can be this
+
+
+def _shell_pieces(argument: str, room: int) -> list[str]:
+    """One argument in a line of its own, or in several: the shell puts together what only `\\` and a line end part.
+
+    The lines after the first begin at the margin, as a space would begin another argument.
+    """
+    if len(whole := f"  {_quoted(argument)}") <= room or visible_lines(argument) != argument:
+        return [whole]
+    head = f"  {match[0]}" if (match := _FLAG.match(argument)) else "  "
+    rest = argument.removeprefix(head.strip())
+    lines = []
+    while rest:
+        size = next(
+            (n for n in range(min(len(rest), room), 1, -1) if len(head) + len(shlex.quote(rest[:n])) <= room), 1
+        )
+        if size < len(rest):
+            size = max(rest.rfind(sign, 0, size) for sign in "|(") + 1 or size  # before a name rather than inside one
+        lines.append(f"{head}{shlex.quote(rest[:size])}")
+        head, rest = "", rest[size:]
+    return [f"{line}\\" for line in lines[:-1]] + lines[-1:]

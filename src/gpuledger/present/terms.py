@@ -1,18 +1,31 @@
-"""Our own words in cells: lines of the books, causes and triggers of idle time, as terms with their colour.
+"""Our own words, with their colours: lines of the books, causes and triggers of idle time, records of a timeline.
 
-Programs see the name that the books use (`idle.sync`), people on a page what it is called, in their language.
+In a cell, programs see the name that the books use (`idle.sync`), people what it is called, in their language.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
-from gpuledger.ledger.books import Line
+from gpuledger.catalog.calls import CALL_KINDS
+from gpuledger.catalog.kernel_families import COMMUNICATION
+from gpuledger.catalog.kernel_names import label
+from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.books import COMM, Line
 from gpuledger.ledger.causes import Cause, Trigger
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
+from gpuledger.present.document import SheetBlock
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Term
-from gpuledger.trace.model import Severity
+from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.trace.model import Note, Severity, os_pid
+from gpuledger.trace.strings import torch_frame
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.timeline import EventFinder, EventSource, EventTrack
+    from gpuledger.findings.profiled_run import ProfiledRun
 
 _SEVERITY_WORDS: Final = {
     Severity.INFO: say("info"),
@@ -45,3 +58,67 @@ def trigger_term(trigger: Trigger, drained_by: str = "") -> Term:
 def severity_term(severity: Severity) -> Term:
     """How much a note about the profile matters."""
     return Term(severity.value, _SEVERITY_WORDS[severity], badge=_SEVERITY_BADGES.get(severity, ""))
+
+
+_NOTES: Final = (Column("severity", say("Severity"), Unit.TEXT), Column("sentence", say("What was seen"), Unit.TEXT))
+
+
+def notes_block(notes: Sequence[Note]) -> SheetBlock:
+    """What was seen while reading, and how much each matters, on a page."""
+    rows = tuple((severity_term(note.severity), note.sentence) for note in notes)
+    return SheetBlock(Sheet("notes", "Notes", _NOTES, rows), caption=say("Health"), anchor="health-notes")
+
+
+def family_line(family: str) -> Line:
+    """The line of the books that kernels of a family are booked under."""
+    return COMM if family == COMMUNICATION else Line.of_family(family)
+
+
+_RANGE_WORDS: Final = {"op": say("operator"), "python": say("Python function")}
+_RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}
+
+
+def event_words(finder: EventFinder, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
+    """A record's short name, its tone, and what kind of thing it is; `kind` is as its table numbers kinds."""
+    from gpuledger.analyse.timeline import EventSource
+
+    if source is EventSource.RANGE:
+        code = finder.ranges.strings.text(kind) or ""
+        name = torch_frame(text or "?") if code == "python" else text or "?"
+        return name, _RANGE_TONES.get(code, "host-range"), _RANGE_WORDS.get(code, say("range"))
+    if source is EventSource.CUDA_CALL:
+        return shortened(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
+    if source is EventSource.OTHER_CALL:
+        return text or "?", "idle-os", say("host call")
+    if kind < 0:
+        return text or "?", "copy", say("copy")
+    family = finder.work.families[kind]
+    if text is None:
+        return "CUDA graph", line_tone(Line.of_family(family)), say("graph")
+    return label(text), line_tone(family_line(family)), say("GPU kernel")
+
+
+def track_words(report: ProfiledRun, track: EventTrack) -> Message:
+    """What a thread or a stream is called."""
+    pid = os_pid(track.pid)
+    if track.is_thread:
+        name = say("Main thread") if track.number == pid else say("Thread {tid}", tid=track.number)
+    elif len(report.devices) > 1:
+        name = say("GPU {gpu}, stream {stream}", gpu=track.gpu, stream=track.number)
+    else:
+        name = say("Stream {stream}", stream=track.number)
+    if len(report.trace.origin.processes) > 1:
+        name = say("{track} of process {pid}", track=name, pid=pid)
+    return name
+
+
+def made_at() -> str:
+    """Now, as ISO 8601 to the second."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdecimal() else datetime.now(UTC)
+    return now.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def made_line() -> Message:
+    """The same for people, to the minute."""
+    return say("Made {time} UTC.", time=made_at()[:16].replace("T", " "))

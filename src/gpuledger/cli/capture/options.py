@@ -222,8 +222,7 @@ def printed(
     notes: Sequence[str] = (),
 ) -> None:
     """What would be run, for --dry-run, and why, for --explain."""
-    from gpuledger.present.safe_text import visible
-    from gpuledger.present.shell import shell_lines
+    from gpuledger.present.safe_text import shell_lines, visible
     from gpuledger.present.views.capture import reasons_text
 
     width = columns(sys.stdout)

@@ -85,8 +85,7 @@ def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: L
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.ledger.device import analysed
     from gpuledger.present.views.answers import kernel_answer
-    from gpuledger.present.views.timeline_document import timeline_document
-    from gpuledger.present.views.timeline_kernels import step_kernels_sheet
+    from gpuledger.present.views.timeline_kernels import step_kernels_sheet, timeline_document
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.trace.tables import Table

@@ -111,8 +111,8 @@ def _open_kernels(files: tuple[Path, ...], limits: Limits, tell: Progress) -> Ke
 
 def _write_pictures(made: ProfiledRun, output: Output) -> list[tuple[str, str]]:
     """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
-    from gpuledger.present.charts.png import png
-    from gpuledger.present.views.page.pictures import report_pictures
+    from gpuledger.present.charts.svg import png
+    from gpuledger.present.views.page.report_page import report_pictures
 
     found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, output.language)]
     for picture, path in found:

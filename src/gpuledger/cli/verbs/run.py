@@ -11,8 +11,8 @@ import click
 from gpuledger.cli.completion import words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.present import FORMATS
 from gpuledger.present.document import Document
-from gpuledger.present.formats import FORMATS
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
 from gpuledger.present.writers import write

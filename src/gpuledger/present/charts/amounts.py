@@ -7,9 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
-from gpuledger.present.charts.svg import NARROW, SIZE, WIDE, Boxes, Mark, Picture, Rule, Words, is_hatched, text_width
+from gpuledger.messages import joined
+from gpuledger.present.charts.svg import (
+    NARROW,
+    SIZE,
+    WIDE,
+    Box,
+    Boxes,
+    GridLine,
+    Mark,
+    Picture,
+    Words,
+    is_hatched,
+    text_width,
+)
 
 _BAR: Final = 34
 _LINE: Final = 18
@@ -21,7 +35,7 @@ _APART: Final = 0.0012
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a whole."""
+    """One part of a whole. `more` is another way to give the amount, shown where there is room for both."""
 
     tone: str
     share: float
@@ -29,13 +43,12 @@ class Part:
     value: str
     """With its unit."""
     more: str = ""
-    """Another way to give the amount, shown where there is room for both."""
     brief: str = ""
     """A short name."""
 
     @property
     def hint(self) -> str:
-        return f"{self.name}: {self.value}" + (f" ({self.more})" if self.more else "")
+        return joined("", (self.name, ": ", self.value, *((" (", self.more, ")") if self.more else ())))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -64,13 +77,13 @@ def stacked(title: str, description: str, bars: Sequence[Bar]) -> Picture:
         left = 0.0
         for part in bar.parts:
             marks.append(Boxes(part.tone, (_apart(left, top, part.share, _BAR),), part.hint, is_hatched(part.tone)))
-            marks += _named(part, left, top + _BAR + SIZE + 4)
+            marks += _part_name(part, left, top + _BAR + SIZE + 4)
             left += part.share
         top += _BAR + _LINE + 14
     return Picture(max(top - 6, 1), title, description, tuple(marks))
 
 
-def _named(part: Part, left: float, line: float) -> list[Mark]:
+def _part_name(part: Part, left: float, line: float) -> list[Mark]:
     """The longest text that fits under a part on a wide page, and on a narrow one."""
     room = part.share - 0.008
     wide, narrow = (
@@ -82,13 +95,13 @@ def _named(part: Part, left: float, line: float) -> list[Mark]:
     return [Words(left, line, wide, only="wide"), *small]
 
 
-def _apart(left: float, top: float, width: float, height: float) -> tuple[float, float, float, float]:
+def _apart(left: float, top: float, width: float, height: float) -> Box:
     """A box that leaves a little of the paper before its right neighbour, but never more than a fifth of itself."""
     return left, top, width - min(_APART, width / 5), height
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     """One column of each series: shares of the series' largest, and texts to stand above them."""
 
     name: str
@@ -97,42 +110,36 @@ class Column:
 
 
 def columns(
-    title: str, description: str, series: Sequence[tuple[str, str]], given: Sequence[Column], tall: int = 150
+    title: str, description: str, series: Sequence[tuple[str, str]], given: Sequence[ChartColumn], tall: int = 150
 ) -> Picture:
     """Groups of columns in the order given; each series is a tone with its name, the only one may have none."""
-    tones = [tone for tone, _ in series]
-    marks: list[Mark] = [Rule(0, tall + _LINE, 1, tall + _LINE)]
+    floor = tall + _LINE
+    marks: list[Mark] = [GridLine(0, floor, 1, floor)]
     most = max((share for column in given for share in column.shares), default=0.0) or 1.0
-    each = 1 / max(len(given), 1)
-    fits = all(text_width(column.name) <= each * NARROW for column in given)
-    for at, column in enumerate(given):
-        wide = each * 0.8 / len(tones)
-        for number, (tone, share, text) in enumerate(zip(tones, column.shares, column.texts, strict=True)):
-            left = at * each + each * 0.1 + number * wide
+    room = 1 / max(len(given), 1)
+    wide = room * 0.8 / len(series)
+    fits = all(text_width(column.name) <= room * NARROW for column in given)
+    for position, column in enumerate(given):
+        for number, ((tone, _), share, text) in enumerate(zip(series, column.shares, column.texts, strict=True)):
+            left = position * room + room * 0.1 + number * wide
             height = max(share / most * tall, 1.0 if share else 0.0)
-            top = tall + _LINE - height
             if share:
-                box = _apart(left, top, wide, height)
+                box = _apart(left, floor - height, wide, height)
                 marks.append(Boxes(tone, (box,), f"{column.name}: {text}", is_hatched(tone)))
-            marks.append(Words(left + wide / 2, top - 4, text, "ink", "middle", wide))
-        marks += _column_name(column.name, at, each, tall + 2 * _LINE, fits=fits)
-    return Picture(
-        tall + (2 if fits else 3) * _LINE + 6,
-        title,
-        description,
-        tuple(marks),
-        tuple(each for each in series if each[1]),
-    )
+            marks.append(Words(left + wide / 2, floor - height - 4, text, "ink", "middle", wide))
+        marks += _column_name(column.name, position, room, floor + _LINE, fits=fits)
+    legend = tuple(entry for entry in series if entry[1])
+    return Picture(tall + (2 if fits else 3) * _LINE + 6, title, description, tuple(marks), legend)
 
 
-def _column_name(name: str, at: int, each: float, line: int, *, fits: bool) -> list[Mark]:
+def _column_name(name: str, position: int, room: float, line: int, *, fits: bool) -> list[Mark]:
     """Under its column; where not all fit a narrow page, every second one is a line lower there."""
-    middle = (at + 0.5) * each
+    middle = (position + 0.5) * room
     if fits:
-        return [Words(middle, line, name, anchor="middle", room=each)]
-    anchor, x = ("start", 0.0) if at == 0 else ("middle", middle)
-    lower = Words(x, line + at % 2 * _LINE, name, anchor=anchor, only="narrow")
-    return [Words(middle, line, name, anchor="middle", room=each, only="wide"), lower]
+        return [Words(middle, line, name, anchor="middle", room=room)]
+    anchor, x = ("start", 0.0) if position == 0 else ("middle", middle)
+    lower = Words(x, line + position % 2 * _LINE, name, anchor=anchor, only="narrow")
+    return [Words(middle, line, name, anchor="middle", room=room, only="wide"), lower]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,29 +195,30 @@ def waterfall(
     after: tuple[str, float, str],
 ) -> Picture:
     """From one amount to another: each part begins where the one above it ends."""
-    levels = [before[1]]
-    for change in changes:
-        levels.append(levels[-1] + change.amount)
+    levels = [*accumulate((change.amount for change in changes), initial=before[1])]
     low, high = min(0.0, *levels, after[1]), max(*levels, after[1], 0.0)
-    span = (high - low) or 1.0
-    row = _LINE + 18
+    span, height = (high - low) or 1.0, _LINE + 18
 
     def place(amount: float) -> float:
         return (amount - low) / span
 
-    marks: list[Mark] = [Rule(place(0.0), 0, place(0.0), row * (len(changes) + 2))]
-    rows = [(before[0], 0.0, before[1], before[2], "muted")]
-    for change, start in zip(changes, levels, strict=False):
-        rows.append((change.name, start, start + change.amount, change.text, change.tone))
-    rows.append((after[0], 0.0, after[1], after[2], "muted"))
-    for at, (name, start, end, text, tone) in enumerate(rows):
+    rows = [
+        (before[0], 0.0, before[1], before[2], "muted"),
+        *(
+            (change.name, start, start + change.amount, change.text, change.tone)
+            for change, start in zip(changes, levels, strict=False)
+        ),
+        (after[0], 0.0, after[1], after[2], "muted"),
+    ]
+    marks: list[Mark] = [GridLine(place(0.0), 0, place(0.0), height * len(rows))]
+    for number, (name, start, end, text, tone) in enumerate(rows):
         left, right = sorted((place(start), place(end)))
-        ends = at in (0, len(rows) - 1)
-        marks.append(Words(0, at * row + SIZE + 1, name, "ink", bold=ends))
-        marks.append(Words(1, at * row + SIZE + 1, text, "ink", "end", bold=ends))
-        box = (left, at * row + _LINE, max(right - left, 0.002), 11)
+        is_end, top = number in (0, len(rows) - 1), number * height
+        marks.append(Words(0, top + SIZE + 1, name, "ink", bold=is_end))
+        marks.append(Words(1, top + SIZE + 1, text, "ink", "end", bold=is_end))
+        box = (left, top + _LINE, max(right - left, 0.002), 11)
         marks.append(Boxes(tone, (box,), f"{name}: {text}", is_hatched(tone)))
-    return Picture(row * len(rows) + 2, title, description, tuple(marks))
+    return Picture(height * len(rows) + 2, title, description, tuple(marks))
 
 
 def ticks(most: float, unit: float, count: int = 4) -> list[float]:
@@ -223,7 +231,7 @@ def ticks(most: float, unit: float, count: int = 4) -> list[float]:
             step *= factor
             if most / step <= count:
                 break
-    return [at * step for at in range(int(most / step) + 1)]
+    return [number * step for number in range(int(most / step) + 1)]
 
 
 def axis(values: Sequence[float], most: float, top: float, tall: float, text: Callable[[int], str]) -> list[Mark]:
@@ -231,7 +239,7 @@ def axis(values: Sequence[float], most: float, top: float, tall: float, text: Ca
     marks: list[Mark] = []
     for value in values:
         height = top + tall - value / most * tall
-        marks.append(Rule(0, height, 1, height))
+        marks.append(GridLine(0, height, 1, height))
         if value:
             marks.append(Words(0, height - 3, text(round(value)), "ink", halo=True))
     return marks

@@ -1,9 +1,10 @@
-"""Charts over time: steps one after another, streams or ranks as rows of a map, memory in use."""
+"""Charts over time: steps one after another, streams or ranks as rows of a map, memory in use, lanes of a timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -12,18 +13,20 @@ from gpuledger.present.charts.amounts import axis, ticks
 from gpuledger.present.charts.svg import (
     NARROW,
     SIZE,
+    WIDE,
     Box,
     Boxes,
     Dot,
+    GridLine,
     Mark,
     Picture,
-    Rule,
     Trail,
     Words,
     is_hatched,
     text_width,
 )
-from gpuledger.present.palette import HEAT, heat_level
+from gpuledger.present.palette import HEAT, TONES, heat_level
+from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, time_text
 
@@ -78,10 +81,10 @@ def step_strip(
     if (hatched_from >= 0).any():
         bottom, top = np.minimum(np.maximum(hatched_from, 0), most), np.minimum(floor, most)
         marks.append(Boxes("", _stacks(bottom, top, most, wide, gap), hatched=True))
-    for at, (total, odd) in enumerate(zip(totals.tolist(), unusual, strict=True)):
+    for step, (total, odd) in enumerate(zip(totals.tolist(), unusual, strict=True)):
         if odd:
             cut = total > most
-            marks.append(Dot((at + 0.5) * wide, 8, 4, "bad", hollow=not cut))
+            marks.append(Dot((step + 0.5) * wide, 8, 4, "bad", hollow=not cut))
     marks.append(Words(0, _HEAD + STRIP + SIZE + 4, numbers[0]))
     if numbers[1]:
         marks.append(Words(1, _HEAD + STRIP + SIZE + 4, numbers[1], anchor="end"))
@@ -93,8 +96,8 @@ def step_strip(
 def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: float) -> tuple[Box, ...]:
     scale = STRIP / most
     return tuple(
-        (at * wide, _HEAD + STRIP - high * scale, wide - gap, (high - low) * scale)
-        for at, (low, high) in enumerate(zip(bottom.tolist(), top.tolist(), strict=True))
+        (step * wide, _HEAD + STRIP - high * scale, wide - gap, (high - low) * scale)
+        for step, (low, high) in enumerate(zip(bottom.tolist(), top.tolist(), strict=True))
         if (high - low) * scale >= 0.01
     )
 
@@ -148,10 +151,10 @@ def _cells(levels: Sequence[int], left: float, top: int) -> list[Mark]:
     wide = (1 - left) / len(levels)
     boxes: dict[int, list[Box]] = {}
     start = 0
-    for at in range(1, len(levels) + 1):
-        if at == len(levels) or levels[at] != levels[start]:
-            boxes.setdefault(levels[start], []).append((left + start * wide, top, (at - start) * wide, _ROW))
-            start = at
+    for level, equal in groupby(levels):
+        count = len(list(equal))
+        boxes.setdefault(level, []).append((left + start * wide, top, count * wide, _ROW))
+        start += count
     return [Boxes(f"heat-{level}", tuple(some)) for level, some in sorted(boxes.items())]
 
 
@@ -183,7 +186,7 @@ def memory_area(
     marks.append(Trail(_AREA, _level(most_bytes, peak, head, tall), floor=head + tall))
     if line_bytes is not None:
         marks.append(Trail(_LINE, _level(line_bytes, peak, head, tall)))
-    marks.append(Rule(0, head + tall, 1, head + tall))
+    marks.append(GridLine(0, head + tall, 1, head + tall))
     marks.append(Words(0, head + tall + SIZE + 4, ends[0]))
     marks.append(Words(1, head + tall + SIZE + 4, ends[1], anchor="end"))
     legend = () if names is None else tuple(zip((_AREA, _LINE), names, strict=True))
@@ -194,7 +197,82 @@ def _level(values: Ints, peak: float, head: int, tall: int) -> tuple[tuple[float
     """Steps from bin to bin."""
     wide = 1 / len(values)
     points = []
-    for at, value in enumerate(values.tolist()):
+    for position, value in enumerate(values.tolist()):
         height = head + tall - max(value, 0) / peak * tall
-        points += [(at * wide, height), ((at + 1) * wide, height)]
+        points += [(position * wide, height), ((position + 1) * wide, height)]
     return tuple(points)
+
+
+_LANE: Final = 16
+_BETWEEN: Final = 8
+_LANES_HEAD: Final = 20
+"""Above the first row: the axis."""
+
+_LEAST: Final = 0.0006
+"""No bar is narrower, or nobody would see it."""
+
+_FEWEST_LETTERS: Final = 6
+"""A name that is cut to less says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneBar:
+    """One bar: where it begins and how long it is, as shares of the picture's width."""
+
+    left: float
+    width: float
+    lane: int
+    tone: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """What belongs together, under a name: a thread, a stream."""
+
+    name: str
+    bars: Sequence[LaneBar]
+    hatched: bool = False
+    """As idle time is, wherever it is shown."""
+
+
+def lane_chart(
+    title: str,
+    description: str,
+    rows: Sequence[LaneRow],
+    instants: Sequence[tuple[float, str]],
+    legend: tuple[tuple[str, str], ...] = (),
+) -> Picture:
+    """Rows from the top down, each as tall as it has lanes; `instants` are places on the axis and their words."""
+    marks: list[Mark] = []
+    top = float(_LANES_HEAD)
+    for row in rows:
+        marks.append(Words(0, top + SIZE, row.name, "ink", bold=True))
+        top += SIZE + 5
+        marks += _bars(row, top)
+        top += (1 + max((bar.lane for bar in row.bars), default=0)) * _LANE + _BETWEEN
+    for left, text in instants:
+        marks.append(GridLine(left, _LANES_HEAD - 4, left, top))
+        marks.append(Words(left, SIZE, text, anchor="start" if left < 0.1 else "middle" if left < 0.9 else "end"))
+    return Picture(round(top), title, description, tuple(marks), legend)
+
+
+def _bars(row: LaneRow, top: float) -> list[Mark]:
+    """Bars of one tone are one shape; a bar that has room carries its name."""
+    boxes: dict[str, list[Box]] = {}
+    names: list[Mark] = []
+    for bar in row.bars:
+        down = top + bar.lane * _LANE
+        width = max(bar.width, _LEAST)
+        boxes.setdefault(bar.tone, []).append((min(bar.left, 1 - width), down, width, _LANE - 1))
+        room = bar.width * WIDE - 6
+        name = cut_in_the_middle(bar.name, int(room / text_width("n")))
+        if len(name) >= min(_FEWEST_LETTERS, len(bar.name)) and name:
+            names.append(Words(bar.left, down + SIZE - 1, name, _ink(bar.tone), aside=3))
+    return [*(Boxes(tone, tuple(some), hatched=row.hatched) for tone, some in boxes.items()), *names]
+
+
+def _ink(tone: str) -> str:
+    """What can be read on a tone."""
+    red, green, blue = (int(TONES[tone].light[digit : digit + 2], 16) for digit in (1, 3, 5))
+    return "ink" if 2 * red + 5 * green + blue > 8 * 150 else "paper"

@@ -1,4 +1,4 @@
-"""Pictures: marks in, SVG out. The one place that writes SVG; text in it is escaped here, whatever it holds.
+"""Pictures: marks in, SVG or PNG out. The one place that writes SVG; text in it is escaped here, whatever it holds.
 
 A picture is as wide as the page lets it be: positions across are shares of that width, positions down are pixels. So
 shapes stretch with the page while text keeps its size. Tones are names of the palette; a page paints them by class, so
@@ -60,7 +60,7 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GridLine:
     """A thin straight line, behind everything else."""
 
     x1: float
@@ -102,7 +102,7 @@ class Words:
     aside: float = 0
 
 
-Mark = Boxes | Trail | Rule | Dot | Words
+Mark = Boxes | Trail | GridLine | Dot | Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def is_hatched(tone: str) -> bool:
 
 
 def _body(picture: Picture, paint: Paint) -> str:
-    rules = [_rule(mark, paint) for mark in picture.marks if isinstance(mark, Rule)]
+    rules = [_rule(mark, paint) for mark in picture.marks if isinstance(mark, GridLine)]
     shapes = [_shape(mark, paint) for mark in picture.marks if isinstance(mark, Boxes | Trail)]
     dots = [_dot(mark, paint) for mark in picture.marks if isinstance(mark, Dot)]
     words = [_words(mark, paint) for mark in picture.marks if isinstance(mark, Words)]
@@ -250,7 +250,7 @@ def _line_path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{_number(x * _ACROSS)} {_number(y)}" for x, y in points)
 
 
-def _rule(mark: Rule, paint: Paint) -> str:
+def _rule(mark: GridLine, paint: Paint) -> str:
     ends = f'x1="{_percent(mark.x1)}" y1="{_number(mark.y1)}" x2="{_percent(mark.x2)}" y2="{_number(mark.y2)}"'
     return f"<line {ends} {paint.stroke(mark.tone)}/>"
 
@@ -299,3 +299,15 @@ def _text(text: str) -> str:
 
 def _attribute(text: str) -> str:
     return escape(visible(text))
+
+
+SCALE: Final = 1.5
+"""Pixels of the file for each of the picture: sharp on most screens, and still small."""
+
+
+def png(picture: Picture) -> bytes:
+    """The picture with its title, on white paper."""
+    import vl_convert
+
+    drawn: bytes = vl_convert.svg_to_png(svg_alone(picture), scale=SCALE)
+    return drawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
@@ -12,15 +12,24 @@ from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.analyse.align.side_by_side import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck, AlignRow, shape_text
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
 from gpuledger.messages import joined, say
-from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
+from gpuledger.present.document import (
+    AGAIN,
+    Block,
+    Document,
+    Group,
+    Heading,
+    Page,
+    Paragraph,
+    Points,
+    SheetBlock,
+    Tile,
+    chapters,
+)
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.trace.model import Note, Severity, told_always
 from gpuledger.units import count_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Page, Reader
 
 CHECKS: Final = say("Checks")
 
@@ -97,14 +106,22 @@ def align_document(made: Alignment, health: Sequence[Note]) -> Document:
             "health": health_json(health),
         },
         sheets=lambda: (_every_row(found.rows),),
-        page=lambda reader: _page(made, health, reader),
+        page=lambda: _page(made, health),
     )
 
 
-def _page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
-    from gpuledger.present.views.page.align_page import align_page
-
-    return align_page(made, health, reader)
+def _page(made: Alignment, health: Sequence[Note]) -> Page:
+    """The conclusion, the seven checks with their verdicts, and the kernels side by side."""
+    sides = ((say("Mock, GPU time per forward"), made.sides.mock), (say("Model"), made.sides.e2e))
+    tiles = [Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
+    blocks = [Heading(CHECKS), checks_block(made), Heading(say("What was seen")), *evidence_blocks(made, health)]
+    return Page(
+        title(made),
+        made.conclusion,
+        headline=about(made),
+        tiles=(Tile(say("Verdict"), VERDICT_WORDS[made.verdict]), *tiles),
+        sections=(*chapters(blocks), AGAIN),
+    )
 
 
 def title(made: Alignment) -> str:

@@ -14,7 +14,7 @@ from gpuledger.present.document import Document, Paragraph, SheetBlock, SheetTit
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.terms import TOTAL
-from gpuledger.present.views.tables_page import stretch_text, tables_page
+from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note
 from gpuledger.units import count_text, share_text, time_text
@@ -96,7 +96,7 @@ def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Seq
         data=data,
         sheets=lambda: tuple(sheets),
         remarks=tuple(remark.text for remark in remarks),
-        page=lambda reader: tables_page(profile, (*sentences, *remarks), sheets, reader),
+        page=lambda: tables_page(profile, (*sentences, *remarks), sheets),
     )
 
 

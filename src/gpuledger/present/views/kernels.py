@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.analyse.kernels.judgement import FigureSpread, JudgedKernel, JudgedLaunch, severity
 from gpuledger.analyse.kernels.roofs import device_of
@@ -11,18 +11,28 @@ from gpuledger.analyse.kernels.step_kernels import kernels_tally
 from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
-from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
-from gpuledger.present.made_at import made_line
+from gpuledger.present.document import (
+    AGAIN,
+    Block,
+    Document,
+    Group,
+    Heading,
+    Page,
+    Paragraph,
+    Points,
+    Section,
+    SheetBlock,
+    chapters,
+    not_measured,
+)
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import made_line
 from gpuledger.present.views.kernel_counts import counts_points
 from gpuledger.present.views.kernel_figures import figures_sheet
 from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, severity_cell, shape_text
 from gpuledger.present.views.kernels_json import kernels_data
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Page, Reader
 
 CLOCKS: Final = say(
     "Times here are Nsight Compute's: it replays each kernel in isolation, with caches flushed "
@@ -37,17 +47,25 @@ def kernels_document(files: Sequence[str], made: Sequence[JudgedKernel], notes: 
         blocks=lambda: (Group(tuple(_blocks(files, made, notes))),),
         data=lambda: kernels_data(files, made, notes),
         sheets=lambda: (figures_sheet(made),),
-        page=lambda reader: _page(files, made, notes, reader),
+        page=lambda: _page(files, made, notes),
     )
 
 
-def _page(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note], reader: Reader) -> Page:
-    from gpuledger.present.views.page.ncu_page import ncu_page
+def _page(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> Page:
+    """The verdict, every launch under its roofs, and each kernel in depth."""
+    from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline
 
-    total = sum(kernel.duration_ns for kernel in made)
-    verdict = Paragraph(_verdict(made, total))
+    verdict = Paragraph(_verdict(made, sum(kernel.duration_ns for kernel in made)))
     blocks = [block for block in _blocks(files, made, notes) if block != verdict]
-    return ncu_page(", ".join(files), verdict.text, made, blocks, reader)
+    launches = [
+        DrawnLaunch(launch, launch.duration_ns, bound_text(launch)) for kernel in made for launch in kernel.launches
+    ]
+    said = say(
+        "Each dot is a profiled launch, sized by its share of the time; the further below the roof, the more to gain."
+    )
+    roofs = launch_roofline(launches, said) or not_measured(NOT_COLLECTED)
+    sections = (Section("roofline", say("Roofline"), (roofs,)), *chapters(blocks, say("Kernels")), AGAIN)
+    return Page(", ".join(files), verdict.text, sections)
 
 
 def _blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> list[Block]:

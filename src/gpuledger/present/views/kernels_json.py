@@ -9,7 +9,7 @@ from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, seve
 from gpuledger.analyse.kernels.roofs import Roof, device_of
 from gpuledger.analyse.kernels.step_kernels import kernels_tally
 from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
-from gpuledger.present.made_at import made_at
+from gpuledger.present.terms import made_at
 from gpuledger.present.views.kernel_counts import counts_json
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.model import Gpu, Note, NotMeasured

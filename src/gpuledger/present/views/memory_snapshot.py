@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace, with_rest
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
-from gpuledger.present.document import (
-    Block,
-    Conclusion,
-    Document,
-    Heading,
-    Paragraph,
-    Picture,
-    Points,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    Tell,
-)
+from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.tables_page import tables_page
+from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.charts.svg import Picture as Drawing
 
 _VERB: Final = "memory"
 """Whose document it is, also where `report` shows it."""
@@ -103,50 +89,55 @@ class AnalysedSnapshot:
         return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)
 
 
-def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Document:
+def snapshot_document(analysed: AnalysedSnapshot, *, is_brief: bool = False) -> doc.Document:
     """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
-    snapshot, figures, findings = made.snapshot, made.figures, made.findings
+    snapshot, figures, findings = analysed.snapshot, analysed.figures, analysed.findings
     answers = [message for of_gpu in figures for message in snapshot_answer(of_gpu)] or [_nothing(snapshot)]
     sheets = [sheet for of_gpu in figures for sheet in snapshot_sheets(of_gpu)]
     whole = [findings_sheet(findings), *sheets]
-    points = [finding_points(found) for found in findings]
     notes = [
         say("Note: {sentence}.", sentence=note.sentence)
         for note in snapshot.health
         if note.severity in (Severity.LOSS, Severity.WARNING)
     ] + [_unmatched(of_gpu) for of_gpu in figures if of_gpu.unmatched_events]
     shown = (
-        [] if is_brief else [SheetBlock(sheet, SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
+        []
+        if is_brief
+        else [doc.SheetBlock(sheet, doc.SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
     )
-    return Document(
+    return doc.Document(
         blocks=lambda: (
-            Conclusion(answers[0]),
-            *([Remarks(tuple(answers[1:]))] if answers[1:] else []),
-            *points,
+            doc.Conclusion(answers[0]),
+            *([doc.Remarks(tuple(answers[1:]))] if answers[1:] else []),
+            snapshot_findings(analysed),
             *shown,
-            *([Remarks(tuple(notes))] if notes else []),
+            *([doc.Remarks(tuple(notes))] if notes else []),
         ),
-        data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(made)},
+        data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(analysed)},
         sheets=lambda: tuple(whole),
         remarks=tuple(notes),
-        page=lambda reader: tables_page(
+        page=lambda: tables_page(
             snapshot.name,
-            [Paragraph(answer) for answer in answers],
+            [doc.Paragraph(answer) for answer in answers],
             [],
-            reader,
-            more=[*picture_blocks(figures), Heading(say("What to do")), *points, *sheet_blocks(sheets)],
+            more=[
+                *picture_blocks(figures),
+                doc.Heading(say("What to do")),
+                *([snapshot_findings(analysed)] if findings else []),
+                *sheet_blocks(sheets),
+            ],
         ),
     )
 
 
-def snapshot_data(made: AnalysedSnapshot) -> Mapping[str, Any]:
+def snapshot_data(analysed: AnalysedSnapshot) -> Mapping[str, Any]:
     """For programs: the findings and all tables."""
-    sheets = [sheet for of_gpu in made.figures for sheet in snapshot_sheets(of_gpu)]
+    sheets = [sheet for of_gpu in analysed.figures for sheet in snapshot_sheets(of_gpu)]
     return {
-        "profile": made.snapshot.name,
-        "zero_ns": made.start_ns,
-        "tables": tables_json([findings_sheet(made.findings), *sheets]),
-        "health": health_json(made.snapshot.health),
+        "profile": analysed.snapshot.name,
+        "zero_ns": analysed.start_ns,
+        "tables": tables_json([findings_sheet(analysed.findings), *sheets]),
+        "health": health_json(analysed.snapshot.health),
     }
 
 
@@ -160,6 +151,12 @@ class TimelineClock:
     """The trace's instant that the report tells times from."""
     window: Span
 
+    @classmethod
+    def of(cls, report: ProfiledRun) -> TimelineClock | None:
+        """The clock of a report; None where its profile does not say when it was on the wall clock."""
+        wall_zero_ns = report.trace.origin.wall_zero_ns
+        return None if wall_zero_ns is None else cls(wall_zero_ns, report.zero_ns, report.window)
+
     def told_ns(self, wall_ns: int) -> int:
         """An instant of the snapshot as the report tells it."""
         return wall_ns - self.wall_zero_ns - self.zero_ns
@@ -170,16 +167,18 @@ class TimelineClock:
         return Span(self.window.start_ns + self.wall_zero_ns, self.window.end_ns + self.wall_zero_ns)
 
 
-def memory_blocks(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Block]:
+def memory_blocks(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[doc.Block]:
     """What stands in a report beside the time: the answer, and the findings."""
-    answers = answer_on_timeline(made, clock)
-    return [Heading(say("Who holds the memory")), Remarks(tuple(answers)), *map(finding_points, made.findings)]
+    answers = answer_on_timeline(analysed, clock)
+    return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), snapshot_findings(analysed)]
 
 
-def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
+def answer_on_timeline(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
     """The answer, and where on the report's timeline the peak is."""
-    answers = [message for of_gpu in made.figures for message in snapshot_answer(of_gpu)] or [_nothing(made.snapshot)]
-    for figures in made.figures:
+    answers = [message for of_gpu in analysed.figures for message in snapshot_answer(of_gpu)] or [
+        _nothing(analysed.snapshot)
+    ]
+    for figures in analysed.figures:
         instant = figures.instant_ns(figures.peak.moment)
         if clock is None or instant is None:
             answers.append(
@@ -187,24 +186,18 @@ def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> l
             )
             break
         inside = clock.wall_window.start_ns <= instant <= clock.wall_window.end_ns
-        told = instant_text(clock.told_ns(instant))
+        time = instant_text(clock.told_ns(instant))
         answers.append(
-            say("GPU {gpu}: the peak is at {time} of this timeline.", gpu=figures.gpu, time=told)
+            say("GPU {gpu}: the peak is at {time} of this timeline.", gpu=figures.gpu, time=time)
             if inside
-            else say("GPU {gpu}: the peak is at {time}, outside of what is shown here.", gpu=figures.gpu, time=told)
+            else say("GPU {gpu}: the peak is at {time}, outside of what is shown here.", gpu=figures.gpu, time=time)
         )
     return answers
 
 
-def timeline_chart(figures: SnapshotFigures, clock: TimelineClock, ends: tuple[str, str]) -> Callable[[Tell], Drawing]:
-    """The curve over the report's window."""
-    window = clock.wall_window
-    return lambda tell: _chart(figures, tell, window.start_ns, window.end_ns, ends)
-
-
-def sheet_blocks(sheets: Sequence[Sheet]) -> list[Block]:
+def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
     """Tables with rows, each under its title."""
-    return [block for sheet in sheets if sheet.rows for block in (Heading(sheet.title), SheetBlock(sheet))]
+    return [block for sheet in sheets if sheet.rows for block in (doc.Heading(sheet.title), doc.SheetBlock(sheet))]
 
 
 def _nothing(snapshot: MemorySnapshot) -> Message:
@@ -224,13 +217,13 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     named = figures.peak_named
     since = figures.since_start_ns(figures.peak.moment)
     if not figures.has_history:
-        told = say(
+        state = say(
             "GPU {gpu}: {size} allocated of {reserved} reserved when the snapshot was taken; no history was recorded.",
             gpu=figures.gpu,
             size=bytes_text(figures.end.allocated_bytes),
             reserved=bytes_text(figures.end.reserved_bytes),
         )
-        return [told, say("Fix: record one with `gpuledger capture torch --memory`, to see the peak and who held it.")]
+        return [state, say("Fix: record one with `gpuledger capture torch --memory`, to see the peak and who held it.")]
     answer = [
         say(
             "GPU {gpu}: peak {peak} allocated, {when}; {reserved} reserved at most.",
@@ -241,16 +234,16 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
         )
     ]
     if named is not None:
-        held = {
+        most = {
             "size": bytes_text(named.size_bytes),
             "share": share_text(named.size_bytes / max(figures.peak_bytes, 1)),
             "place": holder_words(named),
         }
         is_most = named is figures.peak_stacks[0]
         answer.append(
-            say("Most of the peak: {size} ({share}), {place}.", **held)
+            say("Most of the peak: {size} ({share}), {place}.", **most)
             if is_most
-            else say("Most of the peak, of what has a stack: {size} ({share}), {place}.", **held)
+            else say("Most of the peak, of what has a stack: {size} ({share}), {place}.", **most)
         )
     if figures.early_bytes:
         answer.append(
@@ -273,18 +266,18 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     return answer
 
 
-def finding_points(found: Finding) -> Points:
-    """A finding: its code and claim, what to do, and the evidence."""
-    fix = [say("fix: {what}", what=found.fix)] if found.fix else []
-    more = say("next: {command}", command=found.next)
-    title = say("{code}: {claim}", code=found.code, claim=found.claim)
-    return Points(title, (*fix, *(piece.sentence for piece in found.evidence), more))
+def snapshot_findings(analysed: AnalysedSnapshot) -> doc.Findings:
+    """What to do about memory."""
+    return doc.Findings(
+        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in analysed.findings), form=doc.FindingsForm.POINTS
+    )
 
 
 def findings_sheet(findings: Sequence[Finding]) -> Sheet:
     """Findings for programs."""
     rows = tuple(
-        (found.code, found.gpu, capitalised(found.claim), found.fix or "", found.confidence) for found in findings
+        (finding.code, finding.gpu, capitalised(finding.claim), finding.fix or "", finding.confidence)
+        for finding in findings
     )
     return Sheet("findings", say("What to do"), _FINDINGS, rows)
 
@@ -388,44 +381,37 @@ def _churn_sheet(figures: SnapshotFigures) -> Sheet:
     return Sheet(f"short_lived_gpu{figures.gpu}", title, _CHURN, rows)
 
 
-def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[Block]:
+def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[doc.Block]:
     """Memory over time and over events, on a page."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for of_gpu in figures:
         if of_gpu.start_ns is not None:
+            start_ns, end_ns = of_gpu.start_ns, of_gpu.instant_ns(of_gpu.end.moment) or 1
+            ends = ("0", time_text(end_ns - start_ns))
             title = say("Memory over time, GPU {gpu}", gpu=of_gpu.gpu)
-            blocks += [Heading(title), Picture(f"memory-time-gpu{of_gpu.gpu}", partial(snapshot_chart, of_gpu))]
+            blocks += [doc.Heading(title), memory_chart(of_gpu, f"memory-time-gpu{of_gpu.gpu}", start_ns, end_ns, ends)]
         if of_gpu.has_history:
+            ends = ("0", say("{count} events", count=count_text(len(of_gpu.memory.history))))
             title = say("Memory event by event, GPU {gpu}", gpu=of_gpu.gpu)
-            blocks += [Heading(title), Picture(f"memory-events-gpu{of_gpu.gpu}", partial(_events_chart, of_gpu))]
+            curve = memory_curve_by_event(of_gpu)
+            blocks += [doc.Heading(title), _curve_chart(of_gpu, f"memory-events-gpu{of_gpu.gpu}", curve, ends)]
     return blocks
 
 
-def snapshot_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
-    """Allocated as an area, reserved as a line over it, from the first event to the last."""
-    start, end = figures.start_ns or 0, figures.instant_ns(figures.end.moment) or 1
-    return _chart(figures, tell, start, end, ("0", time_text(end - start)))
+def memory_chart(figures: SnapshotFigures, name: str, start_ns: int, end_ns: int, ends: tuple[str, str]) -> doc.Chart:
+    """Allocated as an area, reserved as a line over it, from one instant to the other."""
+    return _curve_chart(figures, name, memory_curve(figures, start_ns, end_ns), ends)
 
 
-def _events_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
-    ends = "0", tell(say("{count} events", count=count_text(len(figures.memory.history))))
-    return _drawn(figures, memory_curve_by_event(figures), tell, ends)
+def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
+    from gpuledger.present.charts.over_time import memory_area  # text has no charts
 
-
-def _chart(figures: SnapshotFigures, tell: Tell, start_ns: int, end_ns: int, ends: tuple[str, str]) -> Drawing:
-    return _drawn(figures, memory_curve(figures, start_ns, end_ns), tell, ends)
-
-
-def _drawn(figures: SnapshotFigures, curve: MemoryCurve, tell: Tell, ends: tuple[str, str]) -> Drawing:
-    from gpuledger.present.charts.over_time import memory_area
-
-    said = tell(
-        say(
-            "Peak {peak} allocated, {reserved} reserved",
-            peak=bytes_text(figures.peak_bytes),
-            reserved=bytes_text(figures.reserved_peak_bytes),
-        )
+    said = say(
+        "Peak {peak} allocated, {reserved} reserved",
+        peak=bytes_text(figures.peak_bytes),
+        reserved=bytes_text(figures.reserved_peak_bytes),
     )
-    title = tell(say("Device memory: allocated (area) and reserved (line)"))
-    names = tell(say("Allocated")), tell(say("Reserved"))
-    return memory_area(title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
+    title = say("Device memory: allocated (area) and reserved (line)")
+    names = say("Allocated"), say("Reserved")
+    draw = partial(memory_area, title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
+    return doc.Chart(draw, name)

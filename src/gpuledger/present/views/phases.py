@@ -13,7 +13,7 @@ from gpuledger.present.digits import percent
 from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
-from gpuledger.present.views.tables_page import stretch_text, tables_page
+from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.units import share_text, time_text
@@ -115,8 +115,8 @@ def phases_document(
         data=data,
         sheets=lambda: tuple(sheets),
         remarks=tuple(doubt.text for doubt in doubts),
-        page=lambda reader: tables_page(
-            profile, sentences, sheets, reader, more=(Heading(say("Not measured")), *doubts) if doubts else ()
+        page=lambda: tables_page(
+            profile, sentences, sheets, more=(Heading(say("Not measured")), *doubts) if doubts else ()
         ),
     )
 

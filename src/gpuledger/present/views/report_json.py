@@ -15,7 +15,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.levels import Level
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import PHASES
-from gpuledger.present.made_at import made_at
+from gpuledger.present.terms import made_at
 from gpuledger.trace.model import GraphPlaces, NotMeasured
 from gpuledger.trace.spans import Span
 

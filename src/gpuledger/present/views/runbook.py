@@ -18,10 +18,9 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
-from gpuledger.present.safe_text import visible
+from gpuledger.present.safe_text import shell_lines, shell_word, visible
 from gpuledger.present.sheet import Cell as Content
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.shell import shell_lines, shell_word
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.present.views.runbook_json import summary_data
 from gpuledger.present.writers.json import sheet_json

@@ -1,4 +1,4 @@
-"""The document of a verb that asks one question: the answer, then its tables, one after the other."""
+"""A verb that asks one question: the answer, then its tables, as a document and as a page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from gpuledger.messages import say
-from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
+from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, told_always
 
@@ -25,14 +24,14 @@ class TableAnswer:
     """For people, where they are to see other tables than programs."""
 
 
-def answer_blocks(told: Sequence[str]) -> list[Block]:
+def answer_blocks(sentences: Sequence[str]) -> list[doc.Block]:
     """The answer, and under it what to do."""
-    return [Conclusion(told[0]), *([Remarks(tuple(told[1:]))] if told[1:] else [])]
+    return [doc.Conclusion(sentences[0]), *([doc.Remarks(tuple(sentences[1:]))] if sentences[1:] else [])]
 
 
 def answers_document(
     verb: str, profile: str, answers: Sequence[TableAnswer], notes: Iterable[Note], zero_ns: int
-) -> Document:
+) -> doc.Document:
     """The answers of all GPUs, then their tables."""
     return tables_document(
         verb,
@@ -54,15 +53,15 @@ def tables_document(
     *,
     sentences: Sequence[Sequence[str]] = (),
     shown: Sequence[Sheet] | None = None,
-) -> Document:
+) -> doc.Document:
     """Sentences for each GPU, then tables; JSON is the document gpuledger.VERB/1. Instants are told from `zero_ns`."""
     notes = tuple(notes)
-    first = [block for told in sentences for block in answer_blocks(told)]
+    first = [block for of_gpu in sentences for block in answer_blocks(of_gpu)]
     always = [say("Note: {sentence}.", sentence=sentence) for sentence in told_always(notes)]
-    first += [Remarks(tuple(always))] if always else []
+    first += [doc.Remarks(tuple(always))] if always else []
     people = sheets if shown is None else shown
-    return Document(
-        blocks=lambda: (*first, *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in people)),
+    return doc.Document(
+        blocks=lambda: (*first, *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in people)),
         data=lambda: {
             "schema": f"gpuledger.{verb}/1",
             "profile": profile,
@@ -71,5 +70,36 @@ def tables_document(
             "health": health_json(notes),
         },
         sheets=lambda: tuple(sheets),
-        page=lambda reader: tables_page(profile, list(map(Paragraph, chain(*sentences, always))), people, reader),
+        page=lambda: tables_page(profile, list(map(doc.Paragraph, chain(*sentences, always))), people),
+    )
+
+
+def stretch_text(steps: int | None, gpu: int) -> str:
+    """What figures per step are of; None: there are no steps."""
+    if steps is None:
+        return say("the whole window, GPU {gpu}", gpu=gpu)
+    if steps == 1:
+        return say("one step, GPU {gpu}", gpu=gpu)
+    return say("mean of {steps} steady steps, GPU {gpu}", steps=steps, gpu=gpu)
+
+
+def tables_page(
+    profile: str,
+    sentences: Sequence[doc.Paragraph],
+    sheets: Sequence[Sheet],
+    *,
+    more: Sequence[doc.Block] = (),
+    charts: Sequence[doc.Chart] = (),
+) -> doc.Page:
+    """The first sentence as the verdict, the others under it, pictures, each table under its title, and what else."""
+    blocks: list[doc.Block] = [block for sheet in sheets for block in (doc.Heading(sheet.title), doc.SheetBlock(sheet))]
+    return doc.Page(
+        profile,
+        verdict=sentences[0].text if sentences else "",
+        opening=tuple(doc.Paragraph(sentence.text, "lead") for sentence in sentences[1:]),
+        sections=(
+            *((doc.Section("charts", say("Roofline"), tuple(charts)),) if charts else ()),
+            *doc.chapters([*blocks, *more]),
+            doc.AGAIN,
+        ),
     )

@@ -1,16 +1,33 @@
-"""The kernels of a step as a timeline alone shows them: in the order of execution, with time and share of compute."""
+"""The answer of `gpuledger kernels PROFILE`: use of the GPU where it was sampled, and a step's kernels in order."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from gpuledger.analyse.kernels.step_kernels import StepOverview
+from gpuledger.analyse.utilization.against_counters import held_against
+from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.views.held_against import against_blocks, against_json
+from gpuledger.present.views.kernel_use import (
+    gpu_use_json,
+    kernels_use_json,
+    not_sampled,
+    shown_sheet,
+    use_answer,
+    use_sheet,
+)
 from gpuledger.present.views.kernel_words import shape_text
+from gpuledger.present.views.tables import tables_page
+from gpuledger.present.writers.json import health_json, tables_json
+from gpuledger.trace.measured import KernelReport
+from gpuledger.trace.model import Note, NotMeasured, Origin
 from gpuledger.units import count_text
 
 _COLUMNS: Final = (
@@ -67,3 +84,70 @@ def _title(device: Device) -> Message:
 def _foot(name: str, time_ns: int, overview: StepOverview, steps: int, calls: int | None = None) -> tuple[Cell, ...]:
     share = 100 * time_ns / overview.time_ns if overview.time_ns else None
     return (None, name, calls, time_ns // steps, share, *(None,) * (len(_COLUMNS) - 5))
+
+
+def timeline_document(
+    profile: str,
+    use: Mapping[int, SampledUse | NotMeasured],
+    in_order: Sequence[Sheet],
+    origin: Origin,
+    notes: Sequence[Note],
+    zero_ns: int,
+    counted: KernelReport | None = None,
+    *,
+    unsampled: Sequence[str] = (),
+) -> Document:
+    """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1.
+
+    What Nsight Compute `counted` of the same kernels is held against the samples. `unsampled` is said first where no
+    GPU was sampled.
+    """
+    sampled = [sampled_use for sampled_use in use.values() if not isinstance(sampled_use, NotMeasured)]
+    sentences: Sequence[str] = [
+        sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)
+    ]
+    sentences = sentences or unsampled
+    against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
+    shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
+    data: dict[str, Any] = {
+        "schema": "gpuledger.stepkernels/1",
+        "profile": profile,
+        "zero_ns": zero_ns,
+    }
+    opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
+    return Document(
+        blocks=lambda: (
+            *opening,
+            *(block for compared in against for block in against_blocks(compared)),
+            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
+        ),
+        data=lambda: (
+            data
+            | {
+                "kernels": [kernel for kernels, _ in sampled for kernel in kernels_use_json(kernels)],
+                "gpus": [
+                    not_sampled(gpu, sampled_use)
+                    if isinstance(sampled_use, NotMeasured)
+                    else gpu_use_json(*sampled_use, zero_ns)
+                    for gpu, sampled_use in use.items()
+                ],
+                **({} if counted is None else {"against_ncu": [against_json(compared) for compared in against]}),
+                "tables": tables_json(in_order),
+                "health": health_json(notes),
+            }
+        ),
+        sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
+        page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
+    )
+
+
+def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list[Chart]:
+    """The kernels of each GPU under its roofs, where it was sampled and its peaks are known."""
+    from gpuledger.present.views.page.rooflines import sampled_roofline_chart
+
+    charts = [
+        sampled_roofline_chart(sampled, origin.gpu(gpu))
+        for gpu, sampled in use.items()
+        if not isinstance(sampled, NotMeasured)
+    ]
+    return [chart for chart in charts if chart is not None]

@@ -13,11 +13,11 @@ from gpuledger.ledger.causes import CAUSES
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import ticks
-from gpuledger.present.charts.lanes import LaneBar, LaneRow, lane_chart
+from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.document import Tell
 from gpuledger.present.palette import TONES
-from gpuledger.present.views.page.event_words import event_words, track_words
+from gpuledger.present.terms import event_words, track_words
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
 

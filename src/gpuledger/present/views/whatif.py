@@ -13,7 +13,7 @@ from gpuledger.present.document import Block, Conclusion, Document, Paragraph, R
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.critical import part_term
-from gpuledger.present.views.tables_page import tables_page
+from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
@@ -82,11 +82,10 @@ def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns
             "health": health_json(notes),
         },
         sheets=lambda: sheets,
-        page=lambda reader: tables_page(
+        page=lambda: tables_page(
             profile,
             [Paragraph(_conclusion(answer)), *map(Paragraph, _remarks(answer))],
             (_alone(answer, for_programs=False), *sheets[1:]),
-            reader,
             more=[Paragraph(remark) for remark in _closing(answer)],
         ),
     )

@@ -30,10 +30,10 @@ def junit_xml(suite: str, cases: Sequence[Case]) -> str:
     root = ElementTree.Element("testsuites", {"name": "gpuledger", **counted})
     top = ElementTree.SubElement(root, "testsuite", {"name": _plain(suite), **counted})
     for case in cases:
-        held = ElementTree.SubElement(top, "testcase", {"classname": _plain(suite), "name": _plain(case.name)})
+        testcase = ElementTree.SubElement(top, "testcase", {"classname": _plain(suite), "name": _plain(case.name)})
         if case.failure:
-            ElementTree.SubElement(held, "failure", {"message": _plain(case.failure)}).text = _plain(case.said)
-        ElementTree.SubElement(held, "system-out").text = _plain(case.said)
+            ElementTree.SubElement(testcase, "failure", {"message": _plain(case.failure)}).text = _plain(case.said)
+        ElementTree.SubElement(testcase, "system-out").text = _plain(case.said)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -6,37 +6,20 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
-from gpuledger.messages import say, translated
+from gpuledger.messages import capitalised, say, translated
+from gpuledger.present import document as doc
 from gpuledger.present.digits import shown_text
-from gpuledger.present.document import (
-    Block,
-    Conclusion,
-    Definitions,
-    Document,
-    Drawn,
-    Group,
-    Heading,
-    Medium,
-    Only,
-    Opening,
-    Paragraph,
-    Picture,
-    Points,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    ShellCommands,
-    Tell,
-)
-from gpuledger.present.safe_text import visible
+from gpuledger.present.safe_text import shell_lines, visible
 from gpuledger.present.sheet import Digits, Sheet, translated_sheet
-from gpuledger.present.shell import shell_lines
+from gpuledger.present.writers.text import shade_lines
+from gpuledger.units import share_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
 
-def document_markdown(document: Document, language: str, *, raw: bool = False) -> str:
+def document_markdown(document: doc.Document, language: str, *, raw: bool = False) -> str:
     """The whole document, an empty line between blocks."""
     return MarkdownWriter(language, raw=raw).blocks(document.blocks()) + "\n"
 
@@ -47,45 +30,86 @@ class MarkdownWriter:
     def __init__(self, language: str, *, raw: bool = False) -> None:
         self._language: Final = language
         self._raw: Final = raw
-        self._tell: Final[Tell] = partial(translated, language=language)
+        self._tell: Final[doc.Tell] = partial(translated, language=language)
 
-    def blocks(self, blocks: Iterable[Block]) -> str:
+    def blocks(self, blocks: Iterable[doc.Block]) -> str:
         """Several blocks."""
         return "\n\n".join(text for block in blocks if (text := self._block(block)))
 
-    def _block(self, block: Block) -> str:  # noqa: C901, PLR0911, PLR0912 - a case per block
+    def _block(self, block: doc.Block) -> str:  # noqa: C901, PLR0911, PLR0912 - a case per block
         match block:
-            case Opening(name, headline, facts):
+            case doc.Opening(name, headline, facts):
                 listed = "".join(f"\n- {self._said(fact)}" for fact in facts)
                 return f"# {escaped(name)}\n\n{self._said(headline)}" + (f"\n{listed}" if listed else "")
-            case Conclusion(text):
+            case doc.Conclusion(text):
                 return f"**{self._said(text)}**"
-            case Heading(text, level):
+            case doc.Heading(text, level):
                 return f"{'#' * level} {self._said(text)}"
-            case Paragraph(text):
+            case doc.Paragraph(text):
                 return self._said(text)
-            case Points(title, items):
+            case doc.Points(title, items):
                 return f"**{self._said(title)}**\n\n{self._list(items)}"
-            case Remarks(items):
+            case doc.Remarks(items):
                 return self._list(items)
-            case Definitions(title, entries):
+            case doc.Definitions(title, entries):
                 listed = self._list(
                     say("{term}: {sentence}", term=term, sentence=sentence) for term, sentence in entries
                 )
                 return f"## {self._said(title)}\n\n{listed}" if entries else ""
-            case SheetBlock(sheet, title):
-                return self._sheet(translated_sheet(sheet, self._language), named=title is not SheetTitle.NONE)
-            case ShellCommands(commands):
+            case doc.SheetBlock(sheet, title):
+                return self._sheet(translated_sheet(sheet, self._language), named=title is not doc.SheetTitle.NONE)
+            case doc.ShellCommands(commands):
                 lines = "\n".join(line for command in commands for line in shell_lines(command))
                 return f"## {self._said(say('Commands'))}\n\n```sh\n{lines}\n```" if commands else ""
-            case Drawn(_, markdown):
+            case doc.Drawn(_, markdown):
                 return markdown(self._tell)
-            case Only(medium, blocks):
-                return self.blocks(blocks) if medium is Medium.MARKDOWN else ""
-            case Group(blocks):
+            case doc.Only(medium, blocks):
+                return self.blocks(blocks) if medium is doc.Medium.MARKDOWN else ""
+            case doc.Group(blocks):
                 return self.blocks(blocks)
-            case Picture():
+            case doc.Findings():
+                return self._findings(block)
+            case doc.LedgerBlock():
+                return self._ledger(block)
+            case doc.Shades(title, what):
+                drawn = "\n".join(line.replace("`", "'") for line in shade_lines(block, 100, self._tell))
+                return f"## {self._tell(title)}\n\n{self._said(what)}:\n\n```text\n{drawn}\n```"
+            case _:  # what only a page can show
                 return ""
+
+    def _findings(self, block: doc.Findings) -> str:
+        """What to do, numbered: claim and saving, then the fix and the evidence."""
+        from gpuledger.present.finding_words import finding_points, fix_words, then_words, unsure_words
+
+        if block.form is doc.FindingsForm.POINTS:
+            return self.blocks(map(finding_points, block.entries))
+        if block.form is doc.FindingsForm.TOP:
+            return ""
+        lines = [f"## {self._tell(say('What to do'))}", ""]
+        for number, shown in enumerate(block.entries, 1):
+            finding, saving = shown.finding, shown.saving
+            what = say("{claim}.", claim=finding.claim)
+            if saving is not None:
+                for more in (unsure_words(finding), then_words(finding)):
+                    if more is not None:
+                        saving = say("{saving}; {then}", saving=saving, then=more)
+                what = say("{claim}. {saving}.", claim=finding.claim, saving=capitalised(saving))
+            line = self._tell(say("**{code}**: {what}", code=finding.code, what=self._said(what)))
+            lines.append(f"{number}. {line}")
+            fix = [] if shown.fix is None else [fix_words(shown.fix)]
+            evidence = (sentence for sentence in finding.sentences if sentence != shown.fix)
+            lines += [f"   - {self._said(sentence)}" for sentence in (*fix, *evidence)]
+        return "\n".join(lines)
+
+    def _ledger(self, block: doc.LedgerBlock) -> str:
+        """A table of the lines, then the pictures that lie beside the document."""
+        heads = " | ".join(map(self._tell, (say("line"), say("share"), say("per step"))))
+        lines = [f"## {self._tell(say('Where the time went'))}", "", self._said(block.title), ""]
+        lines += [f"| {heads} |", "|---|--:|--:|"]
+        lines += [f"| {self._said(row.name)} | {share_text(row.share)} | {row.time} |" for row in block.rows]
+        for title, file in block.files:
+            lines += ["", f"![{escaped(title)}]({quote(file)})"]
+        return "\n".join(lines)
 
     def _said(self, text: str) -> str:
         return escaped(self._tell(text))

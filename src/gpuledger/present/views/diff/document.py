@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff, launch_split
 from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Controls, Interval
@@ -10,8 +11,20 @@ from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.ledger.books import Line
 from gpuledger.messages import joined, say
 from gpuledger.present.charts.amounts import Change, waterfall
-from gpuledger.present.charts.svg import Picture as Drawing
-from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Picture, Points, SheetBlock, Tell
+from gpuledger.present.document import (
+    AGAIN,
+    Block,
+    Chart,
+    Document,
+    Group,
+    Heading,
+    Page,
+    Paragraph,
+    Points,
+    SheetBlock,
+    Tile,
+    chapters,
+)
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -33,9 +46,6 @@ from gpuledger.present.views.diff.tables import (
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
-if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Page, Reader
-
 _LONGEST_NAME = 48
 
 
@@ -45,14 +55,25 @@ def diff_document(compared: Compared) -> Document:
         blocks=lambda: (Group(tuple(diff_blocks(compared))),),
         data=lambda: diff_data(compared),
         sheets=lambda: (_parts_alone(compared.diff),),
-        page=lambda reader: _page(compared, reader),
+        page=lambda: _page(compared),
     )
 
 
-def _page(compared: Compared, reader: Reader) -> Page:
-    from gpuledger.present.views.page.diff_page import diff_page
-
-    return diff_page(compared, reader)
+def _page(compared: Compared) -> Page:
+    """The verdict, the parts that sum to the difference as a waterfall, and the tables of text."""
+    diff = compared.diff
+    tiles = (
+        Tile(say("Before"), time_text(diff.before.median_ns)),
+        Tile(say("After"), time_text(diff.after.median_ns)),
+        Tile(say("Change"), signed_time(diff.delta_ns), signed_share(diff.share)),
+    )
+    return Page(
+        f"{diff.before.name} → {diff.after.name}",
+        say("{told}.", told=verdict_text(diff)),
+        title=say("{before} against {after}", before=diff.before.name, after=diff.after.name),
+        tiles=tiles,
+        sections=(*chapters(diff_blocks(compared), say("Compared")), AGAIN),
+    )
 
 
 def _parts_alone(found: Diff) -> Sheet:
@@ -118,7 +139,7 @@ def diff_blocks(compared: Compared) -> list[Block]:
     if any(part.ns for part in found.parts):
         whole = {STEP: say("per step, "), KERNEL_TIME: say("kernel time, ")}.get(found.before.whole, "")
         title = say("Why ({whole}parts sum to the difference)", whole=whole)
-        blocks += [Heading(title, short=say("Why")), Picture("waterfall", lambda tell: _waterfall(compared, tell))]
+        blocks += [Heading(title, short=say("Why")), _waterfall(compared)]
         blocks.append(SheetBlock(parts_sheet(found)))
     elif found.before.median_ns or found.after.median_ns:
         blocks.append(Paragraph(say("No part differs.")))
@@ -185,24 +206,21 @@ def _launches(found: Diff) -> list[Block]:
     return blocks
 
 
-def _waterfall(compared: Compared, tell: Tell) -> Drawing:
+def _waterfall(compared: Compared) -> Chart:
     """From the step before to the step after, the largest part first."""
     found = compared.diff
     parts = sorted((part for part in found.parts if part.ns), key=lambda part: -abs(part.ns))
-    changes = [
-        Change(tell(part_name(part.name)), part.ns, signed_time(part.ns), _tone(part.name, part.ns)) for part in parts
-    ]
-    said = "; ".join(f"{change.name} {change.text}" for change in changes)
+    changes = [Change(part_name(part.name), part.ns, signed_time(part.ns), _tone(part.name, part.ns)) for part in parts]
     before, after = found.before.median_ns, found.after.median_ns
-    return waterfall(
-        tell(say("From before to after, part by part")),
-        tell(
-            say("{before} before, {after} after: {parts}", before=time_text(before), after=time_text(after), parts=said)
-        ),
-        (tell(say("before")), before, time_text(before)),
-        changes,
-        (tell(say("after")), after, time_text(after)),
+    said = say(
+        "{before} before, {after} after: {parts}",
+        before=time_text(before),
+        after=time_text(after),
+        parts=joined("; ", (joined(" ", (change.name, change.text)) for change in changes)),
     )
+    title = say("From before to after, part by part")
+    ends = (say("before"), before, time_text(before)), (say("after"), after, time_text(after))
+    return Chart(partial(waterfall, title, said, ends[0], changes, ends[1]), name="waterfall")
 
 
 def _tone(part: str, ns: int) -> str:

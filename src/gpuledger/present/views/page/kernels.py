@@ -1,30 +1,27 @@
-"""The kernels: all of them by name with their family, and, where Nsight Compute was asked, under their roofs."""
+"""The kernels on a report's page: all of them by name with their family, and in depth where they were profiled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.nvidia_tables import KernelTimes, cuda_gpu_kern_sum
-from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
+from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
-from gpuledger.ledger.books import COMM, Line
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import say
-from gpuledger.present.charts.svg import Picture
+from gpuledger.present.document import Block, Chart, Paragraph, Section, SheetBlock, not_measured
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.page.launch_roofline import DrawnLaunch, launch_roofline
-from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.views.report import kernel_blocks
-from gpuledger.present.writers.html.blocks import block_parts
-from gpuledger.present.writers.html.parts import Chart, Part, Section, Table, Text
-from gpuledger.present.writers.html.tables import table
+from gpuledger.present.terms import family_line
+from gpuledger.present.views.kernels import bound_text
+from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline, sampled_roofline_chart
+from gpuledger.present.views.report_parts import kernel_blocks, use_blocks_of
 from gpuledger.trace.keys import take
 from gpuledger.trace.statistics import shares
-from gpuledger.trace.tables import Table as Recorded
+from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
 _KERNELS: Final = (
@@ -40,25 +37,18 @@ _KERNELS: Final = (
 """NVIDIA's columns but two, which `gpuledger stats` has, after name and family."""
 
 
-def kernels_section(scene: Scene) -> Section:
+def kernels_section(report: ProfiledRun) -> Section:
     """Every kernel of the profile, the longest first; of very many, the rest in one row, so that the table adds up."""
-    tell = scene.tell
-    kernels = cuda_gpu_kern_sum(scene.report.trace)
-    title = tell(say("Kernels"))
+    kernels, title = cuda_gpu_kern_sum(report.trace), say("Kernels")
     if not kernels:
-        missing = scene.report.trace.missing(Recorded.KERNELS)
-        return Section("kernels", title, (scene.unknown(missing or say("no kernel was recorded")),))
+        missing = report.trace.missing(Table.KERNELS)
+        reason = say("no kernel was recorded") if missing is None else missing.reason
+        return Section("kernels", title, (not_measured(reason),))
     said = say(
         "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
         "kernels do."
     )
-    return Section("kernels", title, (Text(tell(said), "lead"), _table(scene, kernels)))
-
-
-def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
-    tell, room = scene.tell, scene.room
-    families = _families(scene)
-    percent = shares([kernel.times.total for kernel in kernels])
+    families = _families(report)
     rows = tuple(
         (
             kernel.name,
@@ -70,35 +60,36 @@ def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
             kernel.times.median,
             kernel.times.most,
         )
-        for kernel, share in zip(kernels[: room.rows], percent, strict=False)
+        for kernel, share in zip(kernels, shares([kernel.times.total for kernel in kernels]), strict=True)
     )
-    foot = (_rest(kernels[room.rows :], percent[room.rows :]),) if len(kernels) > room.rows else ()
-    shown = table(
-        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _KERNELS, rows, foot=foot),
-        tell,
-        room,
-        caption=tell(say("Kernels by name, most time first")),
+    table = SheetBlock(
+        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _KERNELS, rows),
+        caption=say("Kernels by name, most time first"),
+        anchor="kernel-table",
         filters=len(kernels) > 4,
-        name="kernel-table",
+        families_in="family",
+        rest=_other_kernels,
     )
-    return replace(shown, families=[column.key for column in _KERNELS].index("family"))
+    return Section("kernels", title, (Paragraph(said, "lead"), table))
 
 
 def _family_term(name: str) -> Term:
-    return Term(name, name, tone=line_tone(COMM if name == COMMUNICATION else Line.of_family(name)))
+    return Term(name, name, tone=line_tone(family_line(name)))
 
 
-def _rest(kernels: Sequence[KernelTimes], percent: Sequence[float | None]) -> tuple[Cell, ...]:
+def _other_kernels(rows: Sequence[Sequence[Cell]]) -> tuple[Cell, ...]:
     """The kernels that the table has no room for, in one row: share, time, number and average."""
-    total_ns, count = sum(kernel.times.total for kernel in kernels), sum(kernel.times.count for kernel in kernels)
-    words = say("{count} other kernels", count=count_text(len(kernels)))
-    share = sum(share or 0.0 for share in percent)
-    return Term("other", words), None, share, total_ns, count, total_ns / count, None, None
+    shares_of, times_ns, counts = (
+        [cell for cell in column if isinstance(cell, int | float)] for column in list(zip(*rows, strict=True))[2:5]
+    )
+    words = say("{count} other kernels", count=count_text(len(rows)))
+    total_ns, count = int(sum(times_ns)), int(sum(counts))
+    return Term("other", words), None, sum(shares_of, 0.0), total_ns, count, total_ns / count, None, None
 
 
-def _families(scene: Scene) -> dict[str, str]:
+def _families(report: ProfiledRun) -> dict[str, str]:
     """The family of every kernel name, the user's own families included."""
-    activities, strings = scene.device.work, scene.report.trace.strings
+    activities, strings = report.main_device.work, report.trace.strings
     is_kernel = activities.family >= 0
     family_of = np.full(len(strings) + 1, -1, np.int16)  # the last is for graphs, which have no name
     family_of[take(activities.name, is_kernel)] = take(activities.family, is_kernel)
@@ -109,47 +100,42 @@ def _families(scene: Scene) -> dict[str, str]:
     }
 
 
-def roofline_picture(scene: Scene) -> Picture | None:
+def report_roofline(report: ProfiledRun) -> Chart | None:
     """Every launch that Nsight Compute profiled, under its roofs; None where nothing is known."""
-    joined = scene.report.kernels.get(scene.device.gpu)
-    if joined is None:
+    matched = report.kernels.get(report.main_device.gpu)
+    if matched is None:
         return None
-    here = [
-        DrawnLaunch(match.launch, match.entry.time_ns) for match in joined.matches if match.launch and match.covered
+    launches = [
+        DrawnLaunch(match.launch, match.entry.time_ns, bound_text(match.launch))
+        for match in matched.matches
+        if match.launch and match.covered
     ]
-    elsewhere = [DrawnLaunch(launch, launch.duration_ns, is_inside=False) for launch in joined.unused]
-    return launch_roofline([*here, *elsewhere], scene.tell)
+    launches += [
+        DrawnLaunch(launch, launch.duration_ns, bound_text(launch), is_inside=False) for launch in matched.unused
+    ]
+    said = say(
+        "Each dot is a profiled launch, sized by its share of the time; the further below the roof, "
+        "the more to gain. Hollow dots are kernels outside the steady steps."
+    )
+    return launch_roofline(launches, said)
 
 
-def _sampled(scene: Scene) -> list[Part]:
-    if scene.device.gpu not in scene.report.use:
-        return []
-    from gpuledger.present.views.page.sampled_kernels import sampled_parts
-
-    return sampled_parts(scene, scene.report.use[scene.device.gpu])
-
-
-def roofline_section(scene: Scene) -> Section:
+def roofline_section(report: ProfiledRun) -> Section:
     """What Nsight Compute says, where it was asked, and samples, where there are any."""
-    tell = scene.tell
-    title = tell(say("Kernels in depth (Nsight Compute)"))
-    short = tell(say("Kernels in depth"))
-    blocks, sampled = kernel_blocks(scene.report), _sampled(scene)
-    if sampled and not blocks:
-        return Section("roofline", tell(say("Kernels in depth (samples)")), tuple(sampled), short)
-    if not blocks:
-        missing = say("no Nsight Compute report was given; `gpuledger ncu-plan` shows which kernels are worth one")
-        return Section("roofline", title, (scene.unknown(missing),), short)
-    parts: list[Part] = []
-    picture = roofline_picture(scene)
-    if picture is None:
-        missing = say("operations and DRAM traffic were not collected together; collect the roofline sections")
-        parts.append(scene.unknown(missing))
+    gpu, short = report.main_device.gpu, say("Kernels in depth")
+    sampled: list[Block] = []
+    if gpu in report.use:
+        chart = sampled_roofline_chart(report.use[gpu], report.trace.origin.gpu(gpu))
+        sampled = [*([] if chart is None else [chart]), *use_blocks_of(report)]
+    counted = kernel_blocks(report)
+    if counted:
+        counted.insert(0, report_roofline(report) or not_measured(NOT_COLLECTED))
+    elif sampled:
+        return Section("roofline", say("Kernels in depth (samples)"), tuple(sampled), short)
     else:
-        said = say(
-            "Each dot is a profiled launch, sized by its share of the time; the further below the roof, "
-            "the more to gain. Hollow dots are kernels outside the steady steps."
+        counted.append(
+            not_measured(
+                say("no Nsight Compute report was given; `gpuledger ncu-plan` shows which kernels are worth one")
+            )
         )
-        parts.append(Chart(picture, tell(said), name="roofline-chart"))
-    parts += [*block_parts(blocks, scene.reader), *sampled]
-    return Section("roofline", title, tuple(parts), short)
+    return Section("roofline", say("Kernels in depth (Nsight Compute)"), (*counted, *sampled), short)

@@ -1,16 +1,25 @@
-"""What happened when: how busy each stream was, memory in use, copies, and how launched work waited."""
+"""What happened when, on a report's page: the timeline, streams, launches and their queue, memory, and ranges."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.memory.figures import memory_use
 from gpuledger.analyse.over_time import StreamsOverTime, queue_delays, stream_use
-from gpuledger.messages import Message, say
-from gpuledger.present.charts.amounts import Column, columns
+from gpuledger.analyse.range_tree import RangeNode, RangeTree, range_tree
+from gpuledger.analyse.timeline import EventFinder, Stretch, shown_stretches, stretch_of
+from gpuledger.attribution.flame_trees import FlameTree, flame_trees
+from gpuledger.catalog.kernel_names import cut_label
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.profiled_run import ProfiledRun, finding_place
+from gpuledger.messages import joined, say
+from gpuledger.present import document as doc
+from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
-from gpuledger.present.charts.svg import Picture
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.launches import (
     launch_calls_sheet,
@@ -19,123 +28,245 @@ from gpuledger.present.views.launches import (
     waiting_calls_sheet,
 )
 from gpuledger.present.views.memory import memory_sheets
-from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
-from gpuledger.present.writers.html.tables import table
+from gpuledger.present.views.ranges import OUTSIDE, sheet_of_nodes
 from gpuledger.trace.model import NotMeasured, os_pid
-from gpuledger.trace.tables import Table as Recorded
-from gpuledger.units import bytes_text, instant_text, share_text, time_text
+from gpuledger.trace.spans import Span
+from gpuledger.trace.statistics import largest
+from gpuledger.trace.tables import Table
+from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
+
+_LONGEST_GAPS: Final = 5
+"""So many gaps can be looked at on the timeline, beside those that findings are about."""
+
+MOST_ROWS: Final = 150
+"""Ranges in the table."""
 
 
-def use_picture(scene: Scene) -> tuple[Picture, StreamsOverTime]:
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownTimeline:
+    """What the page shows of when things happened."""
+
+    finder: EventFinder
+    stretches: tuple[Stretch, ...]
+    report: ProfiledRun
+
+    @classmethod
+    def of(cls, report: ProfiledRun) -> ShownTimeline:
+        """The stretches where findings and the longest gaps are."""
+        device = report.main_device
+        finder, gaps = EventFinder(report.trace, device.host, device.work), device.ledger.gaps
+        spans = [_span(report, finding) for finding in report.findings]
+        spans += [
+            Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
+            for gap in largest(gaps.length_ns, _LONGEST_GAPS).tolist()
+        ]
+        return cls(finder, shown_stretches(finder, device, spans), report)
+
+    def place(self, span: Span) -> doc.TimelinePlace | None:
+        """Where on the page a stretch of time is shown; None: nowhere."""
+        number = stretch_of(span, self.stretches)
+        return None if number is None else self._placed(number, span)
+
+    def place_of(self, finding: Finding) -> doc.TimelinePlace:
+        """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
+        return self.place(_span(self.report, finding)) or self._placed(0, self.stretches[0].core)
+
+    def _placed(self, number: int, span: Span) -> doc.TimelinePlace:
+        zero_ns = self.report.zero_ns
+        return doc.TimelinePlace(number, span.start_ns - zero_ns, span.end_ns - zero_ns)
+
+
+def _span(report: ProfiledRun, finding: Finding) -> Span:
+    device = next((device for device in report.devices if device.gpu == finding.gpu), report.main_device)
+    return finding_place(finding, device)
+
+
+def timeline_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
+    """The timeline, with what it does not show."""
+    blocks: list[doc.Block] = [doc.TimelineBlock(report, timeline.finder, timeline.stretches)]
+    steps, shown = report.main_device.steps, sum(stretch.step is not None for stretch in timeline.stretches)
+    if steps is not None and shown < len(steps):
+        said = say(
+            "{shown} of {count} steps are in this page; `gpuledger view` shows the whole run in Perfetto.",
+            shown=count_text(shown),
+            count=count_text(len(steps)),
+        )
+        blocks.append(doc.Paragraph(said, "note"))
+    return doc.Section("timeline", say("Timeline"), tuple(blocks))
+
+
+def window_ends(report: ProfiledRun) -> tuple[str, str]:
+    """Where the window begins and ends, as `--time` takes it."""
+    start_ns, end_ns = (instant - report.zero_ns for instant in report.window)
+    return instant_text(start_ns) if start_ns else "0", instant_text(end_ns)
+
+
+def streams_section(report: ProfiledRun) -> doc.Section:
+    """Every GPU and stream."""
+    chart, use = streams_chart(report)
+    said = say(
+        "The window in {bins} bins of {time}; the stronger the color, the busier the stream.",
+        bins=len(use.edges_ns) - 1,
+        time=time_text(int(use.edges_ns[1] - use.edges_ns[0])),
+    )
+    blocks: list[doc.Block] = [doc.Paragraph(said, "lead"), chart]
+    if use.left_out:
+        blocks.append(doc.Paragraph(say("{count} streams with less work are not shown.", count=use.left_out), "note"))
+    return doc.Section("streams", say("Streams over time"), tuple(blocks))
+
+
+def streams_chart(report: ProfiledRun) -> tuple[doc.Chart, StreamsOverTime]:
     """The map of streams over the window."""
-    tell, window = scene.tell, scene.report.window
-    use = stream_use(scene.device.work, window)
-    length = window.end_ns - window.start_ns
+    use = stream_use(report.main_device.work, report.window)
+    length_ns = report.window.end_ns - report.window.start_ns
     several_pids = len({stream.pid for stream in use.streams}) > 1
     rows = []
     for stream in use.streams:
-        busy = share_text(int(stream.busy_ns.sum()) / length)
         name = say("GPU {gpu}, stream {stream}", gpu=stream.gpu, stream=stream.stream)
         if several_pids:
             pid = os_pid(stream.pid)
             name = say("GPU {gpu}, stream {stream} of process {pid}", gpu=stream.gpu, stream=stream.stream, pid=pid)
-        rows.append(Row(tell(name), stream.busy_ns, tell(say("{share} busy", share=busy))))
+        busy = share_text(int(stream.busy_ns.sum()) / length_ns)
+        rows.append(Row(name, stream.busy_ns, say("{share} busy", share=busy)))
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
-    said = "; ".join(f"{row.name}: {row.said}" for row in rows)
-    title = tell(say("How busy each stream was"))
-    return heat_map(title, said, rows, widths, window_ends(scene), tell(say("busy"))), use
+    said = joined("; ", (joined(": ", (row.name, row.said)) for row in rows))
+    draw = partial(heat_map, say("How busy each stream was"), said, rows, widths, window_ends(report), say("busy"))
+    return doc.Chart(draw, name="stream-map"), use
 
 
-def window_ends(scene: Scene) -> tuple[str, str]:
-    """Where the window begins and ends, as `--time` takes it."""
-    window, zero = scene.report.window, scene.report.zero_ns
-    return "0" if window.start_ns == zero else instant_text(window.start_ns - zero), instant_text(window.end_ns - zero)
-
-
-def use_section(scene: Scene) -> Section:
-    """Every GPU and stream."""
-    tell = scene.tell
-    picture, use = use_picture(scene)
-    bin_time = time_text(int(use.edges_ns[1] - use.edges_ns[0]))
-    said = say(
-        "The window in {bins} bins of {time}; the stronger the color, the busier the stream.",
-        bins=len(use.edges_ns) - 1,
-        time=bin_time,
-    )
-    parts: list[Part] = [
-        Text(tell(said), "lead"),
-        Chart(picture, name="stream-map"),
-    ]
-    if use.left_out:
-        parts.append(Text(tell(say("{count} streams with less work are not shown.", count=use.left_out)), "note"))
-    return Section("streams", tell(say("Streams over time")), tuple(parts))
-
-
-def launches_section(scene: Scene) -> Section:
+def launches_section(report: ProfiledRun) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    tell, device = scene.tell, scene.device
-    parts: list[Part] = []
+    device = report.main_device
     delays = queue_delays(device)
-    if isinstance(delays, NotMeasured):
-        parts.append(scene.unknown(delays))
-    else:
-        title = tell(say("Queue time: from the launch call's return to the start on the GPU"))
-        parts += [
-            Chart(_delay_picture(scene, title, delays), name="queue-chart"),
-            Text(
-                tell(
-                    say(
-                        "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
-                        "once, the GPU was waiting for it."
-                    )
-                ),
-                "note",
-            ),
-        ]
-    costs = launch_costs(scene.report.trace, device)
-    parts += _tables(
-        scene,
+    said = say(
+        "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
+        "once, the GPU was waiting for it."
+    )
+    blocks: list[doc.Block] = (
+        [doc.not_measured(delays.reason)]
+        if isinstance(delays, NotMeasured)
+        else [_delays_chart(delays), doc.Paragraph(said, "note")]
+    )
+    costs = launch_costs(report.trace, device)
+    blocks += _tables(
         (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
         (say("Calls that wait for the GPU, steady steps"), waiting_calls_sheet(costs)),
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
         (say("Launches by range, steady steps"), ranges_sheet(costs)),
     )
-    return Section("launches", tell(say("Launches and the queue")), tuple(parts))
+    return doc.Section("launches", say("Launches and the queue"), tuple(blocks))
 
 
-def _delay_picture(scene: Scene, title: str, delays: Sequence[tuple[str, int]]) -> Picture:
+def _delays_chart(delays: Sequence[tuple[str, int]]) -> doc.Chart:
     total = sum(count for _, count in delays)
-    given = [Column(scene.tell(name), (count / total,), (share_text(count / total),)) for name, count in delays]
-    said = "; ".join(f"{column.name}: {column.texts[0]}" for column in given)
-    return columns(title, said, (("compute-gemm", ""),), given, tall=110)
+    shown = [ChartColumn(name, (count / total,), (share_text(count / total),)) for name, count in delays]
+    said = joined("; ", (joined(": ", (column.name, column.texts[0])) for column in shown))
+    title = say("Queue time: from the launch call's return to the start on the GPU")
+    return doc.Chart(partial(columns, title, said, (("compute-gemm", ""),), shown, tall=110), name="queue-chart")
 
 
-def memory_section(scene: Scene) -> Section:
+def memory_section(report: ProfiledRun) -> doc.Section:
     """Memory in use, copies and allocations."""
-    tell, device, trace = scene.tell, scene.device, scene.report.trace
-    parts: list[Part] = []
-    use = memory_use(trace, device.gpu, scene.report.window)
+    device, trace = report.main_device, report.trace
+    blocks: list[doc.Block] = []
+    use = memory_use(trace, device.gpu, report.window)
     if isinstance(use, NotMeasured):
-        parts.append(scene.unknown(use))
+        blocks.append(doc.not_measured(use.reason))
     else:
-        peak = bytes_text(int(use.most_bytes.max()))
-        said = tell(say("Peak: {size} in use", size=peak))
-        picture = memory_area(tell(say("Device memory in use")), said, use.most_bytes, window_ends(scene))
-        parts += [Text(said, "lead"), Chart(picture, name="memory-chart")]
+        said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
+        draw = partial(memory_area, say("Device memory in use"), said, use.most_bytes, window_ends(report))
+        blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
     sheets = memory_sheets(trace, device)
-    parts += _tables(
-        scene,
+    blocks += _tables(
         (say("Copies, steady steps"), sheets.copies),
         (say("Allocation calls, steady steps"), sheets.allocation_calls),
         (say("Device memory"), sheets.in_use),
     )
-    if not len(trace[Recorded.COPIES]):
-        reason = trace.missing(Recorded.COPIES)
-        parts.append(scene.unknown(reason) if reason else Text(tell(say("Nothing was copied.")), "note"))
-    return Section("memory", tell(say("Memory and copies")), tuple(parts))
+    if not len(trace[Table.COPIES]):
+        missing = trace.missing(Table.COPIES)
+        nothing = doc.Paragraph(say("Nothing was copied."), "note")
+        blocks.append(nothing if missing is None else doc.not_measured(missing.reason))
+    return doc.Section("memory", say("Memory and copies"), tuple(blocks))
 
 
-def _tables(scene: Scene, *titled: tuple[Message, Sheet]) -> list[Part]:
-    """Sheets with rows as tables under our own titles."""
-    return [table(sheet, scene.tell, scene.room, caption=scene.tell(title)) for title, sheet in titled if sheet.rows]
+def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
+    """Sheets with rows, under our own titles."""
+    return [doc.SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
+
+
+def ranges_section(report: ProfiledRun) -> doc.Section:
+    """The program's ranges and what else was named, of the main GPU: trees of time to zoom into, and a table."""
+    device, title = report.main_device, say("Flame graph")
+    missing = report.trace.missing(Table.RANGES, Table.CALLS)
+    trees = flame_trees(report.trace, device)
+    if missing is None and len(device.host.calls):  # work belongs to a range through its call
+        tree = range_tree(report.trace, device, folded=True)
+        if tree.nodes:
+            return doc.Section("ranges", title, (*_tree_blocks(tree, trees), _ranges_table(tree, device.gpu)))
+        reason: str = say("no range was recorded")
+    else:
+        reason = say("no launch call is in the profile") if missing is None else missing.reason
+    return doc.Section("ranges", title, (doc.FlameBlock(trees, None) if trees else doc.not_measured(reason),))
+
+
+def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Block]:
+    said = say(
+        "GPU time by the range that launched it, nested, largest first. Work belongs to the range "
+        "around its launch call."
+    )
+    outermost = [(node.name, node.gpu_ns) for node in tree.nodes if node.depth == 0]
+    outermost.append((OUTSIDE, tree.outside_gpu_ns))
+    whole_ns = sum(gpu_ns for _, gpu_ns in outermost)
+    still = None
+    if whole_ns:
+        described = "; ".join(f"{name}: {time_text(gpu_ns)}" for name, gpu_ns in outermost)
+        draw = partial(icicle, say("GPU time by range"), described, _icicle_nodes(tree, whole_ns))
+        still = doc.Chart(draw, name="range-chart")
+    return [doc.Paragraph(said, "lead"), *([doc.FlameBlock(trees, still)] if trees else [])]
+
+
+def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
+    """Each range begins where its parent begins, or where its elder sibling ends; those too thin are left out."""
+    nodes: list[Node] = []
+    free = [0.0]  # by depth: where the next range begins
+
+    def add(depth: int, left: float, name: str, gpu_ns: int, *, outside: bool = False) -> None:
+        width = gpu_ns / whole_ns
+        if width >= THINNEST:
+            nodes.append(Node(depth, left, width, name, f"{share_text(width)}, {time_text(gpu_ns)}", outside))
+
+    for node in tree.nodes:
+        left = free[node.depth]
+        free[node.depth :] = [left + node.gpu_ns / whole_ns, left]
+        add(node.depth, left, cut_label(node.name), node.gpu_ns)
+    add(0, free[0], OUTSIDE, tree.outside_gpu_ns, outside=True)
+    return nodes
+
+
+def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
+    kept, with_outside = _most_time(tree)
+    shown, count = len(kept) + with_outside, len(tree.nodes) + 1
+    caption = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
+    if shown < count:
+        caption = say(
+            "Ranges of the whole window, GPU {gpu} (the {shown} with the most GPU time, of {count})",
+            gpu=gpu,
+            shown=count_text(shown),
+            count=count_text(count),
+        )
+    sheet = sheet_of_nodes(tree, kept, with_outside=with_outside)
+    return doc.SheetBlock(sheet, caption=caption, anchor="range-table", is_tree=True)
+
+
+def _most_time(tree: RangeTree) -> tuple[Sequence[RangeNode], bool]:
+    """Ranges with the most GPU time, in order, and whether what was launched in no range is one of them.
+
+    A parent has at least as much as its children, so none is torn off.
+    """
+    if len(tree.nodes) < MOST_ROWS:
+        return tree.nodes, True
+    # what was launched in no range comes after the ranges
+    ranked = [(-node.gpu_ns, node.depth, position) for position, node in enumerate(tree.nodes)]
+    ranked.append((-tree.outside_gpu_ns, 0, len(tree.nodes)))
+    kept = sorted(position for *_, position in sorted(ranked)[:MOST_ROWS])
+    return [tree.nodes[position] for position in kept if position < len(tree.nodes)], len(tree.nodes) in kept

@@ -2,87 +2,221 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.inventory import contents
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from gpuledger.analyse.inventory import Contents, contents
+from gpuledger.analyse.overlap import overlap
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
-from gpuledger.messages import say
+from gpuledger.messages import joined, say, translated
+from gpuledger.present import document as doc
+from gpuledger.present.charts.svg import Picture
+from gpuledger.present.finding_words import shown_finding
+from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import made_line, notes_block
 from gpuledger.present.views.info import origin_line
-from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
-from gpuledger.present.views.page.critical import critical_section
-from gpuledger.present.views.page.gaps import gaps_section
-from gpuledger.present.views.page.kernels import kernels_section, roofline_section
-from gpuledger.present.views.page.memory_snapshot import snapshot_section
-from gpuledger.present.views.page.over_time import launches_section, memory_section, use_section
-from gpuledger.present.views.page.provenance import communication_section, health_section
-from gpuledger.present.views.page.ranges import ranges_section
-from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.views.page.steps import steps_section
-from gpuledger.present.views.page.time_breakdown import ledger_picture, ledger_section
-from gpuledger.present.views.page.timeline import ShownTimeline, timeline_section
-from gpuledger.present.views.page.what_to_do import findings_section, top_findings
-from gpuledger.present.views.report import verdict
-from gpuledger.present.writers.html.parts import Chart, Page, Reader, Section, Tile
-from gpuledger.present.writers.html.tables import cut
+from gpuledger.present.views.memory_snapshot import (
+    AnalysedSnapshot,
+    TimelineClock,
+    answer_on_timeline,
+    memory_chart,
+    picture_blocks,
+    sheet_blocks,
+    snapshot_findings,
+    snapshot_sheets,
+)
+from gpuledger.present.views.overlap import overlap_sheet
+from gpuledger.present.views.page.breakdown import (
+    critical_section,
+    gaps_chart,
+    gaps_section,
+    ledger_section,
+    steps_chart,
+    steps_section,
+)
+from gpuledger.present.views.page.kernels import kernels_section, report_roofline, roofline_section
+from gpuledger.present.views.page.over_time import (
+    ShownTimeline,
+    launches_section,
+    memory_section,
+    ranges_section,
+    streams_chart,
+    streams_section,
+    timeline_section,
+    window_ends,
+)
+from gpuledger.present.views.page.rooflines import sampled_roofline_chart
+from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
+from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
+from gpuledger.version import own_version
+
+_TOP: Final = 3
+"""So many findings stand on the first screen."""
+
+_EVENTS_OF_TRACE: Final = say(
+    "The memory events of the trace count from its first one: what was allocated before is in the snapshot alone."
+)
+_MISSING: Final = (
+    Column("what", say("Not in the profile"), Unit.TEXT),
+    Column("reason", say("Why"), Unit.TEXT),
+    Column("means", say("What that means"), Unit.TEXT),
+)
 
 
-def report_page(report: ProfiledRun, reader: Reader, memory: AnalysedSnapshot | None = None) -> Page:
-    """The page; with what a memory snapshot of the same run says, where there is one."""
-    about = contents(report.trace)
-    scene, timeline = Scene(report, about, reader), ShownTimeline.of(report)
-    room = reader.room
-    name = cut(report.name, room.letters, scene.tell)
-    return Page(
-        title=f"{name} · gpuledger",
-        name=name,
-        headline=cut(scene.tell(origin_line(report.trace, about)), room.letters, scene.tell),
-        verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
-        tiles=_tiles(scene),
-        sections=sections(scene, timeline, memory),
-        opening=(Chart(ledger_picture(scene), name="ledger-chart"), *top_findings(scene, timeline)),
+def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> doc.Page:
+    """The page, with what a memory snapshot of the same run says where there is one; an empty section says why."""
+    about, timeline = contents(report.trace), ShownTimeline.of(report)
+    findings = doc.Findings(
+        tuple(
+            shown_finding(finding, saving_share(report, finding), timeline.place_of(finding))
+            for finding in report.findings
+        ),
+        names_gpu=len(report.devices) > 1,
+        zero_ns=report.zero_ns,
+    )
+    top = replace(findings, entries=findings.entries[:_TOP], form=doc.FindingsForm.TOP)
+    nothing = doc.Paragraph(say("No fix stands out; look at the kernels themselves."))
+    return doc.Page(
+        name=report.name,
+        headline=origin_line(report.trace, about),
+        verdict=verdict(report),
+        tiles=_tiles(report, report.main_device),
+        opening=(ledger_block(report), *([top] if top.entries else [])),
+        sections=(
+            timeline_section(report, timeline),
+            doc.Section("findings", say("What to do"), (findings if findings.entries else nothing,)),
+            ledger_section(report),
+            ranges_section(report),
+            kernels_section(report),
+            gaps_section(report, timeline),
+            steps_section(report),
+            critical_section(report),
+            streams_section(report),
+            launches_section(report),
+            memory_section(report),
+            *(() if memory is None else (_snapshot_section(report, memory),)),
+            roofline_section(report),
+            _communication_section(report),
+            _health_section(report, about),
+        ),
     )
 
 
-def sections(scene: Scene, timeline: ShownTimeline, memory: AnalysedSnapshot | None = None) -> tuple[Section, ...]:
-    """All sections in their order; one with nothing to show says why."""
-    return (
-        timeline_section(scene, timeline),
-        findings_section(scene, timeline),
-        ledger_section(scene),
-        ranges_section(scene),
-        kernels_section(scene),
-        gaps_section(scene, timeline),
-        steps_section(scene),
-        critical_section(scene),
-        use_section(scene),
-        launches_section(scene),
-        memory_section(scene),
-        *(() if memory is None else (snapshot_section(scene, memory),)),
-        roofline_section(scene),
-        communication_section(scene),
-        health_section(scene),
-    )
-
-
-def _tiles(scene: Scene) -> tuple[Tile, ...]:
-    tell, device = scene.tell, scene.device
+def _tiles(report: ProfiledRun, device: Device) -> tuple[doc.Tile, ...]:
     working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
-    tiles = [
-        Tile(
-            tell(say("GPU busy")),
-            share_text(working / device.steady_ns),
-            tell(say("of {time}", time=time_text(device.steady_ns))),
-        )
-    ]
-    found = variation(device)
-    if found is not None:
-        spread = say("P10 {low}, P90 {high}", low=time_text(found.p10_ns), high=time_text(found.p90_ns))
-        tiles.append(Tile(tell(say("Median step")), time_text(found.median_ns), tell(spread)))
-        odd = say("{count} unusual", count=count_text(len(found.outliers)))
-        tiles.append(Tile(tell(say("Steps")), count_text(len(found.steps)), tell(odd)))
-    top = next((finding for finding in scene.report.findings if finding.saving_ns), None)
+    of_all = say("of {time}", time=time_text(device.steady_ns))
+    tiles = [doc.Tile(say("GPU busy"), share_text(working / device.steady_ns), of_all)]
+    steps = variation(device)
+    if steps is not None:
+        spread = say("P10 {low}, P90 {high}", low=time_text(steps.p10_ns), high=time_text(steps.p90_ns))
+        tiles.append(doc.Tile(say("Median step"), time_text(steps.median_ns), spread))
+        odd = say("{count} unusual", count=count_text(len(steps.outliers)))
+        tiles.append(doc.Tile(say("Steps"), count_text(len(steps.steps)), odd))
+    top = next((finding for finding in report.findings if finding.saving_ns), None)
     if top is not None:
-        each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
+        saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(top.saving_ns / device.steady_ns)
-        tiles.append(Tile(tell(say("Fix first")), time_text(each), f"{share} · {top.code}"))
+        tiles.append(doc.Tile(say("Fix first"), time_text(saving_ns), f"{share} · {top.code}"))
     return tuple(tiles)
+
+
+def _snapshot_section(report: ProfiledRun, memory: AnalysedSnapshot) -> doc.Section:
+    """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
+    clock = TimelineClock.of(report)
+    blocks: list[doc.Block] = [doc.Paragraph(answer, "lead") for answer in answer_on_timeline(memory, clock)]
+    if len(report.trace[Table.ALLOCS]):
+        blocks.append(doc.Paragraph(_EVENTS_OF_TRACE, "note"))
+    if clock is None:
+        blocks += picture_blocks(memory.figures)
+    else:
+        window = clock.wall_window
+        for figures in memory.figures:
+            title = say("Memory over the report's window, GPU {gpu}", gpu=figures.gpu)
+            name = f"snapshot-gpu{figures.gpu}"
+            chart = memory_chart(figures, name, window.start_ns, window.end_ns, window_ends(report))
+            blocks += [doc.Heading(title), chart]
+    blocks.append(snapshot_findings(memory))
+    blocks += sheet_blocks([sheet for figures in memory.figures for sheet in snapshot_sheets(figures)])
+    return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks))
+
+
+def _communication_section(report: ProfiledRun) -> doc.Section:
+    """How communication and copies overlap with compute; across ranks, another page answers."""
+    overlaps = [overlap(device) for device in report.devices]
+    blocks: list[doc.Block] = [
+        doc.SheetBlock(overlap_sheet(work), caption=say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu))
+        for work in overlaps
+    ]
+    if not any(work.communication.running_ns for work in overlaps):
+        blocks.insert(0, doc.Paragraph(say("No communication ran on a GPU here."), "lead"))
+    said = say(
+        "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
+        "combines the profiles of all ranks."
+    )
+    blocks.append(doc.Paragraph(said, "note"))
+    return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"))
+
+
+def _health_section(report: ProfiledRun, about: Contents) -> doc.Section:
+    """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
+    notes = (*report.trace.health, *report.kernel_health)
+    missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in about.missing)
+    lacks = doc.SheetBlock(
+        Sheet("missing", "Missing", _MISSING, missing), caption=say("Not in this profile"), anchor="missing"
+    )
+    blocks: tuple[doc.Block, ...] = (
+        doc.Points(say("Source"), _source_facts(report, about)),
+        *([lacks] if missing else []),
+        notes_block(notes) if notes else doc.Paragraph(say("Nothing was lost while reading."), "note"),
+        doc.Heading(say("Reproduce")),
+        doc.Reproduce(),
+    )
+    return doc.Section("health", say("Health and provenance"), blocks, say("Health"))
+
+
+def _source_facts(report: ProfiledRun, about: Contents) -> tuple[str, ...]:
+    origin, unknown = report.trace.origin, say("not recorded")
+    tool = joined(" ", (origin.tool, origin.tool_version or unknown))
+    facts = [
+        say("profile: {profile}", profile=report.name),
+        say("recorded by: {tool}, export schema {schema}", tool=tool, schema=origin.schema_version or unknown),
+        say("recorded at: {time} UTC", time=origin.started_utc or unknown),
+        say(
+            "driver {driver}, CUDA {cuda}", driver=origin.driver_version or unknown, cuda=origin.cuda_version or unknown
+        ),
+        say("read by: gpuledger {version}", version=own_version()),
+        made_line(),
+    ]
+    if not isinstance(about.launched, NotMeasured):
+        share = share_text(about.launched)
+        facts.append(say("{share} of the GPU work has its launch call in the profile", share=share))
+    return tuple(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A picture and how its file's name ends."""
+
+    ending: str
+    picture: Picture
+
+
+def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
+    """Those that there is something to show in."""
+    device = report.main_device
+    use, gpu = report.use.get(device.gpu), report.trace.origin.gpu(device.gpu)
+    charts = (
+        ("ledger", ledger_block(report).chart),
+        ("steps", steps_chart(device)),
+        ("streams", streams_chart(report)[0]),
+        ("gaps", gaps_chart(report)),
+        ("roofline", report_roofline(report)),
+        ("sampled-roofline", None if use is None else sampled_roofline_chart(use, gpu)),
+    )
+    tell = partial(translated, language=language)
+    return [Named(f"-{name}.png", chart.picture(tell)) for name, chart in charts if chart is not None]

@@ -1,12 +1,15 @@
-"""What the page's timeline is drawn from: stretches of a run in, one JSON document of packed columns out.
+"""What a page's scripts draw from: the timeline, the flame graph and the steps, each as one JSON document.
 
-Instants are told from the run's zero, as `--time` takes them. `scripts/timeline_model.js` reads it.
+Columns of whole numbers are packed: each number is written seven bits to a byte, the lowest first, the top bit saying
+that more follow (LEB128), after folding the sign into the lowest bit, and the bytes are base64; `scripts/packed.js`
+reads it. A column of nothing but zeros is the empty text. Instants are told from the run's zero, as `--time` takes
+them.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,15 +17,17 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.timeline import EventFinder, Events, EventSource, EventTrack, Stretch
 from gpuledger.analyse.utilization.samples import GpuSamples, gpu_samples
+from gpuledger.attribution.flame_trees import TreeKind
 from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.present.document import FlameBlock, StepStrip, Tell, TimelineBlock
+from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import visible
-from gpuledger.present.views.page.event_words import event_words, track_words
-from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.writers.html.packed import packed, steps_between
+from gpuledger.present.terms import event_words, family_line, track_words
 from gpuledger.present.writers.html.tables import cut, middle
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints, Span
@@ -36,7 +41,8 @@ _MOST_SAMPLES: Final = 4_000
 _MOST_CAUSES: Final = 3
 """Of one gap, those with the most time."""
 
-_LONGEST_NAME: Final = 60
+_LONGEST_EVENT_NAME: Final = 60
+_LONGEST_FRAME_NAME: Final = 120
 
 _SERIES: Final = (
     (say("SMs active"), "compute-gemm", (GpuMetric.SM_ACTIVE,)),
@@ -45,7 +51,7 @@ _SERIES: Final = (
 )
 """What is drawn of the samples: name, tone, counters that are added up."""
 
-_WORDS: Final = {
+_TIMELINE_WORDS: Final = {
     "start": say("Start"),
     "length": say("Duration"),
     "stream": say("Stream"),
@@ -66,22 +72,128 @@ _WORDS: Final = {
 """What the script says itself; {at}, {count} and {what} are filled in by it."""
 
 
-def timeline_json(scene: Scene, finder: EventFinder, shown: Sequence[Stretch]) -> str:
-    """The document."""
-    writer = _TimelineWriter(scene, finder)
-    stretches = [writer.stretch(stretch) for stretch in shown]
-    document = {
-        "rows": writer.rows.entries,
-        "names": writer.names.entries,
-        "kinds": writer.kinds.entries,
-        "triggers": [scene.tell(trigger.label) for trigger in TRIGGERS],
-        "causes": [[scene.tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
-        "causes_of_gap": _MOST_CAUSES,
-        "series": [[scene.tell(name), tone] for name, tone, _ in _SERIES],
-        "words": {key: scene.tell(words) for key, words in _WORDS.items()},
-        "stretches": stretches,
-    }
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+_TREE_KINDS: Final = {
+    TreeKind.RANGES: say("range"),
+    TreeKind.OPERATORS: say("operator"),
+    TreeKind.FUNCTIONS: say("Python function"),
+    TreeKind.CALL_STACKS: say("call stack"),
+    TreeKind.SAMPLED_STACKS: say("sampled stack"),
+}
+_FLAME_WORDS: Final = {
+    "host": say("host time"),
+    "gpu": say("GPU time"),
+    "samples": say("samples"),
+    "whole": say("all"),
+    "of_whole": say("{name}: {amount}, {share} of total", name="{name}", amount="{amount}", share="{share}"),
+    "hits": say("{count} found, {share} of total", count="{count}", share="{share}"),
+}
+"""What the script says; the names in braces are filled in by it."""
+
+_STEP_WORDS: Final = {
+    "step": say("Step"),
+    "line": say("Line"),
+    "time": say("Time"),
+    "share": say("Share"),
+    "total": say("total"),
+    "against": say("vs the median step"),
+    "more": say("vs median"),
+}
+
+
+_BITS: Final = 7
+
+
+def packed(values: NDArray[np.signedinteger]) -> str:
+    """The column as text."""
+    if not values.any():
+        return ""
+    wide = values.astype(np.int64)
+    left = ((wide << 1) ^ (wide >> 63)).view(np.uint64)
+    groups: list[NDArray[np.uint64]] = []
+    while left.any() or not groups:
+        groups.append(left & np.uint64(0x7F))
+        left = left >> np.uint64(_BITS)
+    digits = np.stack(groups, axis=1)
+    used = len(groups) - np.argmax((digits != 0)[:, ::-1], axis=1)
+    used[~digits.any(axis=1)] = 1
+    place = np.arange(len(groups))
+    digits[place[None, :] < used[:, None] - 1] |= np.uint64(0x80)
+    written = digits[place[None, :] < used[:, None]].astype(np.uint8)
+    return base64.b64encode(written.tobytes()).decode()
+
+
+def steps_between(values: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
+    """How much each number is more than the one before it, the first more than 0: small numbers pack better."""
+    return np.diff(values, prepend=0)
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> str:
+    """The stretches; `scripts/timeline_model.js` reads it. Whole names have at most so many letters."""
+    writer = _TimelineWriter(block.report, block.finder, tell, letters)
+    stretches = [writer.stretch(stretch) for stretch in block.stretches]
+    return _json(
+        {
+            "rows": writer.rows.entries,
+            "names": writer.names.entries,
+            "kinds": writer.kinds.entries,
+            "triggers": [tell(trigger.label) for trigger in TRIGGERS],
+            "causes": [[tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
+            "causes_of_gap": _MOST_CAUSES,
+            "series": [[tell(name), tone] for name, tone, _ in _SERIES],
+            "words": {key: tell(words) for key, words in _TIMELINE_WORDS.items()},
+            "stretches": stretches,
+        }
+    )
+
+
+def flame_json(block: FlameBlock, tell: Tell) -> str:
+    """The trees; `scripts/flame.js` reads it. A frame that is no kernel has no tone: the script colours it by name."""
+    numbers: dict[tuple[str, str], int] = {}
+    trees = []
+    for tree in block.trees:
+        tones = {"": "", "copy": "copy"}
+        tones |= {family: line_tone(family_line(family)) for family in set(tree.family) - tones.keys()}
+        keys = [
+            (visible(middle(name, _LONGEST_FRAME_NAME)), tones[family])
+            for name, family in zip(tree.names, tree.family, strict=True)
+        ]
+        trees.append(
+            {
+                "label": tell(_TREE_KINDS[tree.kind]),
+                "counts_samples": tree.kind is TreeKind.SAMPLED_STACKS,
+                "count": len(tree),
+                "parent": packed(np.arange(len(tree)) - tree.parent),
+                "name": packed(np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)),
+                "host": packed(tree.host),
+                "gpu": packed(tree.gpu_ns),
+            }
+        )
+    words = {key: tell(text) for key, text in _FLAME_WORDS.items()}
+    return _json({"names": [list(key) for key in numbers], "trees": trees, "words": words})
+
+
+def steps_json(block: StepStrip, tell: Tell) -> str:
+    """The ledger of every step that has a column; `scripts/step_ledger.js` reads it."""
+    notes = [
+        say("unusual") if odd else say("warm-up") if warm else ""
+        for odd, warm in zip(block.unusual, block.warm_up, strict=True)
+    ]
+    return _json(
+        {
+            "lines": [[line, line_tone(line), tell(line.label)] for line in block.lines],
+            "median_ns": block.median_ns,
+            "median_lines_ns": [block.median_lines_ns.get(line, 0) for line in block.lines],
+            "steps": [
+                {"step": step, "note": tell(note), "ns": row}
+                for step, note, row in zip(block.steps, notes, block.ns.tolist(), strict=True)
+            ],
+            "words": {key: tell(words) for key, words in _STEP_WORDS.items()},
+        }
+    )
 
 
 class _NumberedThings:
@@ -101,39 +213,38 @@ class _NumberedThings:
 class _TimelineWriter:
     """Writes stretches, and remembers the rows and names that they share."""
 
-    def __init__(self, scene: Scene, finder: EventFinder) -> None:
-        self._scene, self._finder = scene, finder
-        self._zero_ns = scene.report.zero_ns
+    def __init__(self, report: ProfiledRun, finder: EventFinder, tell: Tell, letters: int) -> None:
+        self._report, self._finder, self._tell, self._letters = report, finder, tell, letters
         self.rows, self.names, self.kinds = _NumberedThings(), _NumberedThings(), _NumberedThings()
         self._samples: dict[int, GpuSamples] = {}
-        for device in scene.report.devices:
+        for device in report.devices:
             self.rows.number(("idle", device.gpu), ["idle", self._of_gpu(say("Idle"), device)])
-        for device in scene.report.devices:
-            trace = scene.report.trace
+        for device in report.devices:
+            trace = report.trace
             samples = gpu_samples(trace, device.gpu) if Table.METRICS in trace.tables else None
             if isinstance(samples, GpuSamples):
                 self._samples[device.gpu] = samples
                 self.rows.number(("use", device.gpu), ["use", self._of_gpu(say("Utilization"), device)])
 
     def _of_gpu(self, what: Message, device: Device) -> str:
-        if len(self._scene.report.devices) == 1:
-            return self._scene.tell(what)
-        return self._scene.tell(say("{what}, GPU {gpu}", what=what, gpu=device.gpu))
+        if len(self._report.devices) == 1:
+            return self._tell(what)
+        return self._tell(say("{what}, GPU {gpu}", what=what, gpu=device.gpu))
 
     def stretch(self, stretch: Stretch) -> dict[str, Any]:
         events = stretch.events
         return {
-            "label": self._scene.tell(_title(stretch, self._zero_ns)),
-            "note": self._scene.tell(_left_out(events)) if events.left_out else "",
+            "label": self._tell(_title(stretch, self._report.zero_ns)),
+            "note": self._tell(_left_out(events)) if events.left_out else "",
             "core": self._instants(stretch.core),
             "span": self._instants(events.span),
             **self._events(events),
-            "gaps": [self._gaps(device, events.span) for device in self._scene.report.devices],
+            "gaps": [self._gaps(device, events.span) for device in self._report.devices],
             "use": [self._use(gpu, samples, events.span) for gpu, samples in self._samples.items()],
         }
 
     def _instants(self, span: Span) -> list[int]:
-        return [span.start_ns - self._zero_ns, span.end_ns - self._zero_ns]
+        return [span.start_ns - self._report.zero_ns, span.end_ns - self._report.zero_ns]
 
     def _events(self, events: Events) -> dict[str, Any]:
         counts = np.bincount(events.track, minlength=len(events.tracks)).tolist()
@@ -153,7 +264,7 @@ class _TimelineWriter:
 
     def _row(self, track: EventTrack) -> list[str]:
         """What a thread or a stream is called."""
-        return ["thread" if track.is_thread else "stream", self._scene.tell(track_words(self._scene.report, track))]
+        return ["thread" if track.is_thread else "stream", self._tell(track_words(self._report, track))]
 
     def _launched(self, events: Events) -> tuple[Ints, Ints, Ints]:
         """Of each record its correlation (-1: none), the time since its launch call (-1: unknown), and bytes copied."""
@@ -168,13 +279,13 @@ class _TimelineWriter:
         begun = finder.cuda_calls["start_ns"][launch[launch >= 0]]
         since[launched] = np.maximum(events.start_ns[launched] - begun, 0)
         copied = np.flatnonzero(work)[finder.work.state[rows] == State.COPY]
-        size[copied] = self._scene.report.trace[Table.COPIES]["bytes"][finder.work.row_at(events.row[copied])]
+        size[copied] = self._report.trace[Table.COPIES]["bytes"][finder.work.row_at(events.row[copied])]
         return correlation, since, np.maximum(size, 0)
 
     def _names(self, events: Events) -> Ints:
         """For each record the number of its name."""
         names = np.zeros(len(events), np.int64)
-        finder, strings = self._finder, self._scene.report.trace.strings
+        finder, strings = self._finder, self._report.trace.strings
         for source in EventSource:
             here = np.flatnonzero(events.source == source)
             rows = events.row[here]
@@ -200,10 +311,9 @@ class _TimelineWriter:
     def _name(self, source: EventSource, text: str | None, kind: int) -> int:
         """A name's number: what it is called in short and in whole, its tone, and what kind of thing it is."""
         short, tone, words = event_words(self._finder, source, text, kind)
-        room, tell = self._scene.room, self._scene.tell
-        shown = visible(middle(short, _LONGEST_NAME))
-        whole = cut(text or "", room.letters, tell)
-        entry = [shown, "" if whole == shown else whole, tone, self.kinds.number(words, tell(words))]
+        shown = visible(middle(short, _LONGEST_EVENT_NAME))
+        whole = cut(text or "", self._letters, self._tell)
+        entry = [shown, "" if whole == shown else whole, tone, self.kinds.number(words, self._tell(words))]
         return self.names.number((source, text, kind), entry)
 
     def _gaps(self, device: Device, span: Span) -> dict[str, Any]:

@@ -1,0 +1,296 @@
+"""Where a report's time went, on its page: the lines of the books, step by step, gaps by cause, the critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.gap_summary import GapSummary, gap_summary
+from gpuledger.analyse.inventory import about_unclassified
+from gpuledger.analyse.path_summary import PathSummary, path_summary
+from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.books import Line
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.messages import joined, say
+from gpuledger.present import document as doc
+from gpuledger.present.charts import amounts
+from gpuledger.present.charts.over_time import StripLine, step_strip
+from gpuledger.present.palette import line_tone
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.terms import TOTAL, line_term
+from gpuledger.present.views.critical import (
+    beside_sheet,
+    calls_sheet,
+    operations_sheet,
+    part_term,
+    path_remarks,
+    path_sentence,
+    step_text,
+)
+from gpuledger.present.views.gaps import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
+from gpuledger.present.views.page.over_time import ShownTimeline
+from gpuledger.present.views.report_parts import ledger_title, ordered
+from gpuledger.present.views.steps import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
+from gpuledger.replay.scenario import scenario
+from gpuledger.trace.spans import Ints, Span
+from gpuledger.units import count_text, share_text, time_text
+
+MOST_COLUMNS: Final = 400
+"""Columns of the strip of steps. Of more steps, each column is the longest of some neighbours: a real step, whose lines
+sum to its length, so that nothing unusual is averaged away."""
+
+_MOST_LINES: Final = 14
+"""So many lines are told apart in the strip; of more, the smallest go into one."""
+
+MOST_OPERATIONS: Final = 300_000
+"""A part without steps that holds more is not gone through for a page: that would take longer than all else on it."""
+
+_GAP_SERIES: Final = (
+    ("compute-elementwise", say("share of the gaps")),
+    ("idle-host_code", say("share of the idle time")),
+)
+_MEDIAN_STEP: Final = (
+    Column("line", say("Line"), Unit.TEXT),
+    Column("time_ns", say("Time"), Unit.NS),
+    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
+)
+
+
+def ledger_section(report: ProfiledRun) -> doc.Section:
+    """Every line of the main GPU as a table; the bar of them stands on the first screen."""
+    device = report.main_device
+    caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
+    remark = about_unclassified(report.trace, device)
+    blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
+    blocks += [] if remark is None else [doc.Paragraph(remark, "note")]
+    return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
+
+
+def _ledger_sheet(device: Device) -> Sheet:
+    """Per step over the steady steps, and over the whole window, as the JSON has it. Both sum to their whole."""
+    steady, window, whole_ns = device.line_ns, device.ledger.total(), device.ledger.window_ns
+    line, share = Column("line", say("Line"), Unit.TEXT), Column("step_percent", say("Share"), Unit.SHARE_PERCENT)
+    in_window = Column("window_ns", say("Whole window"), Unit.NS)
+    per_step = Column("step_ns", say("Per step"), Unit.NS)
+    of_window = Column("window_percent", say("Of the window"), Unit.SHARE_PERCENT)
+
+    def row(name: Cell, steady_ns: int, window_ns: int) -> tuple[Cell, ...]:
+        percent = 100 * steady_ns / device.steady_ns
+        if device.steps is None:
+            return name, percent, window_ns
+        return name, percent, steady_ns // device.step_count, window_ns, 100 * window_ns / whole_ns
+
+    order = ordered(steady) + [line for line in ordered(window) if line not in steady]
+    return Sheet(
+        "ledger",
+        "Ledger",
+        (line, share, in_window) if device.steps is None else (line, share, per_step, in_window, of_window),
+        tuple(row(line_term(name), steady.get(name, 0), window.get(name, 0)) for name in order),
+        foot=(row(TOTAL, device.steady_ns, whole_ns),),
+    )
+
+
+def steps_section(report: ProfiledRun) -> doc.Section:
+    """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
+    device = report.main_device
+    steps, levels = variation(device), levels_sheet(device)
+    repeats = [doc.SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
+    if steps is None:
+        missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
+        if device.levels:
+            missing = say(
+                "nothing that repeats covers the window, so it is shown as a whole; --level=NAME makes one "
+                "level the step"
+            )
+        return doc.Section("steps", say("Steps"), (doc.not_measured(missing), *repeats))
+    neighbours = _neighbours(steps)
+    said = say("One column per step; a dot marks an unusual one. Pick one to see its time breakdown.")
+    if neighbours > 1:
+        said = say(
+            "{count} steps; each column is the longest of {each} neighbors, and a dot marks an unusual "
+            "one. Pick one to see its time breakdown.",
+            count=count_text(len(steps.steps)),
+            each=neighbours,
+        )
+    usual, phases = usual_sheet(device, steps), phases_sheet(device, steps)
+    blocks: list[doc.Block] = [
+        doc.Paragraph(said, "lead"),
+        _step_strip(device, steps),
+        doc.SheetBlock(usual, caption=say("Steps, GPU {gpu}", gpu=device.gpu), anchor=usual.name),
+    ]
+    if phases.rows:
+        blocks.append(doc.SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
+    outliers = doc.SheetBlock(
+        outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
+    )
+    blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
+    return doc.Section("steps", say("Steps"), (*blocks, *repeats))
+
+
+def steps_chart(device: Device) -> doc.Chart | None:
+    """The strip of a GPU's steps; None where there are none."""
+    steps = variation(device)
+    return None if steps is None else _step_strip(device, steps).chart
+
+
+def _neighbours(steps: Variation) -> int:
+    """Of so many steps each column is the longest."""
+    return -(-len(steps.steps) // MOST_COLUMNS)
+
+
+def _step_strip(device: Device, steps: Variation) -> doc.StepStrip:
+    edges_ns, length_ns, warm_up = steps.steps.edges_ns, steps.steps.length_ns, steps.steps.warm_up
+    neighbours = _neighbours(steps)
+    shown = tuple(
+        first + int(length_ns[first : first + neighbours].argmax()) for first in range(0, len(steps.steps), neighbours)
+    )
+    books = device.ledger.books[np.searchsorted(device.ledger.tiles_ns, edges_ns[:-1])[list(shown)]]
+    sums = dict(zip(device.ledger.lines, books.sum(axis=0).tolist(), strict=True))
+    lines = tuple(ordered({line: amount for line, amount in sums.items() if amount}))
+    ns = books[:, [device.ledger.lines.index(line) for line in lines]]
+    odd = {outlier.step for outlier in steps.outliers}
+    unusual = tuple(step in odd for step in shown)
+    median = warm_up + int(np.flatnonzero(steps.steps.steady_ns == steps.median_ns)[0])
+    tile = int(np.searchsorted(device.ledger.tiles_ns, edges_ns[median]))
+    of_median = zip(device.ledger.lines, device.ledger.books[tile].tolist(), strict=True)
+    median_lines = {line: amount for line, amount in of_median if amount}
+    return doc.StepStrip(
+        chart=_strip_chart(steps, shown, lines, ns, unusual),
+        still=_median_step(median, int(length_ns[median]), median_lines),
+        steps=shown,
+        lines=lines,
+        ns=ns,
+        unusual=unusual,
+        warm_up=tuple(step < warm_up for step in shown),
+        median_ns=steps.median_ns,
+        median_lines_ns=median_lines,
+    )
+
+
+def _strip_chart(
+    steps: Variation, shown: tuple[int, ...], lines: tuple[Line, ...], ns: Ints, unusual: tuple[bool, ...]
+) -> doc.Chart:
+    by_size = sorted(range(len(lines)), key=lambda column: -int(ns[:, column].sum()))
+    drawn = [
+        StripLine(line_tone(lines[column]), lines[column].label, tuple(ns[:, column].tolist()))
+        for column in sorted(by_size[:_MOST_LINES])
+    ]
+    if small := by_size[_MOST_LINES:]:
+        rest = tuple(ns[:, small].sum(axis=1).tolist())
+        drawn.append(StripLine("idle-unattributed", say("everything else"), rest))
+    said = say(
+        "{count} steps: median {median}, P10 {low}, P90 {high}; {odd} unusual",
+        count=count_text(len(steps.steps)),
+        median=time_text(steps.median_ns),
+        low=time_text(steps.p10_ns),
+        high=time_text(steps.p90_ns),
+        odd=count_text(len(steps.outliers)),
+    )
+    first, last = (say("step {step}", step=step) for step in (shown[0], shown[-1]))
+    ends = (first, last if len(shown) > 1 else "")
+    title = say("Steps, one column each")
+    return doc.Chart(partial(step_strip, title, said, drawn, unusual, steps.median_ns, ends), name="step-strip")
+
+
+def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.SheetBlock:
+    """The ledger of the first step that is as long as the median."""
+    rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole_ns) for line in ordered(lines))
+    sheet = Sheet("median_step", "The median step", _MEDIAN_STEP, rows, foot=((TOTAL, whole_ns, 100.0),))
+    caption = say("The median step, number {step}: {time}", step=step, time=time_text(whole_ns))
+    return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
+
+
+def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
+    """The tables of `gpuledger gaps`, and the histogram."""
+    device = report.main_device
+    summary = gap_summary(report.trace, device)
+    chart, title = _gaps_chart(summary), say("Why the GPU was idle")
+    if chart is None:
+        return doc.Section("gaps", title, (doc.Paragraph(say("The GPU was never idle in this window.")),))
+    said = say(
+        "{count} gaps, {time} in total, {share} of the window. Causes show where the host was; the "
+        "trigger shows what to fix.",
+        count=count_text(summary.gaps),
+        time=time_text(summary.idle_ns),
+        share=share_text(summary.idle_ns / device.ledger.window_ns),
+    )
+    zero_ns = device.zero_ns
+    blocks = (
+        doc.Paragraph(said, "lead"),
+        chart,
+        doc.SheetBlock(lengths_sheet(summary), caption=say("Gaps by length")),
+        doc.SheetBlock(causes_sheet(summary), caption=say("Idle time by cause"), anchor="causes"),
+        doc.SheetBlock(triggers_sheet(summary), caption=say("Idle time by trigger, steady steps"), anchor="triggers"),
+        doc.SheetBlock(
+            longest_sheet(summary),
+            caption=say("The {count} longest gaps", count=len(summary.longest)),
+            anchor="longest-gaps",
+            without=("cause_ns", "tid"),  # `gpuledger gaps` has them
+            name_letters=24,
+            places=tuple(timeline.place(Span(gap.start_ns + zero_ns, gap.end_ns + zero_ns)) for gap in summary.longest),
+        ),
+    )
+    return doc.Section("gaps", title, blocks, say("Idle time"))
+
+
+def gaps_chart(report: ProfiledRun) -> doc.Chart | None:
+    """Gaps by length, shortest first: their share of all gaps, and of all idle time. None where there are none."""
+    return _gaps_chart(gap_summary(report.trace, report.main_device))
+
+
+def _gaps_chart(summary: GapSummary) -> doc.Chart | None:
+    if not summary.gaps or not summary.idle_ns:
+        return None
+    columns = []
+    for bucket in summary.by_length:
+        both = (bucket.gaps / summary.gaps, bucket.time_ns / summary.idle_ns)
+        columns.append(amounts.ChartColumn(length_words(bucket.name), both, (share_text(both[0]), share_text(both[1]))))
+    said = joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in columns))
+    title = say("Gaps by length: share of their number and of their time")
+    return doc.Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")
+
+
+def critical_section(report: ProfiledRun) -> doc.Section:
+    """The chain of the main GPU in the steps that findings are replayed in: what it is made of, what is beside it."""
+    title = say("The critical path")
+    model = scenario(report.trace, report.main_device, sampled=True)
+    if len(model.part.work) > MOST_OPERATIONS:
+        said = say("The profile is long and has no steps to pick from; run this for its path:")
+        return doc.Section(
+            "critical", title, (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),)))
+        )
+    summary = path_summary(report.trace, model)
+    tables = (
+        doc.SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
+        doc.SheetBlock(calls_sheet(summary), anchor="critical-calls"),
+        doc.SheetBlock(beside_sheet(summary), anchor="critical-beside", without=("launches", "least_slack_ns")),
+    )
+    blocks: tuple[doc.Block, ...] = (
+        doc.Paragraph(path_sentence(summary), "lead"),
+        _path_chart(summary),
+        *map(doc.Paragraph, path_remarks(summary)),
+        *(table for table in tables if table.sheet.rows),
+    )
+    return doc.Section("critical", title, blocks)
+
+
+def _path_chart(summary: PathSummary) -> doc.Chart:
+    """One bar: the kinds of segments, the longest first."""
+    parts = tuple(
+        amounts.Part(
+            line_tone(line),
+            time_ns / summary.whole_ns,
+            part_term(line).words,
+            share_text(time_ns / summary.whole_ns),
+            step_text(summary, time_ns),
+            line.brief_label,
+        )
+        for line, time_ns, _ in summary.lines
+    )
+    said = joined("; ", (part.hint for part in parts))
+    bar = amounts.Bar("", parts)
+    return doc.Chart(partial(amounts.stacked, say("The critical path"), said, [bar]), name="critical-chart")

@@ -1,0 +1,116 @@
+"""Kernels under the roofs of the GPU that they ran on: from what Nsight Compute counted, and from samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from gpuledger.analyse.kernels.judgement import JudgedLaunch
+from gpuledger.analyse.utilization.stretches import SampledUse, sampled_roofline
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.messages import joined, say
+from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
+from gpuledger.present.document import Chart
+from gpuledger.present.palette import BOUNDS as TONES
+from gpuledger.present.views.kernel_use import CLASS_BOUNDS, CLASS_WORDS
+from gpuledger.present.views.kernel_words import BOUNDS
+from gpuledger.trace.model import Gpu, NotMeasured
+from gpuledger.units import bytes_text, share_text, time_text
+
+NOT_COLLECTED: Final = say("operations and DRAM traffic were not collected together; collect the roofline sections")
+
+_MOST_SPOTS: Final = 60
+"""Kernels that are drawn from samples, the most time first."""
+
+_HINTED: Final = 8
+"""So many kernels are named for those who do not see the picture, the most time first."""
+
+_ACROSS: Final = say("operations per byte of DRAM traffic")
+_LEGEND: Final = tuple((TONES[bound], words) for bound, words in BOUNDS.items())
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLaunch:
+    """A launch, the time that it stands for, what limits it in words, and whether it is in the steps that are shown."""
+
+    judged: JudgedLaunch
+    time_ns: int
+    limit: str
+    is_inside: bool = True
+
+
+def launch_roofline(launches: Sequence[DrawnLaunch], caption: str) -> Chart | None:
+    """Every launch at DRAM, and the roofs over the one that took longest; None where nothing is known."""
+    totals = {
+        inside: sum(drawn.time_ns for drawn in launches if drawn.is_inside is inside) or 1 for inside in (True, False)
+    }
+    spots = []
+    for drawn in launches:
+        launch = drawn.judged
+        point = next((point for point in launch.points if point.level == "DRAM"), None)
+        if point is None or point.operations_per_byte <= 0 or point.operations_per_s <= 0:
+            continue
+        name = cut_label(label(launch.launch.name))
+        spots.append(
+            Spot(
+                name=name,
+                operations_per_byte=point.operations_per_byte,
+                operations_per_s=point.operations_per_s,
+                weight=drawn.time_ns / totals[drawn.is_inside],
+                tone=TONES.get(launch.verdict.bound, "muted"),
+                hint=_hint(name, point.operations_per_s, point.share, drawn.limit, drawn.time_ns),
+                hollow=not drawn.is_inside,
+            )
+        )
+    roofs = _roofs([drawn.judged for drawn in launches])
+    if not spots or all(roof.slanted for roof in roofs):
+        return None
+    said = joined("; ", (spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:_HINTED]))
+    draw = partial(roofline, say("Roofline"), said, _ACROSS, spots, roofs, _LEGEND)
+    return Chart(draw, "roofline-chart", caption)
+
+
+def _hint(name: str, operations_per_s: float, share: float, limit: str, time_ns: int) -> str:
+    return joined(", ", (f"{name}: {rate_text(operations_per_s)}", share_text(share), limit, time_text(time_ns)))
+
+
+def _roofs(launches: Sequence[JudgedLaunch]) -> list[Ceiling]:
+    """DRAM, and the compute peaks of what the launches compute in, of the launch that took the most time."""
+    placed = [launch for launch in launches if launch.points]
+    if not placed:
+        return []
+    over = max(placed, key=lambda launch: launch.duration_ns).roofs
+    kinds = sorted({point.kind for launch in placed for point in launch.points if point.kind in over.compute})
+    flat = [
+        Ceiling(f"{kind} {rate_text(over.compute[kind].per_s)}", over.compute[kind].per_s, slanted=False)
+        for kind in kinds
+    ]
+    dram = [roof.per_s for level, roof in over.memory.items() if level == "DRAM"]
+    return flat + [Ceiling(f"DRAM {bytes_text(round(per_s))}/s", per_s, slanted=True) for per_s in dram]
+
+
+def sampled_roofline_chart(use: SampledUse, gpu: Gpu | None) -> Chart | None:
+    """Kernels by their samples, and the roofs at the clock that was sampled; None where the peaks are not known."""
+    sampled = sampled_roofline(use, gpu)
+    if isinstance(sampled, NotMeasured):
+        return None
+    whole_ns = sum(point.kernel.time_ns for point in sampled.points)
+    spots = []
+    for point in sampled.points[:_MOST_SPOTS]:
+        kernel, name = point.kernel, cut_label(label(point.kernel.full_name))
+        hint = _hint(name, point.operations_per_s, point.share, CLASS_WORDS[kernel.use_class], kernel.time_ns)
+        tone = TONES[CLASS_BOUNDS[kernel.use_class]]
+        weight = kernel.time_ns / whole_ns
+        spots.append(Spot(name, point.operations_per_byte, point.operations_per_s, weight, tone, hint))
+    roofs = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in sampled.compute_per_s.items()]
+    roofs.append(Ceiling(f"DRAM {bytes_text(round(sampled.bytes_per_s))}/s", sampled.bytes_per_s, slanted=True))
+    said = joined("; ", (spot.hint for spot in spots[:_HINTED]))
+    caption = say(
+        "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
+        "tensor-core cycles at the peak rate of its type; for kernels that hardly use them, issue "
+        "slots counted as FP32 multiply-adds, an upper bound. Roofs are at the mean clock."
+    )
+    draw = partial(roofline, say("Roofline, from samples"), said, _ACROSS, spots, roofs, _LEGEND)
+    return Chart(draw, "sampled-roofline-chart", caption)

@@ -1,0 +1,260 @@
+"""What a report says in every format: the verdict, what to do, where the time went, kernels, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from typing import Final
+
+from gpuledger.analyse.inventory import OS_CALLS_MISSING, about_unclassified
+from gpuledger.analyse.ranks.rank import rank_places
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline
+from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.steps import PHASES
+from gpuledger.messages import Message, capitalised, joined, say
+from gpuledger.present.charts.amounts import Bar, Part, stacked
+from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
+from gpuledger.present.palette import line_tone
+from gpuledger.present.views.step_kernels import integrated_blocks
+from gpuledger.trace.model import Severity, told_always
+from gpuledger.trace.tables import Table
+from gpuledger.units import count_text, share_text, time_text
+
+_ENLARGED: Final = 0.25
+"""Where a GPU works less than this share of the time, its work is also drawn over the whole width."""
+
+_KINDS: Final = tuple(LineKind)
+
+
+def verdict(report: ProfiledRun) -> Message:
+    """What was lost, then two or three sentences: how much the GPU works, and what stands in the way."""
+    if report.lost is None:
+        return _verdict(report)
+    claim, rest = capitalised(report.lost.claim), _verdict(replace(report, findings=report.findings[1:]))
+    share = share_text(report.main_device.idle_ns(Cause.LOST) / report.main_device.steady_ns)
+    if share == share_text(0):
+        return say("{claim}. {verdict}", claim=claim, verdict=rest)
+    return say("{claim}. Up to {share} of the time only looks idle. {verdict}", claim=claim, share=share, verdict=rest)
+
+
+def _verdict(report: ProfiledRun) -> Message:
+    device = report.main_device
+    summary = headline(device, report.findings)
+    works = _at_work(device, summary, several=len(report.devices) > 1)
+    obstacles = _obstacles(summary, report.findings, device.steady_ns)
+    return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
+
+
+def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -> list[str]:
+    """What is lost, and to what."""
+    sentences: list[str] = []
+    if summary.unrecorded is not None:
+        sentences.append(
+            say(
+                "For {share} of the time it ran work launched before the recording began.",
+                share=share_text(summary.unrecorded.share),
+            )
+        )
+    if summary.loss is not None:
+        sentences.append(
+            say(
+                "{share} of the time is lost to {line}.",
+                share=share_text(summary.loss.share),
+                line=summary.loss.line.label,
+            )
+        )
+    if summary.finding is not None:
+        return [*sentences, say("{claim}.", claim=capitalised(summary.finding.claim))]
+    if summary.outside is not None:
+        sentences.append(
+            say(
+                "Outside the steps, {share} of the window is lost to {line}.",
+                share=share_text(summary.outside.share),
+                line=summary.outside.line.label,
+            )
+        )
+    if summary.loss is not None or summary.outside is not None:
+        return sentences
+    if findings and findings[0].saving_ns:
+        little = say(
+            "Only faster kernels would help much: {code} would save {share}.",
+            code=findings[0].code,
+            share=share_text(findings[0].saving_ns / steady_ns),
+        )
+        return [*sentences, little]
+    if summary.unrecorded is not None or summary.lost is not None:
+        return [*sentences, say("What is left is the kernels themselves.")]
+    return [say("No fix stands out; look at the kernels themselves.")]
+
+
+def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
+    share, steady = share_text(summary.busy_share), share_text(summary.steady_busy_share)
+    works = say("GPU busy {share}", share=share)
+    if several:
+        works = say("GPU {gpu} busy {share}", gpu=device.gpu, share=share)
+    if summary.steps is None or share == steady:
+        return say("{works}.", works=works)
+    coverage = share_text(summary.coverage)
+    steps = say("the one step, {coverage} of the window", coverage=coverage)
+    if summary.steps > 1:
+        steps = say(
+            "{count} steady steps, {coverage} of the window", count=count_text(summary.steps), coverage=coverage
+        )
+    return say("{works} ({share} in {steps}).", works=works, share=steady, steps=steps)
+
+
+def ledger_title(device: Device) -> Message:
+    """What the ledger is of: how many steps, found how, what was left out."""
+    if device.steps is None:
+        return say("Where the time went ({time}, no steps found)", time=time_text(device.steady_ns))
+    steady, leading = device.phases.of_step[device.steps.warm_up :], device.phases.of_step[: device.steps.warm_up]
+    kinds = [
+        say("{count} {phase}", count=count_text(steady.count(phase)), phase=name)
+        for phase, name in enumerate(PHASES)
+        if name and phase in steady
+    ]
+    if kinds and 0 not in steady:
+        steps = say("{kinds} steps", kinds=joined(say(" and "), kinds))
+    else:
+        steps = say("{count} steps", count=device.step_count)
+    source = device.steps.source
+    if not leading and device.step_count == 1:
+        return say("Where the time went, in {steps} ({source})", steps=_one_step(steady[0]), source=source)
+    if not leading:
+        return say("Where the time went, per step (mean of {steps}, {source})", steps=steps, source=source)
+    prefill = PHASES.index("prefill")
+    is_prefill = set(leading) == {prefill} and prefill not in steady
+    count = len(leading)
+    left_out = say("{count} of prefill", count=count) if is_prefill else say("{count} of warm-up", count=count)
+    if device.step_count == 1:
+        return say(
+            "Where the time went, in {steps} ({source}), {leading} left out",
+            steps=_one_step(steady[0]),
+            source=source,
+            leading=left_out,
+        )
+    return say(
+        "Where the time went, per step (mean of {steps}, {source}; {leading} left out)",
+        steps=steps,
+        source=source,
+        leading=left_out,
+    )
+
+
+def _one_step(phase: int) -> Message:
+    return say("one {phase} step", phase=PHASES[phase]) if PHASES[phase] else say("one step")
+
+
+def ordered(lines: Mapping[Line, int]) -> list[Line]:
+    """Lines in the order that they are drawn in: compute, what is exposed, idle; within each the largest first."""
+    return sorted(lines, key=lambda line: (_KINDS.index(line.kind), -lines[line], line))
+
+
+def ledger_block(report: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> LedgerBlock:
+    """Where the time of the main GPU went; `files` are pictures that lie beside a Markdown document."""
+    device = report.main_device
+    lines = device.line_ns
+    compute = {line: ns for line, ns in lines.items() if line.is_compute}
+    small = small_families(lines)
+    by_family = sorted((entry for entry in compute.items() if entry[0] not in small), key=lambda entry: -entry[1])
+    idle = sorted(((line, ns) for line, ns in lines.items() if line.is_idle), key=lambda entry: -entry[1])
+    amounts: list[tuple[str, int, str]] = [
+        *([(say("compute"), sum(compute.values()), "compute")] if compute else []),
+        *((f"  {line.family}", ns, "compute") for line, ns in by_family),
+        *([(OTHER_FAMILIES, sum(compute[line] for line in small), "compute")] if small else []),
+        *((words, exposed, kind) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))),
+        *((line.label, ns, "idle") for line, ns in idle),
+        (say("total"), device.steady_ns, ""),
+    ]
+    rows = tuple(
+        LedgerRow(name, ns / device.steady_ns, time_text(ns // device.step_count), tone) for name, ns, tone in amounts
+    )
+    return LedgerBlock(ledger_title(device), rows, _ledger_chart(report), tuple(files))
+
+
+def _ledger_chart(report: ProfiledRun) -> Chart:
+    """A bar for every GPU, the main one first."""
+    main = report.main_device
+    others = [device for device in report.devices if device is not main]
+    bars = [
+        Bar(say("GPU {gpu}", gpu=device.gpu) if others else "", _bar_parts(device, device.line_ns))
+        for device in (main, *others)
+    ]
+    work = {line: amount for line, amount in main.line_ns.items() if not line.is_idle}
+    share = sum(work.values()) / main.steady_ns
+    if 0 < share < _ENLARGED:
+        title = say("The busy {share}, full width", share=share_text(share))
+        bars.insert(1, Bar(title, _bar_parts(main, work)))
+    said = joined("; ", (part.hint for part in bars[0].parts))
+    return Chart(partial(stacked, say("Where the time went"), said, bars), name="ledger-chart")
+
+
+def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
+    """The lines as shares of what they sum to; each is named with its share of the steady stretch."""
+    whole = sum(lines.values()) or 1
+    return tuple(
+        Part(
+            line_tone(line),
+            lines[line] / whole,
+            line.label,
+            share_text(lines[line] / device.steady_ns),
+            time_text(lines[line] // device.step_count),
+            line.brief_label,
+        )
+        for line in ordered(lines)
+    )
+
+
+def saving_share(report: ProfiledRun, finding: Finding) -> float | None:
+    """What a finding would save of the time of its own GPU; None where that is nothing, or not known."""
+    steady_ns = {device.gpu: device.steady_ns for device in report.devices}.get(finding.gpu)
+    return finding.saving_ns / steady_ns if steady_ns and finding.saving_ns else None
+
+
+def kernel_blocks(report: ProfiledRun) -> list[Block]:
+    """What Nsight Compute says of the kernels, where it was asked."""
+    matched = report.kernels.get(report.main_device.gpu)
+    return [] if matched is None else integrated_blocks(matched, report.main_device)
+
+
+def use_blocks_of(report: ProfiledRun) -> list[Block]:
+    """How compute time uses the GPU, where it was sampled."""
+    device = report.main_device
+    if device.gpu not in report.use:
+        return []
+    from gpuledger.present.views.held_against import summary_blocks
+    from gpuledger.present.views.use_split import use_blocks
+
+    return [*use_blocks(device, report.use[device.gpu]), *summary_blocks(report.against.get(device.gpu, ()))]
+
+
+def closing(report: ProfiledRun) -> list[Message]:
+    """What is not known, and the next command."""
+    others = [device for device in report.devices if device is not report.main_device]
+    lines = [_at_work(device, headline(device, ()), several=True) for device in others]
+    if len(report.devices) * len(report.trace.origin.processes) > 1 and (ranks := rank_places(report.trace)):
+        lines.append(
+            say(
+                "The profile holds {count} ranks: `gpuledger fleet` shows who waits for whom, `--device=N` "
+                "shows one GPU.",
+                count=count_text(len(ranks)),
+            )
+        )
+    if (unknown := about_unclassified(report.trace, report.main_device)) is not None:
+        lines.append(unknown)
+    calls = report.trace[Table.CALLS]
+    if calls.strings.code("os") not in calls.codes("layer"):
+        lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))
+    notes = (*report.trace.health, *report.kernel_health)
+    losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
+    lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *told_always(notes))]
+    return [*lines, *next_command(report)]
+
+
+def next_command(report: ProfiledRun) -> list[Message]:
+    """What to run next."""
+    return [say("next: {command}", command=report.findings[0].next)] if report.findings else []
