@@ -24,7 +24,6 @@ from gpuledger.analyse.ranks.joined_ranks import (
     fixed_graph,
     joined_ranks,
     median_pace,
-    nothing_fixed,
     slow_places,
 )
 from gpuledger.analyse.ranks.matching import Lane
@@ -216,7 +215,7 @@ class _Search:
             *(_Candidate(FixKind.STAGE, number) for number in np.flatnonzero(slow_stages).tolist()),
             *(_Candidate(FixKind.COLLECTIVE, number) for number in range(len(self.places))),
         ]
-        nothing = nothing_fixed(self.ranks)
+        nothing = Fixed.nothing(self.ranks)
         alone = {
             candidate: self._saved_ns(candidate, self.whole_ns - self._measured_ns(self._with(nothing, candidate)))
             for candidate in (*sorted(ranks, key=lambda rank: -blame[rank.number])[:MOST_RANKS], *others)
@@ -237,7 +236,7 @@ class _Search:
     def _in_order(self, candidates: list[_Candidate], alone: dict[_Candidate, int]) -> tuple[Fix, ...]:
         """One after the other, until nobody waits for long; at last collectives that begin when all ranks have come."""
         order: list[Fix] = []
-        fixed, now, blame_ns = nothing_fixed(self.ranks), self.whole_ns, self.blame_ns
+        fixed, now, blame_ns = Fixed.nothing(self.ranks), self.whole_ns, self.blame_ns
         for are_of_all in (False, True):
             left = [candidate for candidate in candidates if self._is_of_all(candidate) == are_of_all]
             fixes: list[Fix] = []
