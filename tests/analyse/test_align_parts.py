@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.kernel_sequences import ForwardKernel, aligned, distinct, occurrences, similarity
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, align_kernels, distinct, occurrences, similarity
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN, KnownDifferences, called, known
+from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN, KnownDifferences, known, short_label
 from gpuledger.analyse.align.sides_from import of_mock, of_model
 from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
@@ -39,7 +39,7 @@ def kernels(text: str, time_ns: int = 100) -> list[ForwardKernel]:
 def lines(mock: str, e2e: str) -> list[str]:
     ours, theirs = kernels(mock), kernels(e2e)
     made = []
-    for pair in aligned(ours, theirs):
+    for pair in align_kernels(ours, theirs):
         left = "-" if pair.mock is None else ours[pair.mock].name
         right = "-" if pair.e2e is None else theirs[pair.e2e].name
         made.append(f"{left} {right} {pair.level}{' moved' if pair.moved else ''}")
@@ -67,7 +67,7 @@ def test_another_kernel_in_the_same_place_stands_beside_it() -> None:
 
 def test_shapes_decide_between_kernels_of_one_name() -> None:
     ours, theirs = kernels("gemm:8 add"), kernels("gemm:4 add gemm:8 add")
-    assert [(pair.mock, pair.e2e) for pair in aligned(ours, theirs)] == [(None, 0), (None, 1), (0, 2), (1, 3)]
+    assert [(pair.mock, pair.e2e) for pair in align_kernels(ours, theirs)] == [(None, 0), (None, 1), (0, 2), (1, 3)]
 
 
 def test_a_kernel_at_another_place_is_moved_and_not_missing() -> None:
@@ -93,7 +93,7 @@ NAMES = st.lists(st.sampled_from(["gemm", "flash:1", "flash:2", "norm", "nccl_al
 
 @given(NAMES, NAMES)
 def test_every_kernel_is_in_one_line_and_in_order(mock: list[str], e2e: list[str]) -> None:
-    pairs = aligned(kernels(" ".join(mock)), kernels(" ".join(e2e)))
+    pairs = align_kernels(kernels(" ".join(mock)), kernels(" ".join(e2e)))
     assert sorted(pair.mock for pair in pairs if pair.mock is not None) == list(range(len(mock)))
     assert [pair.e2e for pair in pairs if pair.e2e is not None] == list(range(len(e2e)))
     straight = [pair.mock for pair in pairs if pair.mock is not None and not pair.moved]
@@ -108,7 +108,7 @@ def test_every_kernel_is_in_one_line_and_in_order(mock: list[str], e2e: list[str
 def test_a_sequence_is_like_itself(names: list[str]) -> None:
     some = kernels(" ".join(names))
     assert similarity(some, some) == 1.0
-    assert all(pair.level == "exact" and pair.mock == pair.e2e for pair in aligned(some, some))
+    assert all(pair.level == "exact" and pair.mock == pair.e2e for pair in align_kernels(some, some))
 
 
 def found(mock: str, e2e: str) -> list[tuple[int, int]]:
@@ -378,7 +378,7 @@ def test_hostile_names_are_safe_to_show() -> None:
     found = result([ForwardKernel(evil, 9)], kernels("a b"))
     assert "\x1b" not in write(align_document(found, ()), "text", width=80)
     assert "\x1b" not in align_junit(found)
-    assert len(called(evil)) <= 44
+    assert len(short_label(evil)) <= 44
     assert found.verdict == FAIL
 
 

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuledger as gpuledger_package
-from gpuledger.analyse.diff.compare import MIX, UNLIKE, Diff, changes, compare, parts, rounded
+from gpuledger.analyse.diff.compare import MIX, UNLIKE, Diff, changes, compare, parts, round_to_sum
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.noise import Controls, controls
-from gpuledger.analyse.diff.pairs import paired, paired_ranges
+from gpuledger.analyse.diff.pairs import pair_kernels, pair_ranges
 from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, from_document, pooled, to_document
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.diff import told_apart
@@ -183,7 +183,7 @@ def test_the_way_back_is_the_way_there(before: RunSide, after: RunSide) -> None:
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20))
 def test_rounded_numbers_sum_and_stay_near(amounts: list[float]) -> None:
     total = round(sum(amounts))
-    whole = rounded(amounts, total)
+    whole = round_to_sum(amounts, total)
     assert sum(whole) == total
     assert all(abs(number - amount) <= 1.01 for number, amount in zip(whole, amounts, strict=True))
 
@@ -193,7 +193,7 @@ def test_rounded_numbers_sum_and_stay_near(amounts: list[float]) -> None:
 
 @given(st.lists(kernels, max_size=12), st.lists(kernels, max_size=12))
 def test_every_kernel_is_in_exactly_one_pair(before: list[RunKernel], after: list[RunKernel]) -> None:
-    pairs = paired(before, after)
+    pairs = pair_kernels(before, after)
     for given_kernels, held in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
         assert sorted(map(id, given_kernels)) == sorted(id(member) for group in held for member in group)
     assert all(bool(pair.before) == (pair.level != "new") for pair in pairs)
@@ -218,13 +218,13 @@ def test_every_kernel_is_in_exactly_one_pair(before: list[RunKernel], after: lis
     ],
 )
 def test_levels_of_pairs(before: RunKernel, after: RunKernel, level: str) -> None:
-    assert [pair.level for pair in paired([before], [after])] == [level]
+    assert [pair.level for pair in pair_kernels([before], [after])] == [level]
 
 
 def test_generic_kernels_pair_by_what_is_called_in_them() -> None:
     names = [f"vectorized_elementwise_kernel<4, {what}<float>, 1>" for what in ("MulFunctor", "AddFunctor")]
     longer = [name.replace("1>", "2>") for name in names]
-    pairs = paired([kernel(name) for name in names], [kernel(name) for name in reversed(longer)])
+    pairs = pair_kernels([kernel(name) for name in names], [kernel(name) for name in reversed(longer)])
     assert {(pair.before[0].name[30:40], pair.after[0].name[30:40]) for pair in pairs} == {
         (name[30:40], name[30:40]) for name in names
     }
@@ -233,7 +233,9 @@ def test_generic_kernels_pair_by_what_is_called_in_them() -> None:
 def test_one_family_pairs_in_the_order_of_the_step() -> None:
     before = [kernel("cutlass_gemm_a"), kernel("softmax_a"), kernel("cutlass_gemm_b")]
     after = [kernel("nvjet_x"), kernel("softmax_b"), kernel("nvjet_y")]
-    partner = {pair.before[0].name: pair.after[0].name for pair in paired(before, after) if pair.level == "family"}
+    partner = {
+        pair.before[0].name: pair.after[0].name for pair in pair_kernels(before, after) if pair.level == "family"
+    }
     assert partner == {"cutlass_gemm_a": "nvjet_x", "softmax_a": "softmax_b", "cutlass_gemm_b": "nvjet_y"}
 
 
@@ -289,7 +291,7 @@ def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, RunSid
 
 def test_parts_sum_on_all_captures_pairwise(captured: dict[str, RunSide]) -> None:
     for before, after in itertools.permutations(captured.values(), 2):
-        pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
+        pairs = pair_kernels(before.kernels, after.kernels, before.steps, after.steps)
         amounts = parts(before, after, changes(pairs, before.steps, after.steps))
         assert sum(part.ns for part in amounts) == after.median_ns - before.median_ns
 
@@ -422,7 +424,7 @@ def a_range(
 def test_ranges_that_did_not_change_correct_the_difference() -> None:
     before = side([1_000] * 4, ranges=[a_range("same", 4_000), a_range("other", 2_000)])
     after = side([1_200] * 4, ranges=[a_range("same", 6_000), a_range("other", 3_000, calls={"launch": 80})])
-    pairs = paired_ranges(before.ranges or (), after.ranges or (), 4, 4)
+    pairs = pair_ranges(before.ranges or (), after.ranges or (), 4, 4)
     guards = controls(before, after, pairs, 200)
     assert isinstance(guards, Controls)
     assert (guards.names, guards.ratio) == (("same",), 1.5)
@@ -431,7 +433,7 @@ def test_ranges_that_did_not_change_correct_the_difference() -> None:
 
 def test_where_nothing_changed_there_is_no_control() -> None:
     same = side([1_000] * 4, ranges=[a_range("a", 4_000), a_range("b", 2_000)])
-    guards = controls(same, same, paired_ranges(same.ranges or (), same.ranges or (), 4, 4), 0)
+    guards = controls(same, same, pair_ranges(same.ranges or (), same.ranges or (), 4, 4), 0)
     assert isinstance(guards, NotMeasured)
 
 
@@ -444,7 +446,7 @@ def test_a_range_that_waits_for_the_device_is_no_control() -> None:
 def test_ranges_numbered_through_pair_without_their_numbers() -> None:
     old = [a_range(f"step {number}", 100, instances=1) for number in (1, 2)]
     new = [a_range(f"step {number}", 100, instances=1) for number in (7, 8)]
-    [pair] = paired_ranges(old, new, 2, 2)
+    [pair] = pair_ranges(old, new, 2, 2)
     assert (pair.level, pair.name) == ("numbers", "step #")
     assert pair.before is not None
     assert pair.before.instances == 2

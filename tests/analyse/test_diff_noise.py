@@ -17,7 +17,7 @@ from gpuledger.analyse.diff.noise import (
     SLOWER,
     UNSURE_SHARE,
     Interval,
-    followed,
+    autocorrelation,
     mean_interval,
     median_interval,
     student,
@@ -171,4 +171,4 @@ def test_students_quantiles() -> None:
 def test_one_outlier_does_not_make_steps_follow() -> None:
     calm = np.random.default_rng(5).normal(STEP_NS, 1000, 40)
     calm[20] = 5 * STEP_NS
-    assert followed(calm) == 0
+    assert autocorrelation(calm) == 0

@@ -1,10 +1,8 @@
-"""The job of many profiles: each is read once and its ranks are summed up; then all are merged.
+"""The job of many profiles: folders, globs, archives and files in; the ranks of each summed up and merged out.
 
 The work is done here, by processes of this machine, or by a cluster. A profile that fails is named and the rest goes
 on. Summaries are put in the order of the profiles' names before they are merged, so that the result does not depend on
 who was done first.
-
-Which profiles a job has: folders, globs, archives and files in, addresses that `open_trace` takes out.
 """
 
 from __future__ import annotations
@@ -81,20 +79,6 @@ def job_profiles(given: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> tuple
     return sorted(profiles, key=lambda profile: natural(profile.name)), broken
 
 
-def as_stored(profile: Profile) -> tuple[object, ...]:
-    """A key that sorts profiles by name, and those of an archive by where they lie in it."""
-    return natural(profile.name.partition(SEPARATOR)[0]), profile.place
-
-
-def memory_bytes(profile: Profile) -> int:
-    """What reading a profile may take, roughly: traces take half their size, and unpack to twelve times theirs."""
-    try:
-        size = Path(profile.address.partition(SEPARATOR)[0]).stat().st_size
-    except OSError:
-        return 0
-    return size if profile.address.endswith((".json", ".sqlite", ".tar")) else 10 * size
-
-
 def failure(name: str, error: Exception) -> Failed:
     """What went wrong with a profile, in one sentence."""
     if isinstance(error, MemoryError):
@@ -121,12 +105,12 @@ def _named(text: str) -> Iterable[Path]:
     path = Path(text)
     if path.is_dir():
         return _below(path)
-    if os.path.lexists(path) or (SEPARATOR in text and Path(text.partition(SEPARATOR)[0]).exists()):
-        return [path]
-    if glob.has_magic(text):
+    is_there = os.path.lexists(path) or (SEPARATOR in text and Path(text.partition(SEPARATOR)[0]).exists())
+    if not is_there and glob.has_magic(text):
         matches = [Path(match) for match in sorted(glob.glob(text, recursive=True), key=natural)]  # noqa: PTH207
         return [path for match in matches for path in (_below(match) if match.is_dir() else [match])]
-    look_at(path)  # says that there is no such file, and which was probably meant
+    if not is_there:
+        look_at(path)  # says that there is no such file, and which was probably meant
     return [path]
 
 
@@ -205,18 +189,25 @@ def fleet(
     """
     tell(0, 0)
     profiles, broken = job_profiles(given, limits)
-    each = -(-operations // max(len(profiles), 1))
-    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=own_version(), operations=each)
+    total = len(profiles) + len(broken)
+    per_profile = -(-operations // max(len(profiles), 1))
+    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile)
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
     failed.sort(key=lambda profile: natural(profile.name))
     ranks = [part for outcome in outcomes for part in outcome if isinstance(part, RankSummary)]
     if not ranks:
-        raise _none(given, len(profiles) + len(broken), failed)
-    held = {rank.profile for rank in ranks}
-    if len(profiles) + len(broken) > 1:  # which one a rank is from has to be said
+        lines = [f"{profile.name}: {profile.sentence}" for profile in failed[:_SHOWN]]
+        rest = [f"and {count_text(len(failed) - _SHOWN)} more"] if len(failed) > _SHOWN else []
+        raise NothingRecorded(
+            f"{', '.join(given)}: not one of {count_text(total)} profile{'s' * (total > 1)} could be analysed",
+            found="\n".join([*lines, *rest]),
+            hint="`gpuledger info PROFILE` says what is in one of them",
+        )
+    analysed = len({rank.profile for rank in ranks})
+    if total > 1:  # which one a rank is from has to be said
         ranks = [replace(rank, name=f"{rank.name} of {rank.profile}") if rank.name else rank for rank in ranks]
-    return Fleet(job(ranks), len(profiles) + len(broken), len(held), tuple(failed))
+    return Fleet(job(ranks), total, analysed, tuple(failed))
 
 
 def done_by(
@@ -228,39 +219,50 @@ def done_by(
     tell: Tell = say_nothing,
 ) -> list[ProfileOutcome]:
     """What `task` gives for each profile, in their order. Those of an archive are read as it stores them: in one go."""
-    order = sorted(range(len(profiles)), key=lambda number: as_stored(profiles[number]))
-    outcomes = _in_this_order(task, [profiles[number] for number in order], scheduler, count, tell)
-    by_number = dict(zip(order, outcomes, strict=True))
-    return [by_number[number] for number in range(len(profiles))]
 
+    def as_stored(number: int) -> tuple[object, ...]:
+        return natural(profiles[number].name.partition(SEPARATOR)[0]), profiles[number].place
 
-def _in_this_order(
-    task: Callable[[Profile], ProfileOutcome],
-    profiles: Sequence[Profile],
-    scheduler: str | None,
-    count: int | None,
-    tell: Tell,
-) -> list[ProfileOutcome]:
-    total = len(profiles)
-    if scheduler is not None:
-        tell(0, total)
-        with cluster.cluster_at(scheduler) as client:
-            return cluster.spread(client, task, profiles, lost=_lost, tell=lambda done: tell(done, total))
-    if count is None:
+    def lost(profile: Profile, reason: str) -> ProfileOutcome:
+        return (Failed(profile.name, reason),)
+
+    total, order = len(profiles), sorted(range(len(profiles)), key=as_stored)
+    stored = [profiles[number] for number in order]
+    if scheduler is None and count is None:
         # one worker would do no more than this process can, and has to be started first
-        count = worker_count(total, max(map(memory_bytes, profiles), default=0))
+        count = worker_count(total, max(map(_memory_bytes, profiles), default=0))
         count = 0 if count == 1 or not worker_processes.are_allowed() else count
-    if not count:
-        return [_done_here(task, profile, number, total, tell) for number, profile in enumerate(profiles)]
-    tell(0, total)
-    return worker_processes.spread(
-        task,
-        profiles,
-        count=count,
-        memory_bytes=max(resources.free_memory_bytes() // min(count, max(total, 1)), WORKER_BYTES // 4),
-        lost=_lost,
-        tell=lambda done: tell(done, total),
-    )
+    if scheduler is None and not count:
+        outcomes = []
+        for number, profile in enumerate(stored):
+            tell(number, total)
+            outcomes.append(task(profile))
+    else:
+        tell(0, total)
+        if scheduler is not None:
+            with cluster.cluster_at(scheduler) as client:
+                outcomes = cluster.spread(client, task, stored, lost=lost, tell=lambda done: tell(done, total))
+        else:
+            share = resources.free_memory_bytes() // min(count or 1, max(total, 1))
+            outcomes = worker_processes.spread(
+                task,
+                stored,
+                count=count or 1,
+                memory_bytes=max(share, WORKER_BYTES // 4),
+                lost=lost,
+                tell=lambda done: tell(done, total),
+            )
+    by_number = dict(zip(order, outcomes, strict=True))
+    return [by_number[number] for number in range(total)]
+
+
+def _memory_bytes(profile: Profile) -> int:
+    """What reading a profile may take, roughly: traces take half their size, and unpack to twelve times theirs."""
+    try:
+        size = Path(profile.address.partition(SEPARATOR)[0]).stat().st_size
+    except OSError:
+        return 0
+    return size if profile.address.endswith((".json", ".sqlite", ".tar")) else 10 * size
 
 
 def worker_count(profiles: int, largest_bytes: int) -> int:
@@ -287,25 +289,3 @@ def _summary(part: RankTrace, profile: str, operations: int) -> RankSummary | Fa
     except Exception as error:  # as for a profile
         failed = failure(profile, error)
         return replace(failed, name=f"{part.name} of {profile}") if part.name else failed
-
-
-def _done_here(
-    task: Callable[[Profile], ProfileOutcome], profile: Profile, number: int, total: int, tell: Tell
-) -> ProfileOutcome:
-    tell(number, total)
-    return task(profile)
-
-
-def _lost(profile: Profile, reason: str) -> ProfileOutcome:
-    return (Failed(profile.name, reason),)
-
-
-def _none(given: Sequence[str], profiles: int, failed: Sequence[Failed]) -> NothingRecorded:
-    """The refusal when not one profile could be analysed."""
-    lines = [f"{profile.name}: {profile.sentence}" for profile in failed[:_SHOWN]]
-    rest = [f"and {count_text(len(failed) - _SHOWN)} more"] if len(failed) > _SHOWN else []
-    return NothingRecorded(
-        f"{', '.join(given)}: not one of {count_text(profiles)} profile{'s' * (profiles > 1)} could be analysed",
-        found="\n".join([*lines, *rest]),
-        hint="`gpuledger info PROFILE` says what is in one of them",
-    )

@@ -23,9 +23,9 @@ from gpuledger.analyse.align.side_by_side import (
     KnownDifferences,
     SideBySide,
     Tier,
-    called,
-    compared,
+    lay_side_by_side,
     overall,
+    short_label,
 )
 from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
@@ -149,7 +149,7 @@ def _wait(side: OperationSide, which: str, *, again: bool) -> str:
         "{which} waits {time} before {kernel} in {count} of {of} forwards",
         which=which,
         time=time_text(wait.gap_ns),
-        kernel=say("it") if again else called(wait.kernel),
+        kernel=say("it") if again else short_label(wait.kernel),
         count=count_text(wait.forwards),
         of=count_text(side.alike),
     )
@@ -302,7 +302,7 @@ def alignment(
     whole: bool = True,
 ) -> Alignment:
     """Check a mock; `remarks` are what isolating it had to say."""
-    sides = compared(mock, e2e, whole=whole)
+    sides = lay_side_by_side(mock, e2e, whole=whole)
     plain = checks(sides, tier, known)
     checked = tuple(
         replace(check, remedy=remedy(check, sides, plain)) if check.verdict in (WARN, FAIL) else check

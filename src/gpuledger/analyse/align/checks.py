@@ -35,9 +35,9 @@ from gpuledger.analyse.align.side_by_side import (
     KnownDifferences,
     SideBySide,
     Tier,
-    called,
     repeats,
     shape_text,
+    short_label,
     worst,
 )
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE
@@ -152,9 +152,9 @@ def _other_kernel(row: AlignRow) -> str:
     """What stands in a kernel's place."""
     if row.mock is None or row.e2e is None:
         whose = say("the model") if row.mock is None else say("the mock")
-        kernel = called(row.names[0])
+        kernel = short_label(row.names[0])
         return say("only {whose} runs {kernel}; the other side runs something else there", whose=whose, kernel=kernel)
-    ours, theirs = called(row.mock.name), called(row.e2e.name)
+    ours, theirs = short_label(row.mock.name), short_label(row.e2e.name)
     if row.level == NONE:
         return say("the mock runs {ours} where the model runs {theirs}", ours=ours, theirs=theirs)
     if ours == theirs:
@@ -181,7 +181,7 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         for bare, names in names_of.items():
             both = sum(1 for row in sides.matched if bare in row.bares)
             mock, e2e = (both + len(names) if level == side else both for side in (INSERTED, MISSING))
-            kernel = called(names[0])
+            kernel = short_label(names[0])
             sentence = say(
                 "{kernel}: called {mock} x in the mock's forward, {e2e} x in the model's",
                 kernel=kernel,
@@ -322,12 +322,12 @@ def _times(rows: Sequence[AlignRow]) -> tuple[int, int]:
 
 def _row_times(row: AlignRow) -> str:
     mock, e2e = map(time_text, _times([row]))
-    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=called(row.names[0]), mock=mock, e2e=e2e)
+    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=short_label(row.names[0]), mock=mock, e2e=e2e)
 
 
 def _with_calls(name: str, calls: int) -> str:
     """A kernel, and how often it is called if that is more than once."""
-    return say("{kernel} ({count} calls)", kernel=called(name), count=calls) if calls > 1 else called(name)
+    return say("{kernel} ({count} calls)", kernel=short_label(name), count=calls) if calls > 1 else short_label(name)
 
 
 def _largest_changes(rows: Sequence[AlignRow], difference: int) -> list[str]:
@@ -394,4 +394,4 @@ def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
 
 def _shapes(row: AlignRow) -> str:
     mock, e2e = (shape_text(kernel.shape if kernel is not None else None) for kernel in (row.mock, row.e2e))
-    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=called(row.names[0]), mock=mock, e2e=e2e)
+    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=short_label(row.names[0]), mock=mock, e2e=e2e)

@@ -160,7 +160,7 @@ def triple(values: NDArray[np.int32]) -> Dim3 | None:
     return None if x == NOT_RECORDED else (x, y, z)
 
 
-def gathered(trace: Trace, device: Device, profile: str, kernel: Positions, forward: Positions) -> Forwards:
+def forwards_from(trace: Trace, device: Device, profile: str, kernel: Positions, forward: Positions) -> Forwards:
     """Forwards from the positions of their kernels in `device.work`, and for each kernel any number of its forward."""
     work, kernels = device.work, trace[Table.KERNELS]
     begins = np.full(int(forward.max()) + 1, np.iinfo(np.int64).max)
@@ -262,7 +262,7 @@ def similarity(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> f
     return _best(mock, e2e)[0] / whole if whole else 1.0
 
 
-def aligned(
+def align_kernels(
     mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], *, ordered: bool = True
 ) -> tuple[AlignedPair, ...]:
     """Every kernel of both sides in one line. Where the order is not known, names alone make pairs."""
@@ -383,7 +383,7 @@ class Occurrence:
     points: int
 
 
-def searched(mock: Sequence[ForwardKernel], length: int) -> int:
+def kernels_searched(mock: Sequence[ForwardKernel], length: int) -> int:
     """How many kernels of a sequence of this length are looked at."""
     return min(length, MOST_KERNELS, SEARCH_MOST_CELLS // max(len(mock), 1))
 
@@ -392,7 +392,7 @@ def occurrences(
     mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel], sequence: Positions
 ) -> tuple[Occurrence, ...]:
     """Where `mock` occurs in `sequence`, whose kernels are positions in `kinds`."""
-    sequence = sequence[: searched(mock, len(sequence))]
+    sequence = sequence[: kernels_searched(mock, len(sequence))]
     if not len(mock) or not len(sequence):
         return ()
     stretches = _stretches(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock)))

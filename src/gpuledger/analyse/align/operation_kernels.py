@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.kernel_sequences import ForwardKernel, occurrences, searched, triple
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, kernels_searched, occurrences, triple
 from gpuledger.attribution.launch_places import place_of_work, repeated
 from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness
 from gpuledger.errors import NothingRecorded
@@ -296,7 +296,7 @@ def _by_own_period(device: Device, kernels: Positions) -> Positions:
 def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[ForwardKernel]) -> OperationKernels:
     """Each stretch of the kernel sequence that is like the mock's is a forward."""
     kernels = kernels_or_refuse(device, profile)
-    looked = searched(mock, len(kernels))
+    looked = kernels_searched(mock, len(kernels))
     if looked < len(mock):
         raise NothingRecorded(
             f"a mock's forward of {count_text(len(mock))} kernels is too long to be looked for",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.kernel_sequences import INSERTED, MATCHED, MISSING, ForwardKernel, aligned
+from gpuledger.analyse.align.kernel_sequences import INSERTED, MATCHED, MISSING, ForwardKernel, align_kernels
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.catalog.kernel_names import EXACT, label
 from gpuledger.errors import GpuledgerError
@@ -82,9 +82,9 @@ class SideBySide:
         return tuple(row for row in self.rows if row.level == level)
 
 
-def compared(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> SideBySide:
+def lay_side_by_side(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> SideBySide:
     """Lay the two forwards side by side."""
-    pairs = aligned(mock.kernels, e2e.kernels, ordered=mock.ordered and e2e.ordered)
+    pairs = align_kernels(mock.kernels, e2e.kernels, ordered=mock.ordered and e2e.ordered)
     rows = tuple(
         AlignRow(
             None if pair.mock is None else mock.kernels[pair.mock],
@@ -123,7 +123,7 @@ def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
     return frozenset(again)
 
 
-def called(name: str) -> str:
+def short_label(name: str) -> str:
     """A kernel's name for a sentence: its label, cut in the middle where it is long."""
     short = label(name)
     return short if len(short) <= LONGEST else f"{short[: LONGEST - 15]}…{short[-14:]}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
-from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, gathered
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, forwards_from
 from gpuledger.analyse.align.operation_kernels import (
     by_pattern,
     by_range,
@@ -62,7 +62,7 @@ def of_mock(
         notes.append(
             say("{profile}: {count} GPUs in use; GPU {gpu}, the busiest, is taken as the mock", profile=profile, **gpus)
         )
-    return Ranks((gathered(trace, busiest, profile, operation.kernel, operation.forward),), tuple(notes))
+    return Ranks((forwards_from(trace, busiest, profile, operation.kernel, operation.forward),), tuple(notes))
 
 
 def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[ForwardKernel]) -> Ranks:
@@ -81,7 +81,7 @@ def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, m
         except NothingRecorded as error:
             refused.append(error)
             continue
-        forwards.append(gathered(trace, device, profile, operation.kernel, operation.forward))
+        forwards.append(forwards_from(trace, device, profile, operation.kernel, operation.forward))
         notes += operation.notes
     if not forwards:
         raise refused[0]

@@ -34,8 +34,8 @@ from gpuledger.analyse.diff.pairs import (
     RangePair,
     check_kinds,
     overlap,
-    paired,
-    paired_ranges,
+    pair_kernels,
+    pair_ranges,
     remarks,
     unlike,
 )
@@ -132,10 +132,10 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
     split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
     if not round(split[OTHER_COMPUTE]):
         del split[OTHER_COMPUTE]
-    return tuple(map(DiffPart, split, rounded(list(split.values()), delta)))
+    return tuple(map(DiffPart, split, round_to_sum(list(split.values()), delta)))
 
 
-def rounded(amounts: Sequence[float], total: int) -> list[int]:
+def round_to_sum(amounts: Sequence[float], total: int) -> list[int]:
     """Whole numbers near the amounts that sum to `total`: rounded down, then up where the most was cut off."""
     floors = [math.floor(amount) for amount in amounts]
     missing = total - sum(floors)
@@ -277,7 +277,7 @@ class Diff:
 def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: str | None = None) -> Diff:
     """The difference; refuses sides that are unlike, unless they are to be compared anyway."""
     check_kinds(before, after)
-    pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
+    pairs = pair_kernels(before.kernels, after.kernels, before.steps, after.steps)
     reasons = unlike(before, after, pairs)
     if reasons and not anyway:
         raise GpuledgerError(
@@ -290,12 +290,12 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
     changed = changes(pairs, before.steps, after.steps)
     delta = after.median_ns - before.median_ns
     interval = _interval(before, after)
-    ranges = paired_ranges(before.ranges or (), after.ranges or (), before.steps, after.steps)
+    ranges = pair_ranges(before.ranges or (), after.ranges or (), before.steps, after.steps)
     guards = controls(before, after, ranges, delta, control)
     if control is not None and isinstance(guards, NotMeasured):
         names = ", ".join(pair.name for pair in ranges[:8]) or "there are no ranges"
         raise GpuledgerError(f"--control: {guards.reason}", found=f"ranges: {names}")
-    comm = changes(paired(before.comm, after.comm, before.steps, after.steps), before.steps, after.steps)
+    comm = changes(pair_kernels(before.comm, after.comm, before.steps, after.steps), before.steps, after.steps)
     return Diff(
         before,
         after,

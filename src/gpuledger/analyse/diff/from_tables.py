@@ -17,7 +17,7 @@ from gpuledger.analyse.diff.run_side import (
     RunSide,
     StepLaunches,
     added_ranges,
-    summed,
+    sum_alike,
 )
 from gpuledger.catalog.calls import call_kind
 from gpuledger.catalog.kernel_families import family
@@ -49,7 +49,7 @@ def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str,
     calls, launches = None, None
     if "cuda_api_sum" in tables:
         named = ((without_version(row.name), row) for row in tables["cuda_api_sum"].rows)
-        calls = summed(Call(function, call_kind(function), row.count, row.total_ns or 0) for function, row in named)
+        calls = sum_alike(Call(function, call_kind(function), row.count, row.total_ns or 0) for function, row in named)
         launching = tuple(call for call in calls if call.kind == "launch")
         launches = StepLaunches((sum(call.calls for call in launching),), launching)
     times = {row.name: row for row in tables[_TIMES].rows} if _TIMES in tables else {}
@@ -95,7 +95,7 @@ def _kernels(table: PrintedTable, families: tuple[tuple[str, str], ...]) -> tupl
         RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), family(name, families), row.count, row.total_ns or 0)
         for name, row in named
     )
-    return summed(kernels, as_last=True)
+    return sum_alike(kernels, as_last=True)
 
 
 def _closed(name: str) -> str:

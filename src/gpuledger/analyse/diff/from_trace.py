@@ -25,7 +25,7 @@ from gpuledger.analyse.diff.run_side import (
     RunUse,
     StepLaunches,
     median_of,
-    summed,
+    sum_alike,
 )
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
@@ -327,7 +327,7 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
     if whole.any():
         counts = int(whole.sum()), int(time[whole].sum())
         kernels.append(RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, *counts))
-    return summed(kernels, as_last=True)
+    return sum_alike(kernels, as_last=True)
 
 
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
@@ -342,7 +342,7 @@ def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...
         RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, count, spent_ns)
         for name, count, spent_ns in zip(names, calls.tolist(), time.tolist(), strict=True)
     )
-    return summed(kernels, as_last=True)
+    return sum_alike(kernels, as_last=True)
 
 
 def by_function(calls: Rows) -> tuple[Call, ...]:

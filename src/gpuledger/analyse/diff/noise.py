@@ -110,7 +110,7 @@ def mean_interval(before: Sequence[int], after: Sequence[int]) -> Interval | Not
     if min(len(before), len(after)) < FEWEST_STEPS:
         return NotMeasured(say("{steps} on one side", steps=_only(min(len(before), len(after)))))
     sides = [np.array(side, np.float64) for side in (before, after)]
-    follows = [followed(steps) for steps in sides]
+    follows = [autocorrelation(steps) for steps in sides]
     variances = [
         float(steps.var(ddof=1)) / len(steps) * _inflation(own) for steps, own in zip(sides, follows, strict=True)
     ]
@@ -130,7 +130,7 @@ def verdict(before_ns: int, delta_ns: int, interval: Interval | NotMeasured) -> 
     return FASTER if delta_ns < 0 else SLOWER
 
 
-def followed(length_ns: NDArray[np.float64]) -> float:
+def autocorrelation(length_ns: NDArray[np.float64]) -> float:
     """How much each step follows the one before: the autocorrelation, outliers clipped; 0 where it may be chance."""
     count = len(length_ns)
     away = length_ns - median(length_ns)
@@ -162,7 +162,7 @@ def student(freedom: float) -> float:
 def _resampled(runs: Sequence[Ints], random: np.random.Generator) -> _Resampled:
     steps = np.sort(np.concatenate(runs)).astype(np.float64)
     centre = median(steps)
-    follows = max(followed(run.astype(np.float64)) for run in runs)
+    follows = max(autocorrelation(run.astype(np.float64)) for run in runs)
     medians = _medians(steps, random)
     if follows:  # however steps wander, where they usually are lies between the shortest and the longest
         medians = np.clip(centre + (medians - centre) * math.sqrt(_inflation(follows)), steps[0], steps[-1])

@@ -71,7 +71,7 @@ _BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
 )
 
 
-def paired(
+def pair_kernels(
     before: Sequence[RunKernel], after: Sequence[RunKernel], steps_before: int = 1, steps_after: int = 1
 ) -> tuple[KernelPair, ...]:
     """Every kernel of both sides in exactly one pair, in the order of LEVELS."""
@@ -137,7 +137,7 @@ class RangePair:
         return " -> ".join(dict.fromkeys(names))
 
 
-def paired_ranges(
+def pair_ranges(
     before: Sequence[RunRange], after: Sequence[RunRange], steps_before: int, steps_after: int
 ) -> tuple[RangePair, ...]:
     """Every range of both sides in exactly one pair: the shared ones first."""

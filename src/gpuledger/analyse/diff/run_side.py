@@ -211,22 +211,22 @@ def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
         length_ns=tuple(length for side in sides for length in side.length_ns),
         lines=lines,
         books_ns=tuple(tuple(row.get(line, 0) for line in lines) for row in books),
-        kernels=summed(kernel for side in sides for kernel in side.kernels),
-        comm=summed(kernel for side in sides for kernel in side.comm),
-        calls=_if_all([side.calls for side in sides], lambda runs: summed(chain(*runs))),
+        kernels=sum_alike(kernel for side in sides for kernel in side.kernels),
+        comm=sum_alike(kernel for side in sides for kernel in side.comm),
+        calls=_if_all([side.calls for side in sides], lambda runs: sum_alike(chain(*runs))),
         launches=StepLaunches(
             tuple(count for run in launches for count in run.per_step),
-            summed(call for run in launches for call in run.functions),
+            sum_alike(call for run in launches for call in run.functions),
         )
         if len(launches) == len(sides)
         else None,
-        ranges=_if_all([side.ranges for side in sides], lambda runs: _added(chain(*runs), _like, added_ranges)),
-        copies=_added((copied for side in sides for copied in side.copies), lambda copied: copied.kind, _added_copies),
+        ranges=_if_all([side.ranges for side in sides], lambda runs: _sum_by(chain(*runs), _like, added_ranges)),
+        copies=_sum_by((copied for side in sides for copied in side.copies), lambda copied: copied.kind, _added_copies),
         peak_bytes=max(peaks) if peaks else None,
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
         range_steps=_in_all([side.range_steps for side in sides]),
         losses=tuple(dict.fromkeys(loss for side in sides for loss in side.losses)),
-        use=_added(
+        use=_sum_by(
             (kernel for side in sides for kernel in side.use),
             lambda kernel: (kernel.name, kernel.grid, kernel.block),
             _use_mean,
@@ -244,9 +244,9 @@ _R = TypeVar("_R")
 _Counted = TypeVar("_Counted", RunKernel, Call)
 
 
-def summed(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Counted, ...]:
+def sum_alike(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Counted, ...]:
     """Calls and time of like kernels, or of calls of one function, together; what else there is, from first or last."""
-    return _added(
+    return _sum_by(
         items,
         _like,
         lambda one, other: replace(
@@ -260,7 +260,7 @@ def _like(item: RunKernel | Call | RunRange) -> object:
     return (item.bare, item.grid, item.block, item.place) if isinstance(item, RunKernel) else item.name
 
 
-def _added(items: Iterable[_T], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
+def _sum_by(items: Iterable[_T], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
     """Like things together, in the order in which each first comes."""
     sums: dict[object, _T] = {}
     for item in items:

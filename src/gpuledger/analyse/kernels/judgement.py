@@ -2,8 +2,6 @@
 
 Launches of one name, grid and block are one kernel, unless their times differ so much that they must have worked on
 problems of different size: a GEMM of the same shape may have a longer inner dimension.
-
-What to try for each limit that a verdict names, and what NVIDIA's own rules add.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs, points, roofs
 from gpuledger.analyse.kernels.verdict import Figure, KernelVerdict, LaunchFigures, figures, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.messages import say
-from gpuledger.trace.measured import Advice, Dim3, Profiled
+from gpuledger.trace.measured import Dim3, Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import share_text
 
@@ -61,16 +59,14 @@ def advice(launch: Profiled, verdict: KernelVerdict) -> tuple[str, ...]:
     """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
     promising = (rule for rule in launch.advice if rule.speedup_share)
     rules = sorted(promising, key=lambda rule: (rule.scope != "global", -(rule.speedup_share or 0.0), rule.rule))
-    ours = ADVICE[verdict.limiter] if verdict.wasted is None else COALESCE
-    return (ours, *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
-
-
-def _of_nvidia(rule: Advice) -> str:
-    title = f"{rule.rule}: {rule.title}" if rule.title else rule.rule
-    share = share_text(rule.speedup_share or 0.0)
-    if rule.scope == "local":
-        return say("NVIDIA: {title} (estimate: {share} of the part it is about)", title=title, share=share)
-    return say("NVIDIA: {title} (estimate: {share} of the kernel's time)", title=title, share=share)
+    said = [ADVICE[verdict.limiter] if verdict.wasted is None else COALESCE]
+    for rule in rules[:MOST_RULES]:
+        parts = {"title": f"{rule.rule}: {rule.title}" if rule.title else rule.rule}
+        parts["share"] = share_text(rule.speedup_share or 0.0)
+        local = say("NVIDIA: {title} (estimate: {share} of the part it is about)", **parts)
+        whole = say("NVIDIA: {title} (estimate: {share} of the kernel's time)", **parts)
+        said.append(local if rule.scope == "local" else whole)
+    return tuple(said)
 
 
 OTHER_SIZE: Final = 1.5  # launches of one shape whose times differ by this factor worked on problems of different size
@@ -132,14 +128,9 @@ class JudgedKernel:
     @property
     def headroom(self) -> Figure:
         """Weighted by time over the launches where it is known."""
-        known = [
-            (launch.duration_ns, launch.verdict.headroom)
-            for launch in self.launches
-            if not isinstance(launch.verdict.headroom, NotMeasured)
-        ]
-        if not known:
-            return self.typical.verdict.headroom
-        return _mean(known)
+        both = [(launch.duration_ns, launch.verdict.headroom) for launch in self.launches]
+        known = [(time_ns, share) for time_ns, share in both if not isinstance(share, NotMeasured)]
+        return _mean(known) if known else self.typical.verdict.headroom
 
     @property
     def saving_ns(self) -> int | NotMeasured:
@@ -182,23 +173,17 @@ def kernels(launches: Iterable[JudgedLaunch]) -> list[JudgedKernel]:
     for judged in launches:
         key = (parse(judged.launch.name).bare, judged.launch.grid, judged.launch.block)
         alike.setdefault(key, []).append(judged)
-    judged_kernels = [
-        JudgedKernel(size[0].launch.name, grid, block, tuple(size))
-        for (_, grid, block), group in alike.items()
-        for size in _by_size(group)
-    ]
-    return sorted(judged_kernels, key=lambda kernel: (-kernel.duration_ns, kernel.launches[0].launch.order))
-
-
-def _by_size(group: list[JudgedLaunch]) -> list[list[JudgedLaunch]]:
-    """Launches whose times are alike, each kept in order of launch."""
-    sizes: list[list[JudgedLaunch]] = []
-    for judged in sorted(group, key=lambda judged: judged.duration_ns):
-        if sizes and judged.duration_ns <= OTHER_SIZE * max(sizes[-1][-1].duration_ns, 1):
+    judged_kernels = []
+    for (_, grid, block), group in alike.items():
+        sizes: list[list[JudgedLaunch]] = []  # launches whose times are alike
+        for judged in sorted(group, key=lambda judged: judged.duration_ns):
+            if not sizes or judged.duration_ns > OTHER_SIZE * max(sizes[-1][-1].duration_ns, 1):
+                sizes.append([])
             sizes[-1].append(judged)
-        else:
-            sizes.append([judged])
-    return [sorted(size, key=lambda judged: (judged.launch.file, judged.launch.order)) for size in sizes]
+        for size in sizes:
+            size.sort(key=lambda judged: (judged.launch.file, judged.launch.order))
+            judged_kernels.append(JudgedKernel(size[0].launch.name, grid, block, tuple(size)))
+    return sorted(judged_kernels, key=lambda kernel: (-kernel.duration_ns, kernel.launches[0].launch.order))
 
 
 def saving(time_ns: int, calls: int, headroom: Figure) -> int | NotMeasured:

@@ -1,11 +1,9 @@
-"""Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and how to pick them out.
+"""Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and the runs of ncu out.
 
 Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
 are alike, and one stands for all. Those with the most time are taken until they hold the share of kernel time that was
 asked for; none where all of them are next to nothing of the step. Communication is never taken: ncu runs a launch
 again and again, and the other ranks take part once, so that it would wait for ever.
-
-Which launches to hand to Nsight Compute: launches in the order of time in, runs of ncu out.
 """
 
 from __future__ import annotations
@@ -82,7 +80,11 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
     function gets a run of its own.
     """
-    ordinal = _ordinal(launches.counted)
+    # how many launches of the same count come before each
+    order = np.argsort(launches.counted, kind="stable")
+    first = np.searchsorted(launches.counted[order], launches.counted[order], side="left")
+    ordinal = np.empty(len(order), np.intp)
+    ordinal[order] = np.arange(len(order)) - first
     waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
     runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
@@ -95,15 +97,6 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
         runs.append(_run(launches, ordinal, now))
         waiting = [sequence for sequence in waiting if sequence not in now]
     return tuple(runs)
-
-
-def _ordinal(counted: Ints) -> Positions:
-    """How many launches of the same count come before each."""
-    order = np.argsort(counted, kind="stable")
-    first = np.searchsorted(counted[order], counted[order], side="left")
-    ordinal = np.empty(len(counted), np.intp)
-    ordinal[order] = np.arange(len(counted)) - first
-    return ordinal
 
 
 def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
@@ -236,7 +229,12 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
 
     Where kernels are hardly any of the step there is none, unless they are wanted `anyway`.
     """
-    _must_be_nvidia(trace, device)
+    known = trace.origin.gpu(device.gpu)
+    if known is not None and _NOT_NVIDIA.search(known.name):
+        raise NothingRecorded(
+            f"Nsight Compute profiles NVIDIA GPUs only; this ran on {known.name}",
+            hint="rocprof-compute does for AMD what ncu does for NVIDIA; gpuledger does not read its results",
+        )
     every = trace[Table.KERNELS]
     here = np.flatnonzero(every["gpu"] == device.gpu)
     here = here[np.argsort(every["start_ns"][here], kind="stable")]
@@ -247,7 +245,13 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     kernels = _kernels(rows, names, launches, communicating, [where.names[index] for index in where.of[here].tolist()])
     whole_graphs_ns = device.line_ns.get(WHOLE_GRAPHS, 0)
     if not kernels:
-        raise _nothing(device, whole_graphs_ns)
+        opaque = "its work is in CUDA graphs that were traced as a whole: the kernels in them are unknown"
+        again = "record again with `nsys profile --cuda-graph-trace=node`"
+        raise NothingRecorded(
+            f"no kernel ran on GPU {device.gpu} in the steady steps",
+            found=opaque if whole_graphs_ns else "",
+            hint=again if whole_graphs_ns else "`gpuledger info` says what there is",
+        )
     chosen = _chosen(kernels, coverage, 0 if anyway else round(WORTHWHILE * device.steady_ns))
     wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
     return NcuPlan(
@@ -277,16 +281,15 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     functions = {text: index for index, text in enumerate(sorted({name.short for name in names.values()}))}
     canonical = {text: index for index, text in enumerate(sorted({name.canonical for name in names.values()}))}
     codes, code = np.unique(rows.codes("name"), return_inverse=True)
-    function = np.array([functions[names[kernel_code].short] for kernel_code in codes.tolist()], np.int64)[code]
-    kernel = np.array([canonical[names[kernel_code].canonical] for kernel_code in codes.tolist()], np.int64)[code]
+    spelled = [names[kernel_code] for kernel_code in codes.tolist()]
+    function = np.array([functions[name.short] for name in spelled], np.int64)[code]
+    kernel = np.array([canonical[name.canonical] for name in spelled], np.int64)[code]
     shape = (*rows["grid"].T, *rows["block"].T)
     steady = device.begins_steady(rows["start_ns"])
     _, alike = group(kernel, *shape, place)
     time = np.maximum(rows.duration_ns, 0)
-    sized = by_size(alike[steady], time[steady], device.step_count)
-    alike[steady] = sized
-    shared = rows["smem_static_bytes"] + rows["smem_dynamic_bytes"]
-    _, counted = group(rows["pid"], function, *shape, shared)
+    alike[steady] = by_size(alike[steady], time[steady], device.step_count)
+    _, counted = group(rows["pid"], function, *shape, rows["smem_static_bytes"] + rows["smem_dynamic_bytes"])
     return LaunchColumns(tuple(functions), function, alike, counted, steady, time)
 
 
@@ -307,21 +310,13 @@ def _kernels(
     for row, count, ns in zip(steady[first].tolist(), counts, total.tolist(), strict=True):
         code = int(rows.codes("name")[row])
         name = names[code]
-        impossible = COMMUNICATION if code in communicating else None if _typeable(name.short) else NAMELESS
-        grid, block = (_triple(rows, column, row) for column in ("grid", "block"))
+        is_typeable = 0 < len(name.short) <= LONGEST_NAME and name.short.isprintable()
+        impossible = COMMUNICATION if code in communicating else None if is_typeable else NAMELESS
+        grid, block = (tuple(rows[column][row].tolist()) for column in ("grid", "block"))
         kernels[int(launches.alike[row])] = PlannedKernel(
             name.canonical, name.short, grid, block, place[row], count, ns, impossible
         )
     return dict(sorted(kernels.items(), key=lambda item: (-item[1].ns, item[1].name, item[1].grid, item[1].block)))
-
-
-def _typeable(function: str) -> bool:
-    return 0 < len(function) <= LONGEST_NAME and function.isprintable()
-
-
-def _triple(rows: Rows, column: str, row: int) -> Triple:
-    x, y, z = rows[column][row].tolist()
-    return x, y, z
 
 
 def _chosen(kernels: dict[int, PlannedKernel], coverage: float, worthwhile_ns: int) -> dict[int, PlannedKernel]:
@@ -329,32 +324,10 @@ def _chosen(kernels: dict[int, PlannedKernel], coverage: float, worthwhile_ns: i
     possible = sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
     if possible < worthwhile_ns:
         return {number: replace(kernel, left_out=kernel.left_out or HARDLY) for number, kernel in kernels.items()}
-    needed = coverage * possible
-    held, chosen = 0, {}
+    held, chosen = 0, dict(kernels)
     for number, kernel in kernels.items():
-        if kernel.left_out is None and held >= needed:
+        if kernel.left_out is None and held >= coverage * possible:
             chosen[number] = replace(kernel, left_out=LITTLE)
-            continue
-        chosen[number] = kernel
-        held += kernel.ns if kernel.left_out is None else 0
+        elif kernel.left_out is None:
+            held += kernel.ns
     return chosen
-
-
-def _must_be_nvidia(trace: Trace, device: Device) -> None:
-    known = trace.origin.gpu(device.gpu)
-    if known is not None and _NOT_NVIDIA.search(known.name):
-        raise NothingRecorded(
-            f"Nsight Compute profiles NVIDIA GPUs only; this ran on {known.name}",
-            hint="rocprof-compute does for AMD what ncu does for NVIDIA; gpuledger does not read its results",
-        )
-
-
-def _nothing(device: Device, whole_graphs_ns: int) -> NothingRecorded:
-    claim = f"no kernel ran on GPU {device.gpu} in the steady steps"
-    if not whole_graphs_ns:
-        return NothingRecorded(claim, hint="`gpuledger info` says what there is")
-    return NothingRecorded(
-        claim,
-        found="its work is in CUDA graphs that were traced as a whole: the kernels in them are unknown",
-        hint="record again with `nsys profile --cuda-graph-trace=node`",
-    )

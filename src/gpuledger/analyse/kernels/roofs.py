@@ -1,9 +1,8 @@
-"""How fast a device could be: one profiled launch in, the roofs over it out, each with where the figure is from.
+"""How fast a device could be: one profiled launch in; the roofs over it, and where it stands under them, out.
 
 The report's own peaks come first: peak per cycle times the clock of that launch, else a rate divided by the share of
-the peak that it is. What the report does not say comes from the table of GPUs, at the clocks of the data sheet.
-
-Where launches stand under the roofs: operations per byte at DRAM, L2 and L1, and how much of each roof is used.
+the peak that it is. What the report does not say comes from the table of GPUs, at the clocks of the data sheet. A
+launch stands at operations per byte of DRAM, L2 and L1, and at so much of each roof.
 """
 
 from __future__ import annotations
@@ -76,8 +75,16 @@ def roofs(launch: Profiled) -> Roofs:
     """The limits over one launch, at its own clocks where the report has them."""
     gpu = device_of(launch)
     memory = {name: roof for name in LEVELS if (roof := _memory(launch, gpu, name)) is not None}
-    compute = {} if isinstance(gpu, NotMeasured) else _from_table(gpu)
-    return Roofs(memory, compute | _tensor(launch) | _plain(launch))
+    peaks = gpu if isinstance(gpu, NotMeasured) else peaks_of(gpu)
+    compute: dict[str, Roof] = {}
+    if not isinstance(peaks, NotMeasured):
+        compute = {
+            f"tensor {kind}": Roof(tera * 1e12, TABLE)
+            for kind, tera in peaks.tera.items()
+            if tera > peaks.plain.get(kind, 0.0)  # else the figure is that of the other units
+        }
+        compute |= {kind: Roof(tera * 1e12, TABLE) for kind, tera in peaks.plain.items()}
+    return Roofs(memory, compute | _compute(launch))
 
 
 def memory_rate(launch: Profiled, level: str) -> float | NotMeasured:
@@ -88,18 +95,13 @@ def memory_rate(launch: Profiled, level: str) -> float | NotMeasured:
     read, write = launch.metric(*m.DRAM_READ_RATE), launch.metric(*m.DRAM_WRITE_RATE)
     if not isinstance(read, NotMeasured) and not isinstance(write, NotMeasured):
         return read + write
-    size, duration = _dram_bytes(launch), launch.metric(*m.DURATION)
+    size, duration = launch.metric(*m.DRAM_BYTES), launch.metric(*m.DURATION)
+    read, write = launch.metric(*m.DRAM_READ_BYTES), launch.metric(*m.DRAM_WRITE_BYTES)
+    if isinstance(size, NotMeasured) and not isinstance(read, NotMeasured) and not isinstance(write, NotMeasured):
+        size = read + write
     if isinstance(size, NotMeasured) or isinstance(duration, NotMeasured) or not duration:
         return rate
     return size / duration * 1e9
-
-
-def _dram_bytes(launch: Profiled) -> float | NotMeasured:
-    both = launch.metric(*m.DRAM_BYTES)
-    read, write = launch.metric(*m.DRAM_READ_BYTES), launch.metric(*m.DRAM_WRITE_BYTES)
-    if isinstance(both, NotMeasured) and not isinstance(read, NotMeasured) and not isinstance(write, NotMeasured):
-        return read + write
-    return both
 
 
 def _memory(launch: Profiled, gpu: Gpu | NotMeasured, name: str) -> Roof | None:
@@ -114,45 +116,23 @@ def _memory(launch: Profiled, gpu: Gpu | NotMeasured, name: str) -> Roof | None:
     return Roof(peak, TABLE) if isinstance(peak, float) else None
 
 
-def _tensor(launch: Profiled) -> dict[str, Roof]:
-    """Dense peaks of tensor cores: of the ways to compute in a type, the fastest."""
+def _compute(launch: Profiled) -> dict[str, Roof]:
+    """Dense peaks of tensor cores, of the ways to compute in a type the fastest; and outside them, of fused
+    multiply-adds in every lane."""
     clock = launch.metric(*m.SM_CLOCK)
     if isinstance(clock, NotMeasured):
         return {}
-    fastest: dict[str, Roof] = {}
+    fastest: dict[str, float] = {}
     for name, value in launch.metrics.items():
         match = m.TENSOR_OPS.fullmatch(name.removesuffix(".peak_sustained"))
-        if match is None or not name.endswith(".peak_sustained") or match["sparse"] == "on":
-            continue
-        kind = f"tensor {match['type']}"
-        if kind not in fastest or value * clock > fastest[kind].per_s:
-            fastest[kind] = Roof(value * clock, REPORT)
-    return fastest
-
-
-def _plain(launch: Profiled) -> dict[str, Roof]:
-    """Peaks outside tensor cores: fused multiply-adds in every lane."""
-    clock = launch.metric(*m.SM_CLOCK)
-    if isinstance(clock, NotMeasured):
-        return {}
-    peaks = {}
+        if match is not None and name.endswith(".peak_sustained") and match["sparse"] != "on":
+            kind = f"tensor {match['type']}"
+            fastest[kind] = max(fastest.get(kind, value * clock), value * clock)
     for kind, fused in (("fp32", "ffma"), ("fp64", "dfma"), ("fp16", "hfma")):
         peak = launch.metric(m.THREAD_OP_PEAK.format(op=fused))
         if not isinstance(peak, NotMeasured):
-            peaks[kind] = Roof(peak * m.THREAD_OPS[kind][fused] * clock, REPORT)
-    return peaks
-
-
-def _from_table(gpu: Gpu) -> dict[str, Roof]:
-    peaks = peaks_of(gpu)
-    if isinstance(peaks, NotMeasured):
-        return {}
-    tensor = {
-        f"tensor {kind}": Roof(tera * 1e12, TABLE)
-        for kind, tera in peaks.tera.items()
-        if tera > peaks.plain.get(kind, 0.0)  # else the figure is that of the other units
-    }
-    return tensor | {kind: Roof(tera * 1e12, TABLE) for kind, tera in peaks.plain.items()}
+            fastest[kind] = peak * m.THREAD_OPS[kind][fused] * clock
+    return {kind: Roof(per_s, REPORT) for kind, per_s in fastest.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,25 +198,15 @@ def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
     done = work(launch)
     if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
         return ()
-    standing = []
+    standing, total, dram = [], done.total_per_s, memory_rate(launch, "DRAM")
     for level in LEVELS:
         rate = memory_rate(launch, level)
         if isinstance(rate, NotMeasured) or rate <= 0 or level not in over.memory:
             continue
-        if level == "L1" and _bypassed(launch, rate):
-            continue
-        intensity = done.total_per_s / rate
-        slanted, flat = intensity * over.memory[level].per_s, over.compute[done.main].per_s
+        if level == "L1" and not isinstance(dram, NotMeasured) and rate < dram:
+            continue  # bulk copies (TMA) go to shared memory past what counts as L1 traffic
+        slanted, flat = total / rate * over.memory[level].per_s, over.compute[done.main].per_s
         roof = min(slanted, flat)
-        if not 0 < roof < math.inf:  # a peak of 0, or one that no device has: there is no such roof
-            continue
-        standing.append(
-            RooflinePoint(level, done.main, intensity, done.total_per_s, roof, done.total_per_s / roof, slanted < flat)
-        )
+        if 0 < roof < math.inf:  # else a peak of 0, or one that no device has: there is no such roof
+            standing.append(RooflinePoint(level, done.main, total / rate, total, roof, total / roof, slanted < flat))
     return tuple(standing)
-
-
-def _bypassed(launch: Profiled, rate: float) -> bool:
-    """Whether L1 saw less than DRAM gave: bulk copies (TMA) go to shared memory past what counts as L1 traffic."""
-    below = memory_rate(launch, "DRAM")
-    return not isinstance(below, NotMeasured) and rate < below

@@ -1,11 +1,8 @@
 """What ran on a GPU in a step: kernels in the order of execution, like ones together, their times summing to compute.
 
 Kernels are alike if name, grid, block and place in the program are the same and their times are of one size. Where
-kernels overlap, an instant belongs to the one that started first, as in the ledger.
-
-The timeline and Nsight Compute together: which profiled launch speaks for which kernel of the step.
-
-Judged kernels counted: bottlenecks by kind and severity, how many are far below a peak, how many hit rarely.
+kernels overlap, an instant belongs to the one that started first, as in the ledger. With Nsight Compute's report, which
+profiled launch speaks for which of them, and how many are far below a peak.
 """
 
 from __future__ import annotations
@@ -30,6 +27,8 @@ from gpuledger.trace.spans import Ints, shares_in_order
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
+Key = tuple[str, Dim3, Dim3]  # what tells kernels apart: bare name, grid and block
+
 
 @dataclass(frozen=True, slots=True)
 class StepKernel:
@@ -47,6 +46,10 @@ class StepKernel:
     """Its own part of compute in all steady steps."""
     mean_ns: int
     """How long one of them runs."""
+
+    @property
+    def key(self) -> Key:
+        return self.bare, self.grid, self.block
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,47 +70,45 @@ class StepOverview:
 
 def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOverview:
     """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it."""
-    work, kernels = device.work, trace[Table.KERNELS]
+    work = device.work
     here = work.on(device.gpu)
     compute = here[work.state[here] == State.COMPUTE]
-    own_start, own_end = shares_in_order(work.start_ns[compute], work.end_ns[compute])
-    own = device.steady_part_ns(own_start, own_end)
-    steady = device.begins_steady(work.start_ns[compute])
-    is_kernel = work.name[compute] != NO_TEXT
-    wanted = steady & is_kernel
+    own = device.steady_part_ns(*shares_in_order(work.start_ns[compute], work.end_ns[compute]))
+    wanted = device.begins_steady(work.start_ns[compute]) & (work.name[compute] != NO_TEXT)
     if scope is not None:
         wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
     chosen = compute[wanted]
     where = places(trace, device, chosen)
-    rows = kernels.at(work.row[chosen])
+    rows = trace[Table.KERNELS].at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
-    keys = (name_code, *(rows[side][:, axis] for side in ("grid", "block") for axis in range(3)), where.of)
-    _, number = group(*keys)
+    shape = (rows[side][:, axis] for side in ("grid", "block") for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
-    number = by_size(number, length, device.step_count)
-    first, number = _in_order(number)
+    number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)
+    # numbered by the first of each: entries come in the order of execution
+    _, first, back = np.unique(number, return_index=True, return_inverse=True)
+    number, first = np.argsort(np.argsort(first))[back.reshape(-1)], np.sort(first)
     times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
-    total = np.bincount(number, weights=length)
-    texts = {code: trace.strings.text(code) or "" for code in np.unique(work.name[chosen]).tolist()}
-    firsts = zip(
-        work.name[chosen[first]].tolist(),
-        name_code[first].tolist(),
-        map(tuple, rows["grid"][first].tolist()),
-        map(tuple, rows["block"][first].tolist()),
-        where.of[first].tolist(),
-        calls.tolist(),
-        times.tolist(),
-        (total // calls).astype(np.int64).tolist(),
-        strict=True,
-    )
+    mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
+    names = [trace.strings.text(code) or "" for code in work.name[chosen[first]].tolist()]
+    columns = (name_code[first], rows["grid"][first], rows["block"][first], where.of[first], calls, times, mean)
     entries = tuple(
-        StepKernel(texts[code], bare[name], grid, block, where.names[place], where.layered[place], count, time, mean)
-        for code, name, grid, block, place, count, time, mean in firsts
+        StepKernel(
+            name, bare[code], tuple(grid), tuple(block), where.names[place], where.layered[place], count, time, mean_ns
+        )
+        for name, code, grid, block, place, count, time, mean_ns in zip(
+            names, *(column.tolist() for column in columns), strict=True
+        )
     )
+    sequence = number
+    if device.steps is not None and len(chosen):
+        step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")
+        distinct, counts = np.unique(step, return_counts=True)
+        usual = np.sort(counts)[len(counts) // 2]
+        sequence = number[step == distinct[(counts == usual).argmax()]]
     # what began before the steady stretch but reaches into it is compute of no entry
     elsewhere = int(own.sum()) - int(times.sum()) if scope is None else 0
-    return StepOverview(entries, _usual_step(device, chosen, number), where.layers, elsewhere)
+    return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
 
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:
@@ -127,24 +128,6 @@ def by_size(number: Positions, length: Ints, steps: int) -> Positions:
     return numbers
 
 
-def _in_order(number: Positions) -> tuple[Positions, Positions]:
-    """Groups renumbered by their first member: its position, and each member's new number."""
-    distinct, first, back = np.unique(number, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(distinct), np.intp)
-    rank[order] = np.arange(len(distinct))
-    return first[order], rank[back.reshape(-1)]
-
-
-def _usual_step(device: Device, chosen: Positions, number: Positions) -> tuple[int, ...]:
-    if device.steps is None or not len(chosen):
-        return tuple(number.tolist())
-    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right")
-    distinct, counts = np.unique(step, return_counts=True)
-    usual = np.sort(counts)[len(counts) // 2]
-    return tuple(number[step == distinct[(counts == usual).argmax()]].tolist())
-
-
 LEVELS: Final = ("order", "range", "shape", "size", "name", "function", "none")
 """How well a launch matches, the best first: name, shape and its place in the sequence; name, shape and NVTX range;
 name and shape; the same, but it took so much longer or shorter that the problem must be another; the name in another
@@ -161,8 +144,6 @@ TINY_NS: Final = 5_000  # times this short do not tell problems apart
 
 CANDIDATES: Final = ("order", "range", "shape", "name", "function")
 """Levels at which launches are looked for, the best first."""
-
-Key = tuple[str, Dim3, Dim3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,37 +200,38 @@ class MatchedTimeline:
     @property
     def coverage(self) -> float:
         """The share of compute in kernels that a profiled launch speaks for."""
-        total = self.overview.time_ns
-        return sum(match.entry.time_ns for match in self.matches if match.covered) / total if total else 0.0
+        return self._share([match for match in self.matches if match.covered])
 
     def share_at(self, level: str) -> float:
         """The share of compute matched at one level."""
+        return self._share([match for match in self.matches if match.level == level])
+
+    def _share(self, matches: Sequence[KernelMatch]) -> float:
         total = self.overview.time_ns
-        return sum(match.entry.time_ns for match in self.matches if match.level == level) / total if total else 0.0
+        return sum(match.entry.time_ns for match in matches) / total if total else 0.0
 
 
 def matched_timeline(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> MatchedTimeline:
     """Match every kernel of the steady steps."""
-    by_key: dict[Key, list[JudgedLaunch]] = defaultdict(list)
+    by_key: dict[Key | None, list[JudgedLaunch]] = defaultdict(list)
     by_name: dict[str, list[JudgedLaunch]] = defaultdict(list)
     by_function: dict[str, list[JudgedLaunch]] = defaultdict(list)
     for judged in launches:
         name = parse(judged.launch.name)
         by_name[name.bare].append(judged)
         by_function[name.short].append(judged)
-        if (key := _key(judged)) is not None:
-            by_key[key].append(judged)
-    in_order = _timeline_match_in_order(overview, launches)
+        by_key[_key(judged)].append(judged)
+    in_order = _launches_in_order(overview, launches)
     total = overview.time_ns
     matches = []
     for index, entry in enumerate(overview.entries):
-        exact = by_key.get((entry.bare, entry.grid, entry.block), [])
+        exact = by_key.get(entry.key, [])
         here = [judged for judged in exact if judged.launch.nvtx and _same_place(entry.place, judged.launch.nvtx)]
         others = by_name.get(entry.bare, []), by_function.get(parse(entry.name).short, [])
         candidates = dict(zip(CANDIDATES, (in_order.get(index, []), here, exact, *others), strict=True))
         level = next((level for level, alike in candidates.items() if alike), "none")
         matches.append(_match(entry, level, candidates.get(level, []), entry.time_ns / total if total else 0.0))
-    spoken = {(match.entry.bare, match.entry.grid, match.entry.block) for match in matches if match.covered}
+    spoken = {match.entry.key for match in matches if match.covered}
     unused = tuple(judged for judged in launches if _key(judged) not in spoken)
     return MatchedTimeline(overview, tuple(matches), unused)
 
@@ -265,18 +247,10 @@ def _match(entry: StepKernel, level: str, candidates: list[JudgedLaunch], share:
         return KernelMatch(entry, level, None, (), share)
     launch = min(candidates, key=lambda judged: _distance(judged.duration_ns, entry.mean_ns))
     alike = tuple(judged for judged in candidates if _distance(judged.duration_ns, launch.duration_ns) <= OTHER_SIZE)
-    if level in COVERED and _is_another_problem(entry, launch):
-        level = "size"
-    return KernelMatch(entry, level, launch, alike, share)
-
-
-def _is_another_problem(entry: StepKernel, launch: JudgedLaunch) -> bool:
-    """Whether a launch of the same shape took so much longer or shorter that it must have had other work.
-
-    Of very short ones cold caches alone may double the time.
-    """
-    far = _distance(launch.duration_ns, entry.mean_ns) > OTHER_PROBLEM
-    return far and launch.duration_ns > 0 and max(launch.duration_ns, entry.mean_ns) >= TINY_NS
+    # of one shape, but so much longer or shorter that it had other work; cold caches may double the time of short ones
+    is_far = _distance(launch.duration_ns, entry.mean_ns) > OTHER_PROBLEM
+    is_long = launch.duration_ns > 0 and max(launch.duration_ns, entry.mean_ns) >= TINY_NS
+    return KernelMatch(entry, "size" if level in COVERED and is_far and is_long else level, launch, alike, share)
 
 
 def _distance(first_ns: int, second_ns: int) -> float:
@@ -290,20 +264,17 @@ def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
     return bool(place) and place[-1] == normalised(nvtx[-1]) and set(map(normalised, nvtx)) >= set(place[-2:])
 
 
-def _timeline_match_in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:
+def _launches_in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:
     """For each entry the launches that stand where it stands in the sequence of a step.
 
     The launches may begin anywhere in a step and go on into the next one, so they are laid over two of them.
     """
     if len(overview.sequence) * len(launches) > MOST_PAIRS:
         return {}
-    keys: list[Key | None] = [
-        (entry.bare, entry.grid, entry.block) for index in overview.sequence * 2 for entry in (overview.entries[index],)
-    ]
-    profiled = [_key(judged) for judged in launches]
-    placed: dict[int, list[JudgedLaunch]] = defaultdict(list)
     twice = overview.sequence * 2
-    for block in SequenceMatcher(None, keys, profiled, autojunk=False).get_matching_blocks():
+    keys: list[Key | None] = [overview.entries[index].key for index in twice]
+    placed: dict[int, list[JudgedLaunch]] = defaultdict(list)
+    for block in SequenceMatcher(None, keys, [*map(_key, launches)], autojunk=False).get_matching_blocks():
         if block.size >= FEWEST_IN_ORDER:
             for offset in range(block.size):
                 placed[twice[block.a + offset]].append(launches[block.b + offset])
@@ -345,20 +316,18 @@ def kernels_tally(kernels: Sequence[JudgedKernel]) -> KernelTally:
 
 def timeline_tally(timeline: MatchedTimeline) -> KernelTally:
     """Count the kernels of a step that a profiled launch speaks for."""
-    return _tally(
-        [
-            (match.launch, match.judged, match.severity)
-            for match in timeline.matches
-            if match.covered and match.launch is not None
-        ]
-    )
+    covered = ((match.launch, match) for match in timeline.matches if match.covered)
+    return _tally([(launch, match.judged, match.severity) for launch, match in covered if launch is not None])
 
 
 def _tally(judged: Sequence[tuple[JudgedLaunch, JudgedKernel, str]]) -> KernelTally:
     """Kernels, each with the launch that speaks for it and its severity."""
     verdicts = [launch.verdict for launch, _, _ in judged]
     bounds = Counter(verdict.bound for verdict in verdicts)
-    low = {key: _low(_mean(kernel, key) for _, kernel, _ in judged) for key in (*PEAKS, *HITS)}
+    low = {ROOF: _low(verdict.roof_share for verdict in verdicts)}
+    for key in (*PEAKS, *HITS):
+        spreads = (kernel.spread(key) for _, kernel, _ in judged)
+        low[key] = _low(spread if isinstance(spread, NotMeasured) else spread.mean for spread in spreads)
     return KernelTally(
         kernels=len(judged),
         limits={
@@ -366,13 +335,8 @@ def _tally(judged: Sequence[tuple[JudgedLaunch, JudgedKernel, str]]) -> KernelTa
             for bound, _ in bounds.most_common()
         },
         severities=dict(Counter(severe for _, _, severe in judged)),
-        low={ROOF: _low(verdict.roof_share for verdict in verdicts), **low},
+        low=low,
     )
-
-
-def _mean(kernel: JudgedKernel, key: str) -> float | NotMeasured:
-    spread = kernel.spread(key)
-    return spread if isinstance(spread, NotMeasured) else spread.mean
 
 
 def _low(values: Iterable[float | NotMeasured]) -> LowCount:

@@ -1,23 +1,22 @@
 """What limits a kernel, and how far it is from the nearest roof: figures in, a verdict with its reasons out.
 
 A unit that is busy for most of its peak limits the kernel: a level of memory, or a pipeline. Where none is, the kernel
-waits: for more blocks, for its last wave, for warps, for its own start. All limits that decide stand here.
-
-The figures of one profiled launch that verdicts and tables use, each with one definition.
-
-How much of what a kernel moves nobody uses: accesses of neighbouring threads that do not share sectors of 32 bytes.
+waits: for more blocks, for its last wave, for warps, for its own start. All limits that decide stand here, and so does
+the one definition of each figure of a launch that verdicts and tables use.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from gpuledger.analyse.kernels.roofs import memory_rate, roofs
 from gpuledger.catalog import ncu_metrics as m
-from gpuledger.messages import Message, say
+from gpuledger.messages import say
 from gpuledger.trace.measured import Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, three_figures, time_text
@@ -67,60 +66,43 @@ def figures(launch: Profiled) -> LaunchFigures:
     if isinstance(shares["dram_share"], NotMeasured) and not isinstance(rate, NotMeasured) and roof is not None:
         shares["dram_share"] = rate / roof.per_s
     if isinstance(shares["l1_share"], NotMeasured):
-        shares["l1_share"] = _l1_of_elapsed(launch)
+        # the share of the peak over all cycles, from that over active ones; the latter where cycles were not counted
+        share = launch.metric(*m.L1_SHARE_OF_ACTIVE)
+        active, elapsed = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ELAPSED)
+        shares["l1_share"] = share
+        if not isinstance(share, NotMeasured) and not isinstance(active, NotMeasured):
+            shares["l1_share"] = share if isinstance(elapsed, NotMeasured) or not elapsed else share * active / elapsed
     achieved, allowed = shares["occupancy_share"], shares["occupancy_limit_share"]
     if isinstance(achieved, NotMeasured) or isinstance(allowed, NotMeasured) or not allowed:
         shares["occupancy_efficiency"] = NotMeasured("achieved or possible occupancy was not collected")
     else:
         shares["occupancy_efficiency"] = achieved / allowed
     duration = launch.metric(*m.DURATION)
+    pipes = {
+        pipe: launch.metric(*(f"{counter}{suffix}" for suffix in m.PIPE_SUFFIXES for counter in counters))
+        for pipe, counters in m.PIPES.items()
+    }
+    stalls = ((m.STALLS.fullmatch(name), value) for name, value in launch.metrics.items())
     return LaunchFigures(
         duration_ns=duration if isinstance(duration, NotMeasured) else round(duration),
         dram_bytes_per_s=rate,
         shares=shares,
-        pipes=_pipes(launch),
+        pipes={pipe: share for pipe, share in pipes.items() if not isinstance(share, NotMeasured)},
+        # warps that are issued, or could be, have no reason to wait
         stalls={
-            match["why"]: value
-            for name, value in launch.metrics.items()
-            if (match := m.STALLS.fullmatch(name)) and match["why"] not in _NO_STALL
+            match["why"]: value for match, value in stalls if match and match["why"] not in ("selected", "not_selected")
         },
         waves=launch.metric(*m.WAVES),
-        unreliable=tuple(_unreliable(shares)),
+        unreliable=tuple(
+            say(
+                "{figure} reads {value}, over 100 %: on a kernel this short the replay passes do not add up",
+                figure=FIGURE_NAMES[key],
+                value=share_text(share),
+            )
+            for key, share in shares.items()
+            if not isinstance(share, NotMeasured) and share > 1
+        ),
     )
-
-
-_NO_STALL = ("selected", "not_selected")  # warps that are issued, or could be: no reason to wait
-
-
-def _l1_of_elapsed(launch: Profiled) -> Figure:
-    """L1's share of the peak over all cycles, from that over active ones; the latter where cycles were not counted."""
-    share = launch.metric(*m.L1_SHARE_OF_ACTIVE)
-    active, elapsed = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ELAPSED)
-    if isinstance(share, NotMeasured) or isinstance(active, NotMeasured) or isinstance(elapsed, NotMeasured):
-        return share
-    return share * active / elapsed if elapsed else share
-
-
-def _pipes(launch: Profiled) -> dict[str, float]:
-    shares = {}
-    for pipe, counters in m.PIPES.items():
-        value = launch.metric(*(f"{counter}{suffix}" for suffix in m.PIPE_SUFFIXES for counter in counters))
-        if not isinstance(value, NotMeasured):
-            shares[pipe] = value
-    return shares
-
-
-def _unreliable(shares: Mapping[str, Figure]) -> list[str]:
-    """Shares of a whole that are over it."""
-    return [
-        say(
-            "{figure} reads {value}, over 100 %: on a kernel this short the replay passes do not add up",
-            figure=FIGURE_NAMES[key],
-            value=share_text(value),
-        )
-        for key, value in shares.items()
-        if not isinstance(value, NotMeasured) and value > 1
-    ]
 
 
 FIGURE_NAMES: Mapping[str, str] = {
@@ -192,11 +174,9 @@ def wasted_traffic(launch: Profiled, l2_hit: float | NotMeasured, limiter: str) 
     if estimates:
         saving = min(max(estimates), 1.0)
         return WastedTraffic(share, saving, is_nvidias=True) if saving >= MUCH else None
-    if limiter == "L1":  # shared memory's accesses keep it busy too
-        return None
-    if limiter == "DRAM" and (isinstance(l2_hit, NotMeasured) or l2_hit >= CACHED):
-        return None
-    return WastedTraffic(share, share, is_nvidias=False)
+    is_cached = limiter == "DRAM" and (isinstance(l2_hit, NotMeasured) or l2_hit >= CACHED)
+    # L1 is kept busy by shared memory's accesses too
+    return None if limiter == "L1" or is_cached else WastedTraffic(share, share, is_nvidias=False)
 
 
 def _wasted_share(launch: Profiled) -> float | None:
@@ -271,63 +251,47 @@ class KernelVerdict:
 def verdict(launch: Profiled, measured: LaunchFigures | None = None) -> KernelVerdict:
     """What limits one launch."""
     measured = figures(launch) if measured is None else measured
-    memory = _measured({"DRAM": "dram_share", "L2": "l2_share", "L1": "l1_share"}, measured)
+    levels = {level: measured.share(f"{level.lower()}_share") for level in ("DRAM", "L2", "L1")}
+    memory = {level: share for level, share in levels.items() if not isinstance(share, NotMeasured)}
     compute = dict(measured.pipes)
     whole = measured.share("sm_share")
     if not isinstance(whole, NotMeasured) and whole > max(compute.values(), default=0.0) + 0.005:
         # where no single pipeline is as busy it is the rate of instructions; without pipelines it may be any unit
         compute["issue" if measured.pipes else "sm"] = whole
     if not memory and not compute:
-        why = NotMeasured("neither compute nor memory throughput was collected")
-        return KernelVerdict(
-            "unknown", "unmeasured", why, (say("neither compute nor memory throughput was collected"),)
-        )
+        why = say("neither compute nor memory throughput was collected")
+        return KernelVerdict("unknown", "unmeasured", NotMeasured(str(why)), (why,))
     level, of_memory = _largest(memory)
     if "DRAM" in memory and memory["DRAM"] >= of_memory - ALIKE:
         level = "DRAM"  # what comes from DRAM passes the caches, and makes them as busy
     pipe, of_compute = _largest(compute)
     nearest = max(of_memory, of_compute)
     if nearest < BUSY and not (level and pipe):
-        said = _one_side(say("compute"), of_compute) if pipe else _one_side(say("memory"), of_memory)
-        return KernelVerdict("unknown", "unmeasured", NotMeasured(str(said)), (said,))
+        known = say("compute") if pipe else say("memory")
+        why = say("only {known} is known, at {share} of its peak", known=known, share=share_text(nearest))
+        return KernelVerdict("unknown", "unmeasured", NotMeasured(str(why)), (why,))
     if nearest < BUSY:
         reasons = _latency(launch, measured)
-        low = say(
-            "compute reaches {compute} and memory {memory} of their peaks",
-            compute=share_text(of_compute),
-            memory=share_text(of_memory),
-        )
+        shares = {"compute": share_text(of_compute), "memory": share_text(of_memory)}
+        low = say("compute reaches {compute} and memory {memory} of their peaks", **shares)
         return KernelVerdict("latency", reasons[0][0], nearest, (*(text for _, text in reasons), low))
     if pipe and of_compute >= of_memory - ALIKE:
         beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
         return KernelVerdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
-    wasted = wasted_traffic(launch, measured.share("l2_hit_share"), level)
-    unused = () if wasted is None else (wasted.sentence,)
-    because = (_percent_of(level, memory[level]), *unused, *_misses(measured))
-    return KernelVerdict("memory", level, nearest, because, wasted)
-
-
-def _measured(keys: Mapping[str, str], measured: LaunchFigures) -> dict[str, float]:
-    return {name: value for name, key in keys.items() if not isinstance(value := measured.share(key), NotMeasured)}
+    hit = measured.share("l2_hit_share")
+    wasted = wasted_traffic(launch, hit, level)
+    because = [_percent_of(level, memory[level])] + ([] if wasted is None else [wasted.sentence])
+    if not isinstance(hit, NotMeasured) and hit <= 1:
+        because.append(say("L2 hit rate {share}: data that is read once cannot hit", share=share_text(hit)))
+    return KernelVerdict("memory", level, nearest, tuple(because), wasted)
 
 
 def _largest(shares: Mapping[str, float]) -> tuple[str, float]:
     return max(shares.items(), key=lambda item: item[1]) if shares else ("", 0.0)
 
 
-def _one_side(known: str, share: float) -> Message:
-    return say("only {known} is known, at {share} of its peak", known=known, share=share_text(share))
-
-
 def _percent_of(name: str, share: float) -> str:
     return say("{unit} runs at {share} of its peak", unit=UNITS[name], share=share_text(share))
-
-
-def _misses(measured: LaunchFigures) -> tuple[str, ...]:
-    hit = measured.share("l2_hit_share")
-    if isinstance(hit, NotMeasured) or hit > 1:
-        return ()
-    return (say("L2 hit rate {share}: data that is read once cannot hit", share=share_text(hit)),)
 
 
 UNITS: Final[Mapping[str, str]] = {
@@ -351,44 +315,39 @@ UNITS: Final[Mapping[str, str]] = {
 
 def _latency(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
     """What a kernel waits for that keeps no unit busy, the weightiest reason first; never empty."""
-    reasons = [*_too_few(launch, measured), *_tail(measured), *_few_warps(launch, measured), *_uneven(launch)]
+    reasons = [*_blocks_and_waves(launch, measured.waves), *_few_warps(launch, measured)]
+    mean, most = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ACTIVE_MOST)
+    if not isinstance(mean, NotMeasured) and not isinstance(most, NotMeasured) and most and mean <= UNEVEN * most:
+        share = share_text(mean / most)
+        reasons.append(("uneven", say("on average, SMs are busy for {share} of the busiest one's time", share=share)))
     if not isinstance(measured.duration_ns, NotMeasured) and measured.duration_ns < SHORT_NS:
         reasons.append(("short", say("it runs for only {time}", time=time_text(measured.duration_ns))))
-    stall, _ = _largest(measured.stalls)
-    if stall:
-        waits = three_figures(measured.stalls[stall])
-        text = say("each instruction waits {cycles} cycles {reason}", cycles=waits, reason=_stall_name(stall))
+    if measured.stalls:
+        stall, waits = _largest(measured.stalls)
+        reason = STALLS.get(stall, stall.replace("_", " "))
+        text = say("each instruction waits {cycles} cycles {reason}", cycles=three_figures(waits), reason=reason)
         reasons.append(("stalls", text))
     return reasons or [("unexplained", say("the collected metrics do not show what it waits for"))]
 
 
-def _too_few(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
-    blocks = None if launch.grid is None else launch.grid[0] * launch.grid[1] * launch.grid[2]
+def _blocks_and_waves(launch: Profiled, waves: Figure) -> list[tuple[str, str]]:
+    """Whether there are too few blocks to fill the device, and what the last wave leaves unused of it."""
+    reasons: list[tuple[str, str]] = []
     processors = launch.metric(*m.SM_COUNT)
-    if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
+    if launch.grid is not None and not isinstance(processors, NotMeasured) and prod(launch.grid) < FULL * processors:
+        counts = {"blocks": count_text(prod(launch.grid)), "processors": count_text(int(processors))}
+        reasons.append(("too few blocks", say("{blocks} blocks for {processors} SMs", **counts)))
+    elif not isinstance(waves, NotMeasured) and waves < FULL:
+        reasons.append(("too few blocks", say("the grid is {waves} waves", waves=three_figures(waves))))
+    if not isinstance(waves, NotMeasured) and waves > 1 and (lost := 1 - waves / math.ceil(waves)) >= TAIL:
         text = say(
-            "{blocks} blocks for {processors} SMs", blocks=count_text(blocks), processors=count_text(int(processors))
+            "{waves} waves take as long as {whole}: {share} of SM time is lost in the last one",
+            waves=three_figures(waves),
+            whole=count_text(math.ceil(waves)),
+            share=share_text(lost),
         )
-        return [("too few blocks", text)]
-    if not isinstance(measured.waves, NotMeasured) and measured.waves < FULL:
-        return [("too few blocks", say("the grid is {waves} waves", waves=three_figures(measured.waves)))]
-    return []
-
-
-def _tail(measured: LaunchFigures) -> list[tuple[str, str]]:
-    if isinstance(measured.waves, NotMeasured) or measured.waves <= 1:
-        return []
-    whole = -int(-measured.waves // 1)
-    lost = 1 - measured.waves / whole
-    if lost < TAIL:
-        return []
-    text = say(
-        "{waves} waves take as long as {whole}: {share} of SM time is lost in the last one",
-        waves=three_figures(measured.waves),
-        whole=count_text(whole),
-        share=share_text(lost),
-    )
-    return [("tail", text)]
+        reasons.append(("tail", text))
+    return reasons
 
 
 def _few_warps(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
@@ -419,14 +378,6 @@ RESOURCES: Final[Mapping[str, str]] = {
 }
 
 
-def _uneven(launch: Profiled) -> list[tuple[str, str]]:
-    mean, most = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ACTIVE_MOST)
-    if isinstance(mean, NotMeasured) or isinstance(most, NotMeasured) or not most or mean > UNEVEN * most:
-        return []
-    text = say("on average, SMs are busy for {share} of the busiest one's time", share=share_text(mean / most))
-    return [("uneven", text)]
-
-
 STALLS: Final[Mapping[str, str]] = {
     "long_scoreboard": say("for data from L1, L2 or DRAM"),
     "short_scoreboard": say("for data from shared memory"),
@@ -445,7 +396,3 @@ STALLS: Final[Mapping[str, str]] = {
     "sleeping": say("asleep"),
     "gmma": say("for the tensor cores"),
 }
-
-
-def _stall_name(reason: str) -> str:
-    return STALLS.get(reason, reason.replace("_", " "))

@@ -1,20 +1,17 @@
 """What fixing a rank, a stage or a collective saves: a job in; its graph replayed with each at the median pace, out.
 
-A fixed rank takes for every stretch between two collectives what the median rank of its role takes (`median_pace`), a
-fixed stage in all what the median stage takes (`stages`), a fixed collective what its like take (`slow_collectives`).
-What is saved is the difference of two replays of all ranks together, so that a rank which waits less comes earlier to
-its next collective, and may wait there instead.
-
-Who does the same work: stages of a pipeline, and ranks that can be compared with one another.
+A fixed rank takes for every stretch between two collectives what the median rank of its role takes, a fixed stage in
+all what the median stage takes, a fixed collective what its like take. What is saved is the difference of two replays
+of all ranks together, so that a rank which waits less comes earlier to its next collective, and may wait there instead.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +24,6 @@ from gpuledger.analyse.ranks.joined_ranks import (
     fixed_graph,
     joined_ranks,
     median_pace,
-    nothing_fixed,
     slow_places,
 )
 from gpuledger.analyse.ranks.matching import Lane
@@ -44,46 +40,29 @@ _SENDS: Final = KINDS.index("send_recv")
 
 
 def stages(ranks: Sequence[RankSummary]) -> tuple[tuple[int, ...], ...]:
-    """The ranks of each stage, as positions in `ranks`, in order; none where there are no stages."""
+    """The ranks of each stage of a pipeline, as positions in `ranks`, in order; none where there are no stages."""
     position = {rank.rank: place for place, rank in enumerate(ranks) if rank.rank is not None}
-    together: list[list[int]] = []
+    kinds_of: dict[Group, set[int]] = {}  # what kinds of collectives the groups do whose ranks are known
+    for collectives in (rank.collectives for rank in ranks):
+        for number, named in enumerate(collectives.groups):
+            kinds = np.unique(collectives.kind[collectives.group == number]).tolist()
+            if named.ranks and kinds:
+                kinds_of.setdefault(named, set()).update(kinds)
+    stage = list(range(len(ranks)))  # for each rank the lowest that it is connected with
     sends: list[list[int]] = []
-    for members, kinds in _groups(ranks):
-        places = [position[number] for number in members if number in position]
+    for named, kinds in kinds_of.items():
+        places = [position[number] for number in named.ranks if number in position]
         if kinds <= {_SENDS}:
             sends.append(places)
-        elif len(places) < len(ranks):
-            together.append(places)
-    stage = _connected(len(ranks), together)
+        elif places and len(places) < len(ranks):
+            connected = {stage[place] for place in places}
+            stage = [min(connected) if number in connected else number for number in stage]
     if not any(len({stage[place] for place in places}) > 1 for places in sends):
         return ()
     members_of: dict[int, list[int]] = {}
     for place, number in enumerate(stage):
         members_of.setdefault(number, []).append(place)
     return tuple(map(tuple, members_of.values())) if len(members_of) > 1 else ()
-
-
-def _groups(ranks: Sequence[RankSummary]) -> Iterable[tuple[tuple[int, ...], set[int]]]:
-    """The process groups whose ranks are known, and what kinds of collectives they do."""
-    kinds_of: dict[Group, set[int]] = {}
-    for rank in ranks:
-        collectives = rank.collectives
-        for number, named in enumerate(collectives.groups):
-            kinds = np.unique(collectives.kind[collectives.group == number]).tolist()
-            if named.ranks and kinds:
-                kinds_of.setdefault(named, set()).update(kinds)
-    return ((named.ranks, kinds) for named, kinds in kinds_of.items())
-
-
-def _connected(count: int, groups: Iterable[Sequence[int]]) -> list[int]:
-    """For each the lowest that it is connected with."""
-    lowest = list(range(count))
-    for places in groups:
-        joined = {lowest[place] for place in places}
-        if len(joined) > 1:
-            least = min(joined)
-            lowest = [least if number in joined else number for number in lowest]
-    return lowest
 
 
 def roles(ranks: JoinedRanks, lanes: Sequence[Lane], staged: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -200,11 +179,10 @@ def fixing(job: Job) -> Fixing | NotMeasured:
     if len(job.ranks) < 2 or not job.lanes:
         return NotMeasured(say("no collective was found on several ranks"))
     ranks = joined_ranks(job.ranks, job.clocks, job.lanes)
-    return ranks if isinstance(ranks, NotMeasured) else _Search(job, ranks).found()
+    return ranks if isinstance(ranks, NotMeasured) else _Search(job, ranks).fixing()
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """What may be fixed."""
 
     kind: FixKind
@@ -224,66 +202,51 @@ class _Search:
         self.longer_ns = self._longer_ns()
         self.member = np.flatnonzero(self.graph.operations.group >= 0)
         self.meeting = self.graph.operations.group[self.member]
-
-    def found(self) -> Fixing:
         before = replayed(self.graph)
-        whole, steps = self.ranks.measured_ns(before), self.ranks.steps
-        blame, least = self._blame_ns(before), self._least(whole)
-        candidates = self._candidates()
-        alone = self._alone(candidates, blame, whole)
-        return Fixing(
-            step_ns=whole // steps,
-            steps=steps,
-            met_share=self.ranks.met_share,
-            alone_ns=tuple(
-                alone[rank] // steps if rank in alone else None if self._promise_ns(rank, blame) >= least else 0
-                for rank in (_Candidate(FixKind.RANK, number) for number in range(self.ranks.ranks))
-            ),
-            in_order=self._in_order(candidates, alone, blame, whole),
-        )
+        self.whole_ns, self.blame_ns = ranks.measured_ns(before), self._blame_ns(before)
+        self.least_ns = max(WORTH_TRYING * self.whole_ns, 1)
 
-    def _least(self, whole_ns: int) -> float:
-        return max(WORTH_TRYING * whole_ns, 1)
-
-    def _candidates(self) -> list[_Candidate]:
-        slow = np.flatnonzero((self.longer_ns > 0).any(axis=1)).tolist()
-        slow_stages = (self.stage_pace.longer_ns > 0).any(axis=1)
-        return [
-            *(_Candidate(FixKind.RANK, rank) for rank in slow),
+    def fixing(self) -> Fixing:
+        """Each candidate alone, then one after the other."""
+        steps, blame = self.ranks.steps, self.blame_ns
+        slow, slow_stages = ((longer > 0).any(axis=1) for longer in (self.longer_ns, self.stage_pace.longer_ns))
+        ranks = [_Candidate(FixKind.RANK, rank) for rank in np.flatnonzero(slow).tolist()]
+        others = [
             *(_Candidate(FixKind.STAGE, number) for number in np.flatnonzero(slow_stages).tolist()),
             *(_Candidate(FixKind.COLLECTIVE, number) for number in range(len(self.places))),
         ]
-
-    def _alone(
-        self, candidates: list[_Candidate], blame_ns: NDArray[np.float64], whole_ns: int
-    ) -> dict[_Candidate, int]:
-        """What each saves by itself, of ranks those most waited for."""
-        least = self._least(whole_ns)
-        ranks = [candidate for candidate in candidates if candidate.kind is FixKind.RANK]
-        ranks = sorted(ranks, key=lambda rank: -blame_ns[rank.number])[:MOST_RANKS]
-        tried = [*ranks, *(candidate for candidate in candidates if candidate.kind is not FixKind.RANK)]
-        nothing = nothing_fixed(self.ranks)
-        return {
-            candidate: self._saved_ns(candidate, whole_ns - self._measured_ns(self._with(nothing, candidate)))
-            for candidate in tried
-            if self._promise_ns(candidate, blame_ns) >= least
+        nothing = Fixed.nothing(self.ranks)
+        alone = {
+            candidate: self._saved_ns(candidate, self.whole_ns - self._measured_ns(self._with(nothing, candidate)))
+            for candidate in (*sorted(ranks, key=lambda rank: -blame[rank.number])[:MOST_RANKS], *others)
+            if self._promise_ns(candidate, blame) >= self.least_ns
         }
+        every_rank = (_Candidate(FixKind.RANK, number) for number in range(self.ranks.ranks))
+        return Fixing(
+            step_ns=self.whole_ns // steps,
+            steps=steps,
+            met_share=self.ranks.met_share,
+            alone_ns=tuple(
+                alone[rank] // steps if rank in alone else None if self._promise_ns(rank, blame) >= self.least_ns else 0
+                for rank in every_rank
+            ),
+            in_order=self._in_order([*ranks, *others], alone),
+        )
 
-    def _in_order(
-        self, candidates: list[_Candidate], alone: dict[_Candidate, int], blame_ns: NDArray[np.float64], whole_ns: int
-    ) -> tuple[Fix, ...]:
+    def _in_order(self, candidates: list[_Candidate], alone: dict[_Candidate, int]) -> tuple[Fix, ...]:
         """One after the other, until nobody waits for long; at last collectives that begin when all ranks have come."""
         order: list[Fix] = []
-        fixed, now, least = nothing_fixed(self.ranks), whole_ns, self._least(whole_ns)
+        fixed, now, blame_ns = Fixed.nothing(self.ranks), self.whole_ns, self.blame_ns
         for are_of_all in (False, True):
-            left = [one for one in candidates if self._is_of_all(one) == are_of_all]
+            left = [candidate for candidate in candidates if self._is_of_all(candidate) == are_of_all]
             fixes: list[Fix] = []
             while left and len(fixes) < MOST_IN_ORDER:
-                left = sorted(left, key=lambda one: -self._promise_ns(one, blame_ns))
-                tried = [one for one in left[:TRIED] if self._promise_ns(one, blame_ns) >= least]
+                promises = {candidate: self._promise_ns(candidate, blame_ns) for candidate in left}
+                left = sorted(left, key=lambda candidate: -promises[candidate])
+                tried = [candidate for candidate in left[:TRIED] if promises[candidate] >= self.least_ns]
                 if not tried:
                     break
-                measured = [self._measured_ns(self._with(fixed, one)) for one in tried]
+                measured = [self._measured_ns(self._with(fixed, candidate)) for candidate in tried]
                 best = int(np.argmin(measured))
                 # what saves nothing by itself may with others that are as late
                 chosen, after = (tried[best], measured[best]) if measured[best] < now else (tried[0], now)
@@ -292,8 +255,8 @@ class _Search:
                 fixes.append(self._fix(chosen, fixed, now, saves, alone.get(chosen, 0)))
                 left.remove(chosen)
                 fixed, now = self._with(fixed, chosen), after
-                blame_ns = self._blame_ns(self._times(fixed))
-            while fixes and fixes[-1].then_ns * self.ranks.steps < least:
+                blame_ns = self._blame_ns(replayed(fixed_graph(self.ranks, self.pace, fixed)))
+            while fixes and fixes[-1].then_ns * self.ranks.steps < self.least_ns:
                 fixes.pop()
             order += fixes
         return tuple(order)
@@ -330,13 +293,9 @@ class _Search:
         )
 
     def _members(self, candidate: _Candidate) -> tuple[int, ...]:
-        match candidate.kind:
-            case FixKind.RANK:
-                return (candidate.number,)
-            case FixKind.STAGE:
-                return self.stages[candidate.number]
-            case FixKind.COLLECTIVE:
-                return self.places[candidate.number].members
+        if candidate.kind is FixKind.COLLECTIVE:
+            return self.places[candidate.number].members
+        return (candidate.number,) if candidate.kind is FixKind.RANK else self.stages[candidate.number]
 
     def _with(self, fixed: Fixed, candidate: _Candidate, only: WorkPart | None = None) -> Fixed:
         """One more that is fixed, or `only` a part of its work."""
@@ -352,11 +311,8 @@ class _Search:
         at_median[rows] = True
         return replace(fixed, at_median=at_median)
 
-    def _times(self, fixed: Fixed) -> Times:
-        return replayed(fixed_graph(self.ranks, self.pace, fixed))
-
     def _measured_ns(self, fixed: Fixed) -> int:
-        return self.ranks.measured_ns(self._times(fixed))
+        return self.ranks.measured_ns(replayed(fixed_graph(self.ranks, self.pace, fixed)))
 
     def _promise_ns(self, candidate: _Candidate, blame_ns: NDArray[np.float64]) -> float:
         """What fixing it may save, roughly."""

@@ -1,8 +1,6 @@
 """Several profiles of one job: the ranks' summaries in, collectives matched across them and who waits for whom out.
 
-Steps across ranks: a job in; the steps that all ranks have, and how long each rank took for them, out.
-
-How evenly compute is spread over ranks: a job in; for all of it and for each kernel family the most and the mean.
+Also how long each rank takes for the steps that all ranks have, and how evenly compute is spread over them.
 """
 
 from __future__ import annotations
@@ -90,10 +88,7 @@ class Job:
 
     def imbalance(self, family: str | None = None) -> float | NotMeasured:
         """The most that a rank computes per step, of one kernel family or in all, as a multiple of the ranks' mean."""
-        times = [
-            (rank.compute_ns if family is None else rank.families_ns.get(family, 0)) / rank.step_count
-            for rank in self.ranks
-        ]
+        times = [rank.family_ns(family) / rank.step_count for rank in self.ranks]
         return max(times) * len(times) / sum(times) if sum(times) else NotMeasured("nothing was computed")
 
 
@@ -104,17 +99,21 @@ def job(ranks: Sequence[RankSummary]) -> Job:
     clocks = rank_clocks(members, lanes)
     lanes = [on_one_clock(members, lane, clocks) for lane in lanes]
     kept = [overlapping(lane, clocks) for lane in lanes]
-    apart = sum(len(lane) - len(left) for lane, left in zip(lanes, kept, strict=True))
+    apart = sum(map(len, lanes)) - sum(map(len, kept))
     whole = tuple(lane for lane in kept if len(lane))
     waits = [_exposed_waits(rank, number, whole, clocks[number]) for number, rank in enumerate(members)]
     parts = tuple(_part(rank, number, whole, clocks, waits[number]) for number, rank in enumerate(members))
     notes += _doubts(members, parts, clocks, apart)
-    everybodys = [
-        (spans.start_ns - clock.offset_ns, spans.end_ns - clock.offset_ns)
-        for spans, clock in zip(waits, clocks, strict=True)
-    ]
-    start, end = (np.concatenate([np.empty(0, np.int64), *(pair[side] for pair in everybodys)]) for side in (0, 1))
+    none = np.empty(0, np.int64)
+    both = list(zip(waits, clocks, strict=True))
+    start = np.concatenate([none, *(spans.start_ns - clock.offset_ns for spans, clock in both)])
+    end = np.concatenate([none, *(spans.end_ns - clock.offset_ns for spans, clock in both)])
     return Job(members, world, tuple(notes), clocks, whole, parts, union(start, end))
+
+
+def _by_number(rank: RankSummary) -> tuple[object, ...]:
+    place = (-1, -1) if rank.place is None else (rank.place.gpu, rank.place.pid)
+    return rank.rank or 0, rank.profile, place, rank.window
 
 
 def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int | NotMeasured, list[Note]]:
@@ -126,7 +125,7 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
             shown = _listed(list(islice(who, _NAMED)), count)
             notes.append(Note(severity, code, say("{what}: {who}", what=what, who=shown), count))
 
-    given = sorted(ranks, key=_in_order)
+    given = sorted(ranks, key=_by_number)
     sizes = Counter(rank.world_size for rank in given if rank.world_size is not None)
     world = min(sizes, key=lambda size: (-sizes[size], size), default=None)
     size = NotMeasured("the profiles do not say how many ranks the job has") if world is None else world
@@ -136,8 +135,6 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
         sentence = say("no rank is recorded {which}: each counts as a rank of its own", which=which)
         tell(Severity.WARNING, "rank-unknown", nameless, len(nameless), sentence)
         return tuple(given), size, notes
-    sentence = say("no rank is recorded {which}: left out", which=which)
-    tell(Severity.LOSS, "rank-unknown", nameless, len(nameless), sentence)
     kept: dict[int, RankSummary] = {}
     twice, foreign = [], []
     for rank in given:
@@ -149,21 +146,18 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
             twice.append(f"rank {rank.rank} ({rank.profile})")
         else:
             kept[rank.rank] = rank
-    sentence = say("profiles from outside this job of {world} ranks, left out", world=world)
-    tell(Severity.LOSS, "rank-extra", foreign, len(foreign), sentence)
-    tell(Severity.LOSS, "rank-twice", twice, len(twice), say("given more than once, left out but for the first"))
+    unnamed = say("no rank is recorded {which}: left out", which=which)
+    outside = say("profiles from outside this job of {world} ranks, left out", world=world)
+    again = say("given more than once, left out but for the first")
+    tell(Severity.LOSS, "rank-unknown", nameless, len(nameless), unnamed)
+    tell(Severity.LOSS, "rank-extra", foreign, len(foreign), outside)
+    tell(Severity.LOSS, "rank-twice", twice, len(twice), again)
     # a world's size may be false and huge, so the missing are counted, not listed; without one, more may be missing
     least = max(kept, default=-1) + 1 if world is None else world
     missing = (number for number in range(least) if number not in kept)
-    sentence = say("ranks not given; waiting for them counts as transfer")
-    tell(Severity.WARNING, "rank-missing", missing, least - len(kept), sentence)
+    absent = say("ranks not given; waiting for them counts as transfer")
+    tell(Severity.WARNING, "rank-missing", missing, least - len(kept), absent)
     return tuple(kept[number] for number in sorted(kept)), size, notes
-
-
-def _in_order(rank: RankSummary) -> tuple[object, ...]:
-    """By number; where none is recorded, by profile, in a profile by GPU and process."""
-    place = (-1, -1) if rank.place is None else (rank.place.gpu, rank.place.pid)
-    return rank.rank or 0, rank.profile, place, rank.window
 
 
 def _exposed_waits(rank: RankSummary, number: int, lanes: Sequence[Lane], clock: RankClock) -> Spans:
@@ -199,89 +193,52 @@ def _part(
 def _doubts(
     members: Sequence[RankSummary], parts: Sequence[RankPart], clocks: Sequence[RankClock], apart: int
 ) -> list[Note]:
-    """What the matching leaves open."""
-    seen, matched = sum(part.seen for part in parts), sum(part.matched for part in parts)
-    blind = sum(isinstance(clock.residual_ns, NotMeasured) for clock in clocks)
-    nameless = sum(int((rank.collectives.group < 0).sum()) for rank in members)
-    lost = seen - matched
-    doubts = (
-        Note(
-            Severity.WARNING,
-            "collectives-unmatched",
-            say(
-                "{count} of {of} collectives could not be matched across ranks and are left out",
-                count=count_text(lost),
-                of=count_text(seen),
-            ),
-            lost,
-        ),
-        Note(
-            Severity.WARNING,
-            "collectives-apart",
-            say(
-                "{count} collectives were matched by their order, but did not overlap in time, and are left out",
-                count=count_text(apart),
-            ),
-            apart,
-        ),
-        Note(
-            Severity.WARNING,
-            "clocks-unknown",
-            say("the clocks of {count} ranks could not be compared with the first's", count=count_text(blind)),
-            blind,
-        ),
-        Note(
-            Severity.INFO,
-            "groups-unknown",
-            say(
-                "process groups are not recorded for {count} collectives: assumed to span all given ranks",
-                count=count_text(nameless),
-            ),
-            nameless,
-        ),
-    )
-    notes = [doubt for doubt in doubts if doubt.count]
-    return [*_losses(members), *_shared_gpus(members), *notes]
-
-
-def _losses(members: Sequence[RankSummary]) -> list[Note]:
-    """What profiles lack, each sentence once, with the ranks that it is about unless that is all of several."""
+    """What profiles lack, GPUs that several ranks of one capture run on, and what the matching leaves open."""
     about: dict[str, list[str]] = {}
+    sharing: dict[tuple[str, int], list[str]] = {}
     for rank in members:
         for loss in rank.losses:
             about.setdefault(loss, []).append(rank.label)
-    return [
-        Note(
-            Severity.LOSS,
-            "rank-loss",
-            loss if 1 < len(who) == len(members) else say("{what}: {who}", what=_listed(who, len(who)), who=loss),
-            len(who),
-        )
-        for loss, who in about.items()
-    ]
-
-
-def _shared_gpus(members: Sequence[RankSummary]) -> list[Note]:
-    """GPUs that several ranks of one capture run on."""
-    on: dict[tuple[str, int], list[str]] = {}
-    for rank in members:
         if rank.clock is not None and rank.gpu is not None:
-            on.setdefault((rank.clock, rank.gpu), []).append(rank.label)
-    return [
-        Note(
-            Severity.WARNING,
-            "gpu-shared",
-            say(
-                "{count} ranks share GPU {gpu}, where kernels of one may slow the others': {ranks}",
-                count=len(who),
-                gpu=gpu,
-                ranks=_listed(who, len(who)),
-            ),
-            len(who),
+            sharing.setdefault((rank.clock, rank.gpu), []).append(rank.label)
+    notes = []
+    for loss, who in about.items():  # each sentence once, with the ranks that it is about unless that is all of several
+        is_all = 1 < len(who) == len(members)
+        sentence = loss if is_all else say("{what}: {who}", what=_listed(who, len(who)), who=loss)
+        notes.append(Note(Severity.LOSS, "rank-loss", sentence, len(who)))
+    for (_, gpu), who in sharing.items():
+        sentence = say(
+            "{count} ranks share GPU {gpu}, where kernels of one may slow the others': {ranks}",
+            count=len(who),
+            gpu=gpu,
+            ranks=_listed(who, len(who)),
         )
-        for (_, gpu), who in on.items()
-        if len(who) > 1
-    ]
+        notes += [Note(Severity.WARNING, "gpu-shared", sentence, len(who))] if len(who) > 1 else []
+    seen = sum(part.seen for part in parts)
+    lost = seen - sum(part.matched for part in parts)
+    blind = sum(isinstance(clock.residual_ns, NotMeasured) for clock in clocks)
+    nameless = sum(int((rank.collectives.group < 0).sum()) for rank in members)
+    unmatched = say(
+        "{count} of {of} collectives could not be matched across ranks and are left out",
+        count=count_text(lost),
+        of=count_text(seen),
+    )
+    not_together = say(
+        "{count} collectives were matched by their order, but did not overlap in time, and are left out",
+        count=count_text(apart),
+    )
+    unclear = say("the clocks of {count} ranks could not be compared with the first's", count=count_text(blind))
+    ungrouped = say(
+        "process groups are not recorded for {count} collectives: assumed to span all given ranks",
+        count=count_text(nameless),
+    )
+    doubts = (
+        Note(Severity.WARNING, "collectives-unmatched", unmatched, lost),
+        Note(Severity.WARNING, "collectives-apart", not_together, apart),
+        Note(Severity.WARNING, "clocks-unknown", unclear, blind),
+        Note(Severity.INFO, "groups-unknown", ungrouped, nameless),
+    )
+    return [*notes, *(doubt for doubt in doubts if doubt.count)]
 
 
 def _listed(who: Sequence[object], count: int) -> str:
@@ -333,20 +290,16 @@ def step_shifts(ranks: Sequence[RankSummary], clocks: Sequence[RankClock]) -> tu
     sources = sorted({rank.steps_source or "none" for rank in ranks})
     if len(sources) > 1:
         return NotMeasured(f"steps were found in different ways: {', '.join(sources)}")
-    return tuple(
-        0 if isinstance(clock.residual_ns, NotMeasured) else _later(ranks[0], rank, clock.offset_ns)
-        for rank, clock in zip(ranks, clocks, strict=True)
-    )
-
-
-def _later(first: RankSummary, rank: RankSummary, offset_ns: int) -> int:
-    """By how much the number of a step is higher on `rank` than on the first rank."""
-    if not len(first.edges_ns) or not len(rank.edges_ns):
-        return 0
-    middle = (first.edges_ns[:-1] + np.diff(first.edges_ns) // 2) + offset_ns
-    step = np.searchsorted(rank.edges_ns, middle, side="right") - 1
-    inside = np.flatnonzero((step >= 0) & (step < len(rank.edges_ns) - 1))
-    return lower_median(step[inside] - inside) if len(inside) else 0
+    shifts = []
+    for rank, clock in zip(ranks, clocks, strict=True):
+        first, later = ranks[0].edges_ns, 0
+        if not isinstance(clock.residual_ns, NotMeasured) and len(first) and len(rank.edges_ns):
+            middle = (first[:-1] + np.diff(first) // 2) + clock.offset_ns
+            step = np.searchsorted(rank.edges_ns, middle, side="right") - 1
+            inside = np.flatnonzero((step >= 0) & (step < len(rank.edges_ns) - 1))
+            later = lower_median(step[inside] - inside) if len(inside) else 0
+        shifts.append(later)
+    return tuple(shifts)
 
 
 def slowest_step_ns(job: Job) -> int | NotMeasured:
@@ -392,13 +345,9 @@ def compute_balance(job: Job) -> tuple[ComputeBalance, ...]:
         families.update(rank.families_ns)
     entries = []
     for family in (None, *sorted(families, key=lambda name: (-families[name], name))):
-        times = [
-            (rank.compute_ns if family is None else rank.families_ns.get(family, 0)) // rank.step_count
-            for rank in job.ranks
-        ]
+        times = [rank.family_ns(family) // rank.step_count for rank in job.ranks]
         imbalance = job.imbalance(family)
         if not isinstance(imbalance, NotMeasured):
-            most = int(np.argmax(times))
-            mean = sum(times) // len(times)
+            most, mean = int(np.argmax(times)), sum(times) // len(times)
             entries.append(ComputeBalance(family, mean, times[most], job.ranks[most].label, imbalance))
     return tuple(entries)

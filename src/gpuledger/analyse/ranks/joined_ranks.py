@@ -1,13 +1,7 @@
-"""A job's ranks as one dependency graph: their kept steps in; the graph in which their collectives meet out.
+"""A job's ranks as one dependency graph: their kept steps in, the graph in which their collectives meet out.
 
 Times are on the first rank's clock, steps go by the first rank's numbers. Replayed as it is, every rank's times come
-out as they were recorded.
-
-The median rank's pace: joined ranks in; what each operation, call and stretch of code would take at it, out.
-
-Collectives that take longer than their like: matched lanes in; by how much, and at which place in the step, out.
-
-The graph of all ranks with some of them fixed: joined ranks and what is fixed in, an edited graph out.
+out as they were recorded. Edits: ranks at the pace of the median rank, collectives as fast as their like.
 """
 
 from __future__ import annotations
@@ -113,21 +107,21 @@ def joined_ranks(
     shifts = step_shifts(ranks, clocks)
     if isinstance(shifts, NotMeasured):
         return shifts
-    first = max(work.first_step - by for work, by in zip(works, shifts, strict=True))
-    last = min(work.first_step + len(work.edges) - 1 - by for work, by in zip(works, shifts, strict=True))
+    shifted = list(zip(works, shifts, strict=True))
+    first = max(work.first_step - by for work, by in shifted)
+    last = min(work.first_step + len(work.edges) - 1 - by for work, by in shifted)
     steady = max(rank.warm_up - by for rank, by in zip(ranks, shifts, strict=True))
     measured = max(first + 1 if last - first > 1 else first, steady)
     if measured >= last:
         return NotMeasured(say("no step is covered by every rank: their profiles start too far apart"))
     ahead = [clock.offset_ns for clock in clocks]
     together = joined([work.graph for work in works], ahead)
-    step = np.concatenate(
-        [np.where(work.step < 0, -1, work.step - by) for work, by in zip(works, shifts, strict=True)]
-    ).astype(np.int64)
+    step = np.concatenate([np.where(work.step < 0, -1, work.step - by) for work, by in shifted]).astype(np.int64)
     part = np.concatenate([work.part for work in works])
     lane, row = _collectives(lanes, together, part)
+    meeting = np.where(lane >= 0, lane * max(map(len, lanes), default=0) + row, -1)
     return JoinedRanks(
-        graph=with_rendezvous(together.graph, _numbers(lane, row, lanes)),
+        graph=with_rendezvous(together.graph, meeting),
         rank_of_call=together.of_call,
         rank_of_operation=together.of_operation,
         part=part,
@@ -138,18 +132,19 @@ def joined_ranks(
         last=last,
         edges=tuple(
             (
-                _moved(work.edges[measured + by - work.first_step], together, rank, ahead[rank]),
-                _moved(work.edges[last + by - work.first_step], together, rank, ahead[rank]),
+                _edge(work, measured + by, together, rank, ahead[rank]),
+                _edge(work, last + by, together, rank, ahead[rank]),
             )
-            for rank, (work, by) in enumerate(zip(works, shifts, strict=True))
+            for rank, (work, by) in enumerate(shifted)
         ),
         lane=lane,
         row=row,
     )
 
 
-def _moved(anchor: Anchor, together: JoinedGraphs, rank: int, ahead_ns: int) -> Anchor:
-    """The same instant in the graph of all."""
+def _edge(work: RankWork, step: int, together: JoinedGraphs, rank: int, ahead_ns: int) -> Anchor:
+    """Where a step of a rank begins, in the graph of all."""
+    anchor = work.edges[step - work.first_step]
     if anchor.kind is AnchorKind.CLOCK:
         return replace(anchor, after_ns=anchor.after_ns - ahead_ns)
     first = together.first_call if anchor.kind is AnchorKind.CALL else together.first_operation
@@ -160,31 +155,21 @@ def _collectives(lanes: Sequence[Lane], together: JoinedGraphs, part: NDArray[np
     """For each operation the lane and the row of its collective, where all members' kernels are there; -1: none."""
     lane_of, row_of = (np.full(len(part), -1, np.int64) for _ in range(2))
     start = together.graph.recorded.start
-    communicates = part == WorkPart.COMM
-    own = [np.flatnonzero(communicates & (together.of_operation == rank)) for rank in range(len(together.first_call))]
+    own = [
+        np.flatnonzero((part == WorkPart.COMM) & (together.of_operation == rank))
+        for rank in range(len(together.first_call))
+    ]
     for number, lane in enumerate(lanes):
-        operations = np.stack(
-            [_beginning_at(start, own[member], lane.start_ns[:, column]) for column, member in enumerate(lane.members)],
-            axis=1,
-        )
+        operations = np.full(lane.start_ns.shape, -1, np.intp)
+        for column, kernels in enumerate(own[member] for member in lane.members):
+            # which of a rank's communication kernels begins at each of these instants, where that is but one
+            begin, end = (np.searchsorted(start[kernels], lane.start_ns[:, column], side) for side in ("left", "right"))
+            if len(kernels):
+                operations[:, column] = np.where(end == begin + 1, kernels[np.minimum(begin, len(kernels) - 1)], -1)
         rows = np.flatnonzero((operations >= 0).all(axis=1))
         lane_of[operations[rows]] = number
         row_of[operations[rows]] = rows[:, None]
     return lane_of, row_of
-
-
-def _beginning_at(start: Ints, own: Positions, start_ns: Ints) -> Positions:
-    """Which of a rank's communication kernels begins at each of these instants; -1 where it cannot be told."""
-    if not len(own):
-        return np.full(len(start_ns), -1, np.intp)
-    first, last = (np.searchsorted(start[own], start_ns, side=side) for side in ("left", "right"))
-    return np.where(last == first + 1, own[np.minimum(first, len(own) - 1)], -1)
-
-
-def _numbers(lane: Ints, row: Ints, lanes: Sequence[Lane]) -> Ints:
-    """One number for each collective."""
-    longest = max((len(each) for each in lanes), default=0)
-    return np.where(lane >= 0, lane * longest + row, -1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,50 +188,44 @@ class MedianPace:
 
 def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
     """`roles` has a number for each rank: those with the same one are compared."""
-    stretch, call_stretch, each_step = stretches(ranks)
+    graph, (stretch, call_stretch, each_step) = ranks.graph, stretches(ranks)
     own = np.flatnonzero((stretch >= 0) & (ranks.lane < 0))
-    own = own[np.lexsort((ranks.graph.recorded.start[own], ranks.graph.operations.call[own]))]
+    own = own[np.lexsort((graph.recorded.start[own], graph.operations.call[own]))]
     calls = np.flatnonzero((call_stretch >= 0) & ~ranks.is_first_call)
-    graph = ranks.graph
-    code = graph.calls.code_ns[calls] - ranks.code_ns[calls].sum(axis=1)
+    known = np.flatnonzero(ranks.code_ns.any(axis=0)).tolist()
     # a call's code comes before it: the two alternate
+    code = graph.calls.code_ns[calls] - ranks.code_ns[calls].sum(axis=1)
     duration = np.where(ranks.synchronises[calls], 0, graph.calls.duration_ns[calls])
     host = np.stack((code, duration), axis=1).ravel()
-    known = np.flatnonzero(ranks.code_ns.any(axis=0)).tolist()
-    values = [graph.operations.duration_ns[own], host, *(ranks.code_ns[calls, column] for column in known)]
-    rank_of = [ranks.rank_of_operation[own], np.repeat(ranks.rank_of_call[calls], 2)]
-    rank_of += [ranks.rank_of_call[calls]] * len(known)
-    stretch_of = [stretch[own], np.repeat(call_stretch[calls], 2), *([call_stretch[calls]] * len(known))]
-    part_of = [ranks.part[own].astype(np.int64), np.full(len(host), WorkPart.HOST)]
-    part_of += [np.full(len(calls), OF_CODE[column]) for column in known]
-    rank, value = np.concatenate(rank_of), np.concatenate(values)
-    key = np.concatenate(stretch_of) * len(WorkPart) + np.concatenate(part_of)
-    change = np.zeros(len(value), np.int64)
-    role = np.array(roles)
+    twice, often = np.repeat(calls, 2), [calls] * len(known)
+    value = np.concatenate(
+        [graph.operations.duration_ns[own], host, *(ranks.code_ns[calls, column] for column in known)]
+    )
+    rank = np.concatenate([ranks.rank_of_operation[own], *(ranks.rank_of_call[rows] for rows in (twice, *often))])
+    stretch_of = np.concatenate([stretch[own], *(call_stretch[rows] for rows in (twice, *often))])
+    parts_of_code = (np.full(len(calls), OF_CODE[column]) for column in known)
+    part = np.concatenate([ranks.part[own].astype(np.int64), np.full(len(host), WorkPart.HOST), *parts_of_code])
+    key = stretch_of * len(WorkPart) + part
+    change, role = np.zeros(len(value), np.int64), np.array(roles)
     for number in np.unique(role):
-        members = np.flatnonzero(role == number)
-        rows = np.flatnonzero(role[rank] == number)
+        members, rows = np.flatnonzero(role == number), np.flatnonzero(role[rank] == number)
         if len(members) > 1 and len(rows):
             place = np.searchsorted(members, rank[rows])
             change[rows] = _medians(value[rows], group(key[rows])[1], place, len(members)) - value[rows]
-    measured = call_stretch >= ranks.first_measured * each_step
-    return _spread(ranks, (own, calls, known), change, measured)
-
-
-def _spread(
-    ranks: JoinedRanks, rows: tuple[Positions, Positions, list[int]], change: Ints, measured: NDArray[np.bool_]
-) -> MedianPace:
-    """The changes, back where they belong: operations, calls with their code, and columns of what is known of it."""
-    own, calls, columns = rows
-    operation = np.zeros(len(ranks.graph.operations), np.int64)
-    operation[own] = change[: len(own)]
-    host = change[len(own) : len(own) + 2 * len(calls)].reshape(-1, 2)
-    code, call = (np.zeros(len(ranks.graph.calls), np.int64) for _ in range(2))
-    code[calls], call[calls] = host[:, 0], host[:, 1]
-    known = np.zeros(ranks.code_ns.shape, np.int64)
-    if columns:
-        known[np.ix_(calls, np.array(columns))] = change[len(own) + 2 * len(calls) :].reshape(len(columns), -1).T
-    return MedianPace(operation, call, code, known, measured)
+    # the changes, back where they belong: operations, calls with their code, and columns of what is known of it
+    of_operations, of_host, of_known = np.split(change, np.cumsum((len(own), len(host))))
+    pace = MedianPace(
+        operation_ns=np.zeros(len(graph.operations), np.int64),
+        call_ns=np.zeros(len(graph.calls), np.int64),
+        code_ns=np.zeros(len(graph.calls), np.int64),
+        known_code_ns=np.zeros(ranks.code_ns.shape, np.int64),
+        is_measured=call_stretch >= ranks.first_measured * each_step,
+    )
+    pace.operation_ns[own] = of_operations
+    pace.code_ns[calls], pace.call_ns[calls] = of_host[::2], of_host[1::2]
+    for column, amounts in zip(known, np.split(of_known, max(len(known), 1)), strict=False):
+        pace.known_code_ns[calls, column] = amounts
+    return pace
 
 
 def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:
@@ -303,19 +282,16 @@ def stretches(ranks: JoinedRanks) -> tuple[Ints, Ints, int]:
     of_call = np.full(len(graph.calls) + 1, -1, np.int64)
     first_wins = order[::-1]
     of_call[call[first_wins]] = stretch[first_wins]  # the last is for what no call launched
-    return stretch, _of_the_next(of_call[:-1], graph.calls.thread), most
-
-
-def _of_the_next(known: Ints, thread: NDArray[np.int32]) -> Ints:
-    """Calls that launched nothing go with the next one of their thread that did; -1 where none follows."""
-    order = np.argsort(thread, kind="stable")
-    place = np.where(known[order] >= 0, np.arange(len(order)), len(order))
-    following = np.minimum.accumulate(place[::-1])[::-1] if len(order) else place
-    there = np.minimum(following, max(len(order) - 1, 0))
-    is_own = (following < len(order)) & (thread[order][there] == thread[order])
-    filled = np.full(len(known), -1, np.int64)
-    filled[order] = np.where(is_own, known[order][there], -1)
-    return filled
+    # calls that launched nothing go with the next one of their thread that did; -1 where none follows
+    known, thread = of_call[:-1], graph.calls.thread
+    by_thread = np.argsort(thread, kind="stable")
+    count = len(by_thread)
+    place = np.where(known[by_thread] >= 0, np.arange(count), count)
+    following = np.minimum.accumulate(place[::-1])[::-1] if count else place
+    there = by_thread[np.minimum(following, max(count - 1, 0))]
+    of_next = np.full(count, -1, np.int64)
+    of_next[by_thread] = np.where((following < count) & (thread[there] == thread[by_thread]), known[there], -1)
+    return stretch, of_next, most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,59 +316,40 @@ def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[S
     """The slowest first."""
     if not lanes:
         return ()
-    longer = _longer(lanes)
-    ordinal = [ordinals(lane) for lane in lanes]
+    lengths = [len(lane) for lane in lanes]
+    of_lane = np.repeat(np.arange(len(lanes)), lengths)
+    kinds, sizes, nths, transfer = (
+        np.concatenate(columns)
+        for columns in zip(*((lane.kind, lane.bytes, ordinals(lane), lane.transfer_ns) for lane in lanes), strict=True)
+    )
+    # by how much the transfer of each collective is longer than the median of its like
+    is_sized = sizes >= 0
+    group_size = np.array([lane.size for lane in lanes])[of_lane]
+    _, like = group(kinds, group_size, np.where(is_sized, sizes, -1 - of_lane), np.where(is_sized, 0, nths))
+    order = np.argsort(like, kind="stable")
+    longer = np.empty(len(transfer), np.int64)
+    for rows in np.split(order, np.flatnonzero(np.diff(like[order])) + 1):
+        longer[rows] = transfer[rows] - lower_median(transfer[rows])
     met = np.flatnonzero((ranks.graph.operations.group >= 0) & (ranks.step >= 0))
-    lane, row = ranks.lane[met], ranks.row[met]
-    begins = np.cumsum([0, *map(len, lanes)])[:-1]
-    at = begins[lane] + row
-    kind = np.concatenate([each.kind for each in lanes])[at]
-    nth = np.concatenate(ordinal)[at]
-    by = np.concatenate(longer)[at]
-    first, place = group(lane, kind, nth)
-    counted = np.where(ranks.is_measured[met], by, 0) / np.array([len(each.members) for each in lanes])[lane]
+    lane_of, row = ranks.lane[met], ranks.row[met]
+    collective = (np.cumsum([0, *lengths])[:-1])[lane_of] + row
+    kind, nth, by = kinds[collective], nths[collective], longer[collective]
+    first, place = group(lane_of, kind, nth)
+    counted = np.where(ranks.is_measured[met], by, 0) / np.array([len(lane.members) for lane in lanes])[lane_of]
     totals = np.bincount(place, counted, minlength=len(first))
-    chosen = [number for number in np.argsort(-totals, kind="stable")[:most].tolist() if totals[number] > 0]
+    slowest = [number for number in np.argsort(-totals, kind="stable")[:most].tolist() if totals[number] > 0]
     return tuple(
         SlowPlace(
             kind=KINDS[kind[first[number]]],
-            group=lanes[lane[first[number]]].name,
-            members=lanes[lane[first[number]]].members,
+            group=lanes[lane_of[first[number]]].name,
+            members=lanes[lane_of[first[number]]].members,
             ordinal=int(nth[first[number]]),
             longer_ns=round(totals[number]),
             operations=met[place == number],
             change_ns=-by[place == number],
         )
-        for number in chosen
+        for number in slowest
     )
-
-
-def _longer(lanes: Sequence[Lane]) -> list[Ints]:
-    """For each collective of each lane by how much its transfer is longer than the median of its like."""
-    number, nth, kind, size, ranks, transfer = (
-        np.concatenate(columns)
-        for columns in zip(
-            *(
-                (
-                    np.full(len(lane), at),
-                    ordinals(lane),
-                    lane.kind,
-                    lane.bytes,
-                    np.full(len(lane), lane.size),
-                    lane.transfer_ns,
-                )
-                for at, lane in enumerate(lanes)
-            ),
-            strict=True,
-        )
-    )
-    is_sized = size >= 0
-    _, like = group(kind, ranks, np.where(is_sized, size, -1 - number), np.where(is_sized, 0, nth))
-    order = np.argsort(like, kind="stable")
-    longer = np.empty(len(transfer), np.int64)
-    for rows in np.split(order, np.flatnonzero(np.diff(like[order])) + 1):
-        longer[rows] = transfer[rows] - lower_median(transfer[rows])
-    return np.split(longer, np.cumsum([len(lane) for lane in lanes])[:-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -406,11 +363,11 @@ class Fixed:
     places: tuple[SlowPlace, ...] = ()
     """Collectives that take as long as their like."""
 
-
-def nothing_fixed(ranks: JoinedRanks) -> Fixed:
-    """To begin with."""
-    shape = (ranks.ranks, len(WorkPart))
-    return Fixed(np.zeros(shape, np.bool_), np.ones(shape))
+    @staticmethod
+    def nothing(ranks: JoinedRanks) -> Fixed:
+        """To begin with."""
+        shape = (ranks.ranks, len(WorkPart))
+        return Fixed(np.zeros(shape, np.bool_), np.ones(shape))
 
 
 def fixed_graph(ranks: JoinedRanks, pace: MedianPace, fixed: Fixed) -> DependencyGraph:

@@ -348,6 +348,10 @@ class RankSummary:
     def compute_ns(self) -> int:
         return sum(self.families_ns.values())
 
+    def family_ns(self, family: str | None) -> int:
+        """Compute of one kernel family; None: of all."""
+        return self.compute_ns if family is None else self.families_ns.get(family, 0)
+
     @property
     def exposed_comm_ns(self) -> int:
         return self.line_ns.get(COMM, 0)
