@@ -80,12 +80,10 @@ class GapSummary:
 
     @property
     def idle_ns(self) -> int:
-        """The whole window's."""
         return sum(cause.time_ns for cause in self.by_cause)
 
     @property
     def steady_idle_ns(self) -> int:
-        """The steady steps'."""
         return sum(trigger.time_ns for trigger in self.by_trigger)
 
     @property

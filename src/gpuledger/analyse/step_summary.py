@@ -68,7 +68,6 @@ class StepBooks:
 
     @property
     def busy_share(self) -> float:
-        """How much of the step the GPU worked."""
         return self.busy_ns / self.length_ns if self.length_ns else 0.0
 
 

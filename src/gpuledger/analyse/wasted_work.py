@@ -305,7 +305,9 @@ def narrower(kernels: SteadyKernels) -> Shortened:
         wide |= moved
     double = are_double(kernels)
     if double.any():
-        duration[double & kernels.is_matrix] /= _single_for_double(kernels)
+        peaks = _peaks(kernels)
+        if peaks is not None and "fp64" in peaks.tera and "fp32" in peaks.plain:  # single precision, no tensor cores
+            duration[double & kernels.is_matrix] /= max(peaks.plain["fp32"] / peaks.tera["fp64"], 1.0)
         duration[double & ~kernels.is_matrix] /= 2
         saved["fp64"] = float((kernels.took_ns - duration)[double].sum())
         wide |= double
@@ -317,9 +319,13 @@ def are_double(kernels: SteadyKernels) -> Mask:
 
     By their names, or right after one where a name tells only that eight bytes move.
     """
+
+    def is_integer(name: str) -> bool:
+        return "long" in name.replace("unsigned long)", "") or "int64" in name
+
     matrix = kernels.is_matrix & kernels.named(partial(_is_of, "fp64"))
     eight = kernels.of_elements(lambda kernel: kernel.element_bytes == 8) > 0
-    double: Mask = matrix | (eight & ~kernels.named(_is_integer))
+    double: Mask = matrix | (eight & ~kernels.named(is_integer))
     unnamed = np.flatnonzero(kernels.named(moves_unnamed))
     for place in unnamed[unnamed > 0].tolist() if len(unnamed) and double.any() else ():
         double[place] |= double[place - 1] and kernels.part[place] == kernels.part[place - 1]
@@ -338,14 +344,6 @@ def _times_as_fast(kernels: SteadyKernels, kind: str) -> float:
     return ATTAINED * narrow / peaks.plain[kind] if kind in peaks.plain else 0.0
 
 
-def _single_for_double(kernels: SteadyKernels) -> float:
-    """How many times as fast matrix products in single precision are, without tensor cores."""
-    peaks = _peaks(kernels)
-    if peaks is None or "fp64" not in peaks.tera or "fp32" not in peaks.plain:
-        return 1.0
-    return max(peaks.plain["fp32"] / peaks.tera["fp64"], 1.0)
-
-
 def _peaks(kernels: SteadyKernels) -> Peaks | None:
     peaks = NotMeasured("no GPU") if kernels.gpu is None else peaks_of(kernels.gpu)
     return None if isinstance(peaks, NotMeasured) else peaks
@@ -353,10 +351,6 @@ def _peaks(kernels: SteadyKernels) -> Peaks | None:
 
 def _is_of(kind: str, name: str) -> bool:
     return matrix_type(name) == kind
-
-
-def _is_integer(name: str) -> bool:
-    return "long" in name.replace("unsigned long)", "") or "int64" in name
 
 
 FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts between them do not count, but go

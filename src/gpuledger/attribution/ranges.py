@@ -51,7 +51,6 @@ class Nest:
         return whole
 
     def outermost(self) -> Positions:
-        """For each row the outermost one around it."""
         outermost = np.arange(len(self))
         for here in levels(self.parent):
             inside = here[self.parent[here] >= 0]

@@ -25,8 +25,8 @@ from gpuledger.export.timeline import (
     Track,
     TrackKind,
     UniqueNumbers,
+    as_titles,
     by_name,
-    shown,
     text_argument,
 )
 from gpuledger.findings.finding import Finding
@@ -166,7 +166,7 @@ def path_side(trace: Trace, scenario: Scenario, above: Track, numbers: UniqueNum
             "before", [*kernels, *functions], np.where(path.are(PathPart.CODE), len(kernels) + function, before)
         ),
     )
-    titles = [*causes, *shown(kernels), *shown(functions)]
+    titles = [*causes, *as_titles(kernels), *as_titles(functions)]
     return track, in_a_row(track.uuid, path.start_ns, path.end_ns, titles, title, "critical path", arguments)
 
 
