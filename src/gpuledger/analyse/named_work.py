@@ -95,20 +95,21 @@ def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:
 
 def named_lines(device: Device, wanted: str) -> NamedLines | None:
     """What `wanted` names: a line, else a family or a cause, else all lines of a kind; None for nothing."""
+
+    def is_called_so(line: Line) -> bool:
+        """By its name in documents, or by what reports call it."""
+        labels = (translated(text, to) for text in (line.label, line.brief_label) for to in LANGUAGES)
+        return wanted in (str(line), line.detail, *labels)
+
     for matches in (
         [line for line in device.line_ns if line == wanted],
-        [line for line in device.line_ns if wanted in names_of(line) or line.detail == wanted],
+        [line for line in device.line_ns if is_called_so(line)],
         [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in _COMPUTE)],
         small_families(device.line_ns) if wanted in _OTHER_FAMILIES else [],
     ):
         if matches:
             return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
     return None
-
-
-def names_of(line: Line) -> set[str]:
-    """Its name in documents, and what reports call it."""
-    return {str(line), *(translated(text, to) for text in (line.label, line.brief_label) for to in LANGUAGES)}
 
 
 def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:

@@ -265,14 +265,6 @@ def fused_updates(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration)
 
 
-def are_updates(kernels: SteadyKernels) -> Mask:
-    """Which kernels are passes of an update."""
-    which = np.zeros(len(kernels), np.bool_)
-    for first, behind in zip(*(side.tolist() for side in updates(kernels)[:2]), strict=True):
-        which[first:behind] = True
-    return which
-
-
 ATTAINED: Final = 0.7
 """Of the ratio of two types' peaks, what tensor cores usually attain of it where plain arithmetic attains its peak."""
 
@@ -359,8 +351,10 @@ ALIKE: Final = 4  # a chain goes through one tensor: where the number of element
 
 def fused(kernels: SteadyKernels) -> Shortened:
     """Of each chain one kernel runs."""
-    linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor) & ~are_updates(kernels)
-    linked &= ~are_double(kernels)  # told by themselves
+    linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor)
+    linked &= ~are_double(kernels)  # reported by themselves, as are updates of parameters
+    for first, behind in zip(*(side.tolist() for side in updates(kernels)[:2]), strict=True):
+        linked[first:behind] = False
     chain = _chains(kernels, linked)
     count = int(chain.max(initial=-1)) + 1
     place = np.flatnonzero(linked)
@@ -369,9 +363,8 @@ def fused(kernels: SteadyKernels) -> Shortened:
     members = np.bincount(number[long], minlength=count)
     total, one = np.bincount(number, took, minlength=count), _one_kernel_ns(kernels, place, number, count)
     chosen = (members >= FEWEST) & (one < total)
-    which = np.zeros(len(kernels), np.bool_)
+    which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
     which[place] = chosen[number]
-    duration = np.zeros(len(kernels))
     order = np.lexsort((-took, number))
     longest = order[np.searchsorted(number[order], np.arange(count))]  # of each chain
     duration[place[longest]] = one

@@ -125,6 +125,20 @@ def _named_nest(rows: Rows) -> NamedNest:
     return NamedNest(Nest(rows, parents(rows["start_ns"], rows["end_ns"], owner)), owner, *folded_names(rows))
 
 
+MODULE: Final = "nn.Module: "  # what torch puts before a module's class and number
+
+
+def naming_ranges(trace: Trace, *kinds: str) -> Rows:
+    """The ranges of these kinds, and of Python's functions the calls of modules: what says where one is."""
+    ranges = trace[Table.RANGES]
+    kind = ranges.codes("kind")
+    named = np.isin(kind, [trace.strings.code(text) for text in kinds])
+    python = np.flatnonzero(kind == trace.strings.code("python"))
+    is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(MODULE), np.bool_)
+    named[python[is_module]] = True
+    return ranges.where(named)
+
+
 def folded_names(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
     """The different names, and for each row the position of its own."""
     kinds = rows.codes("kind")
