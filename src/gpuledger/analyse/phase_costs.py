@@ -44,7 +44,7 @@ class Pieces:
     after: Ints  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
     inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
     cycle: Ints
-    """The layer that a piece belongs to, as `WorkPhases.instance` or the how-manieth; of a stretch, that of what
+    """The layer that a piece belongs to, as `WorkPhases.instance` or counted from 0; of a stretch, that of what
     comes after it. NOWHERE for none."""
     layer: Ints  # that layer's number; NOWHERE for none
     work_ns: Ints  # how much of it the GPU worked: all of a phase's, of a stretch that in no phase

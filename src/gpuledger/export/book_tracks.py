@@ -42,7 +42,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.units import time_text
 
-BINS: Final = 1000  # parts of the window for which the share of busy time is told
+BINS: Final = 1000  # parts of the window, with a share of busy time each
 _STEPS, FINDINGS, PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)  # the order in which tracks of a GPU are shown
 
 

@@ -2,7 +2,7 @@
 
 Every event is a TracePacket with a TrackEvent. Names and texts are interned: written once, before the first event that
 uses them, and known by a number from then on. The engine sorts by time and keeps the file's order at one instant, so
-events of a track come in the order in which they have to be told (see `timeline.events`).
+events of a track come in the order in which they have to be written (see `timeline.events`).
 
 Field numbers are those of perfetto/trace/trace_packet.proto and the messages under track_event/. Messages are encoded
 by columns: numbers in, many messages out, with no work in Python for each field of each message.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from gpuledger.replay.scenario import scenarios
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, covered
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+if TYPE_CHECKING:
+    from gpuledger.export.chrome import ChromeWriter
+    from gpuledger.export.perfetto import PerfettoWriter
 
 ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 ON_HOST: Final = (Table.RANGES, Table.CALLS, Table.OVERHEADS)
@@ -193,13 +197,6 @@ def job_notes(
         yield TimelineSection((above, *tracks), marks)
 
 
-class Writer(Protocol):
-    """Sections in, bytes out."""
-
-    def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
-        """The whole file, a chunk at a time."""
-
-
 @dataclass(frozen=True, slots=True)
 class TimelineFormat:
     """How a timeline is written."""
@@ -207,7 +204,7 @@ class TimelineFormat:
     chrome: bool  # in Chrome's format, else in Perfetto's
     packed: bool  # through gzip
 
-    def writer(self, base_ns: int) -> Writer:
+    def writer(self, base_ns: int) -> ChromeWriter | PerfettoWriter:
         """Something that encodes it; `base_ns` is the time that becomes 0."""
         if self.chrome:
             from gpuledger.export.chrome import ChromeWriter

@@ -296,7 +296,7 @@ def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
 
 
 def events(start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]) -> tuple[Positions, Ints]:
-    """The order in which beginnings and ends of records have to be told, track by track: positions, and 1 for an end.
+    """The order in which beginnings and ends of records are written, track by track: positions, and 1 for an end.
 
     At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
     before the inner, and a record of no length ends at once. An instant has no end.

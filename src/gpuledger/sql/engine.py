@@ -50,7 +50,7 @@ class _RunningQuery:
     is_over: bool = False  # whether nobody waits for it any longer
 
     def fetch(self, answer: DuckDBPyConnection, most: int) -> None:
-        """Rows as they are made, so that an answer without end is no matter."""
+        """Rows as they are made, so that an endless answer does no harm."""
         self.columns = tuple((str(name), str(kind)) for name, kind, *_ in answer.description or ())
         while not self.is_over and len(self.rows) < most:
             some = answer.fetchmany(min(_FETCHED, most - len(self.rows)))

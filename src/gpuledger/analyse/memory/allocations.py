@@ -248,7 +248,7 @@ def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     return begins, ends - begins
 
 
-MOST_STACKS: Final = 10  # so many are told; the others are one line
+MOST_STACKS: Final = 10  # so many are listed; the others are one line
 
 
 class NoPlace(Enum):

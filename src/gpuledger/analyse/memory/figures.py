@@ -168,7 +168,7 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
 
 
 def _sum_of_bytes(copies: Rows) -> int:
-    """0 where the size of any was not recorded: the rate of all cannot be told from some."""
+    """0 where the size of any was not recorded: the rate of some is not the rate of all."""
     return 0 if (copies["bytes"] < 0).any() else int(copies["bytes"].sum())
 
 

@@ -300,7 +300,7 @@ def in_order(
     lengths: Sequence[int],
     is_again: Callable[[int, list[int]], bool],
 ) -> list[int]:
-    """For sequences that follow each other, which of its occurrences each is; -1 where that cannot be told.
+    """For sequences that follow each other, which of its occurrences each is; -1 where that is ambiguous.
 
     Layers of a model are often equal, and each of them a graph of its own: what comes before and after tells them
     apart. Sequences that occur once are known; those between are known where counting on from the one before and

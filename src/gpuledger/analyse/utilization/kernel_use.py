@@ -2,7 +2,7 @@
 
 A sample is the mean over one period, so it is a mixture of what ran in it. The level of each kernel is what explains
 all samples best. A kernel that lasts long beside a period has two or three levels, as it begins and ends differently;
-what is told is their mean by time. In one word (`UseClass`) a kernel is at a roof, under-filled or stalled. See
+its figure is their mean by time. In one word (`UseClass`) a kernel is at a roof, under-filled or stalled. See
 docs/concepts/use.md.
 """
 

@@ -211,7 +211,7 @@ def compute_split(device: Device, class_of_row: NDArray[np.int8] | None) -> Comp
     return ComputeSplit(whole, of_steady)
 
 
-USES_TENSOR: Final = 5.0  # percent of the tensor cores' cycles, from which on a kernel is told by them
+USES_TENSOR: Final = 5.0  # percent of the tensor cores' cycles, from which on a kernel is taken to compute with them
 
 _EIGHT_BITS: Final = re.compile(r"e4m3|e5m2|fp8|float8|_f8", re.IGNORECASE)
 _HALF: Final = ("bf16", "fp16")
