@@ -29,7 +29,7 @@ from gpuledger.errors import OutputRefused
 from gpuledger.export.chrome import ChromeWriter
 from gpuledger.export.perfetto import Piece, constant, messages, varints, where
 from gpuledger.export.sections import ENDINGS, earliest_ns, form_of, scene, sections
-from gpuledger.export.timeline import FEW_LANES, NAMELESS, UniqueNumbers, events, nested, side_by_side
+from gpuledger.export.timeline import FEW_LANES, NAMELESS, UniqueNumbers, events, nested_lanes, separate_lanes
 from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted
@@ -344,7 +344,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0,
 @given(SPANS)
 def test_lanes_of_a_stream_never_overlap(drawn: list[tuple[int, int, int]]) -> None:
     group, start, length = np.array(drawn, np.int64).reshape(-1, 3).T
-    lane, _ = side_by_side(start, start + length, group)
+    lane, _ = separate_lanes(start, start + length, group)
     for key in set(zip(group.tolist(), lane.tolist(), strict=True)):
         mine = (group == key[0]) & (lane == key[1])
         spans = sorted(zip(start[mine].tolist(), (start + length)[mine].tolist(), strict=True))
@@ -359,7 +359,7 @@ def test_lanes_of_a_stream_never_overlap(drawn: list[tuple[int, int, int]]) -> N
 @given(SPANS)
 def test_lanes_of_a_thread_nest(drawn: list[tuple[int, int, int]]) -> None:
     group, start, length = np.array(drawn, np.int64).reshape(-1, 3).T
-    lane, rank = nested(start, start + length, group)
+    lane, rank = nested_lanes(start, start + length, group)
     for key in set(zip(group.tolist(), lane.tolist(), strict=True)):
         mine = (group == key[0]) & (lane == key[1])
         assert no_crossing(list(zip(start[mine].tolist(), (start + length)[mine].tolist(), strict=True)))
@@ -382,9 +382,9 @@ def test_many_lanes_are_decided_quickly() -> None:
     """All of them cross: a lane each, and no time that grows with their square."""
     count = 30_000
     start = np.arange(count)
-    lane, _ = nested(start, start + count, np.zeros(count, np.int64))
+    lane, _ = nested_lanes(start, start + count, np.zeros(count, np.int64))
     assert sorted(lane.tolist()) == list(range(count))
-    lane, _ = side_by_side(start, start + count, np.zeros(count, np.int64))
+    lane, _ = separate_lanes(start, start + count, np.zeros(count, np.int64))
     assert lane.max() == count - 1 > FEW_LANES
 
 

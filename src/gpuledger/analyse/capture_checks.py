@@ -57,26 +57,26 @@ def captured(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...]:
     if "nvtx" in asked.traces:
         advice = "mark the steps: `with gpuledger.window('step'):`, or torch.cuda.nvtx.range('step')"
         count = len(trace[Table.RANGES])
-        checks.append(_counted("ranges", count, "ranges and marks", "the program set no NVTX range", advice))
+        checks.append(_count_check("ranges", count, "ranges and marks", "the program set no NVTX range", advice))
     calls = trace[Table.CALLS]
     for asked_for, layer, name, why in _LAYERS:
         if asked_for in asked.traces:
             code = calls.strings.code(layer)
             count = int((calls["layer"] == code).sum()) if code != NO_TEXT else 0
-            checks.append(_counted(name, count, "calls", "none was recorded", why))
+            checks.append(_count_check(name, count, "calls", "none was recorded", why))
     checks += _graphs(trace, asked)
     if asked.memory:
         advice = (
             "a caching allocator asks for memory in the first steps only: record those too, with --preset=memory alone"
         )
         count = len(trace[Table.ALLOCS])
-        checks.append(_counted("memory", count, "allocations and releases", "no allocation was recorded", advice))
+        checks.append(_count_check("memory", count, "allocations and releases", "no allocation was recorded", advice))
     if asked.duration_ns is not None:
         checks.append(_length(trace, asked.duration_ns))
     return tuple(checks)
 
 
-def _counted(name: str, count: int, what: str, none: str, advice: str) -> CaptureCheck:
+def _count_check(name: str, count: int, what: str, none: str, advice: str) -> CaptureCheck:
     if count:
         return CaptureCheck(name, PASS, f"{count_text(count)} {what}")
     return CaptureCheck(name, MISSING, none, advice)

@@ -33,7 +33,7 @@ class TriggerTime:
     """Idle time that one thing set off."""
 
     trigger: Trigger
-    call: str  # the call that let the queue run dry; empty where none did
+    call: str  # the call that emptied the queue; "" where none did
     gaps: int
     time_ns: int
 
@@ -54,7 +54,7 @@ class LongGap:
     start_ns: int  # from the run's zero, as `--time` takes it
     length_ns: int
     trigger: Trigger
-    drained_by: str  # the call that let the queue run dry; empty where none did
+    drained_by: str  # the call that emptied the queue; "" where none did
     largest_cause: Cause
     largest_cause_ns: int
     before: str | None  # the activity that ended last before it
@@ -80,12 +80,10 @@ class GapSummary:
 
     @property
     def idle_ns(self) -> int:
-        """The whole window's."""
         return sum(cause.time_ns for cause in self.by_cause)
 
     @property
     def steady_idle_ns(self) -> int:
-        """The steady steps'."""
         return sum(trigger.time_ns for trigger in self.by_trigger)
 
     @property

@@ -137,7 +137,6 @@ def _process_use(trace: Trace, process: Process) -> ProcessUse:
 
 
 def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple[int, ...]]:
-    """The different rows of these columns."""
     first, _ = group(*columns)
     return set(zip(*(column[first].tolist() for column in columns), strict=True))
 

@@ -33,7 +33,6 @@ class KernelLoop:
 
     @property
     def times(self) -> int:
-        """How often all of them run."""
         return (self.end - self.start) // self.period
 
     @property
@@ -56,7 +55,6 @@ class LoopedKernels:
 
     @property
     def longest(self) -> KernelLoop | None:
-        """The one with the most kernels."""
         return max(self.loops, key=lambda loop: loop.end - loop.start, default=None)
 
 

@@ -93,25 +93,24 @@ def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:
 
 def named_lines(device: Device, wanted: str) -> NamedLines | None:
     """What `wanted` names: a line, else a family or a cause, else all lines of a kind; None for nothing."""
-    compute = _in_all_languages(say("compute"))
+
+    def in_all_languages(text: str) -> set[str]:
+        return {translated(text, language) for language in LANGUAGES}
+
+    def is_called_so(line: Line) -> bool:
+        """By its name in documents, or by what reports call it."""
+        return wanted in {str(line), line.detail} | in_all_languages(line.label) | in_all_languages(line.brief_label)
+
+    compute = in_all_languages(say("compute"))
     for matches in (
         [line for line in device.line_ns if line == wanted],
-        [line for line in device.line_ns if wanted in names_of(line) or line.detail == wanted],
+        [line for line in device.line_ns if is_called_so(line)],
         [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in compute)],
-        small_families(device.line_ns) if wanted in map(str.strip, _in_all_languages(OTHER_FAMILIES)) else [],
+        small_families(device.line_ns) if wanted in map(str.strip, in_all_languages(OTHER_FAMILIES)) else [],
     ):
         if matches:
             return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
     return None
-
-
-def names_of(line: Line) -> set[str]:
-    """Its name in documents, and what reports call it."""
-    return {str(line)} | _in_all_languages(line.label) | _in_all_languages(line.brief_label)
-
-
-def _in_all_languages(text: str) -> set[str]:
-    return {translated(text, language) for language in LANGUAGES}
 
 
 def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:

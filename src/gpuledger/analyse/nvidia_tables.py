@@ -389,7 +389,6 @@ def nvtx_kern_sum(trace: Trace) -> tuple[RangeKernelTimes, ...]:
 
 
 def _distinct(groups: Positions, values: Ints, count: int) -> Ints:
-    """How many different values each group holds."""
     first, _ = group(groups, values)
     return np.bincount(groups[first], minlength=count)
 
@@ -447,7 +446,6 @@ class NvidiaReport(Generic[R]):
 
     @property
     def reads(self) -> dict[Table, frozenset[str]]:
-        """What has to be read for it."""
         every = {table: tuple(column.name for column in table.schema.columns) for table in self.needs + self.any_of}
         return {table: frozenset(self.columns.get(table, names)) for table, names in every.items()}
 

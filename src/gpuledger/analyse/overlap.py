@@ -13,7 +13,7 @@ import numpy as np
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, shares_in_order, total
 from gpuledger.trace.strings import Codes
@@ -87,22 +87,16 @@ def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
     owner = group(work.pid[mine], work.gathered_at("context", mine), work.stream[mine])[1]
     order = np.lexsort((work.start_ns[mine], owner))
     mine, owner = mine[order], owner[order]
-    shared = _shared_with_earlier(work.start_ns[mine], work.end_ns[mine], owner)
+    start, end = work.start_ns[mine], work.end_ns[mine]
+    # streams one after the other on a line, so that none reaches into the next
+    line = owner * (int(end.max()) - int(start.min()) + 1) if len(mine) else owner
+    own_start, own_end = shares_in_order(start + line, end + line)
+    shared = (end - start) - (own_end - own_start)  # with kernels of the stream that began before
     early = np.flatnonzero(shared > 0)
     names = work.name[mine]
     in_graphs = int((work.graph_node[mine[early]] > 0).sum())
     pairs = _pairs(trace, names[early - 1], names[early], shared[early])
     return StreamOverlap(device.gpu, device.step_count, len(early), in_graphs, int(shared[early].sum()), pairs)
-
-
-def _shared_with_earlier(start: Ints, end: Ints, owner: Positions) -> Ints:
-    """How long each kernel runs beside kernels of its stream that began before it. In order of stream and start."""
-    if not len(start):
-        return np.empty(0, np.int64)
-    # streams one after the other on a line, so that none reaches into the next
-    line = owner * (int(end.max()) - int(start.min()) + 1)
-    own_start, own_end = shares_in_order(start + line, end + line)
-    return (end - start) - (own_end - own_start)
 
 
 def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:

@@ -109,7 +109,6 @@ class PathSummary:
     beside: tuple[BesidePath, ...]
 
     def side_ns(self, side: PathSide) -> int:
-        """The time of one side."""
         return sum(time for line, time, _ in self.lines if side_of(line) == side)
 
 
@@ -135,8 +134,7 @@ def path_summary(trace: Trace, model: Scenario) -> PathSummary:
     )
 
 
-def _measured(model: Scenario) -> Positions:
-    """What runs on the GPU in the stretch that is measured."""
+def _measured_work(model: Scenario) -> Positions:
     work = model.part.work
     return np.flatnonzero((work.gpu == model.device.gpu) & holds(model.part.measured, work.start_ns))
 
@@ -153,7 +151,7 @@ def _sums(codes: NDArray[np.integer], time: Ints) -> list[tuple[int, int, int, i
 def _operations(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[OperationOnPath, ...]:
     work = model.part.work
     segments = np.flatnonzero(path.are(PathPart.RUNNING))
-    measured = _measured(model)
+    measured = _measured_work(model)
     rows = []
     for code, first, time, count in _sums(work.name[path.operation[segments]], path.length_ns[segments])[:MOST_ROWS]:
         own = measured[work.name[measured] == code]
@@ -200,7 +198,7 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
 
 def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePath, ...]:
     work, part = model.part.work, model.part
-    kernels = _measured(model)
+    kernels = _measured_work(model)
     kernels = kernels[work.state[kernels] != State.COPY]
     runs = path.runs(len(work))
     beside = kernels[~runs[kernels]]

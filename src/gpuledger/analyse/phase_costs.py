@@ -44,7 +44,7 @@ class Pieces:
     after: Ints  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
     inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
     cycle: Ints
-    """The layer that a piece belongs to, as `WorkPhases.instance` or the how-manieth; of a stretch, that of what
+    """The layer that a piece belongs to, as `WorkPhases.instance` or counted from 0; of a stretch, that of what
     comes after it. NOWHERE for none."""
     layer: Ints  # that layer's number; NOWHERE for none
     work_ns: Ints  # how much of it the GPU worked: all of a phase's, of a stretch that in no phase
@@ -58,7 +58,7 @@ class Pieces:
 
 def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     """The window of one GPU, taken apart."""
-    start, end, activity = _booked(device)
+    start, end, activity = _booked_work(device)
     of_phase = work.phase[activity] != NOWHERE
     other = union(start[~of_phase], end[~of_phase])
     start, end, activity = start[of_phase], end[of_phase], activity[of_phase]
@@ -100,7 +100,7 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     return pieces
 
 
-def _booked(device: Device) -> tuple[Ints, Ints, Positions]:
+def _booked_work(device: Device) -> tuple[Ints, Ints, Positions]:
     """What the GPU worked at, each instant once, in order: starts, ends, and the activity it is booked to."""
     own, split = device.work.of(device.gpu), device.ledger.busy
     parts = []
@@ -141,7 +141,6 @@ def _layers_of_work(
 
 
 def _check_balance(device: Device, pieces: Pieces) -> None:
-    """Refuse pieces that do not sum to each tile of the ledger."""
     edges = device.ledger.tiles_ns
     amounts, sums = pieces.work_ns + pieces.idle_ns, np.zeros(len(edges) - 1, np.int64)
     sweep.fold("sum", pieces.tile, amounts, sums)

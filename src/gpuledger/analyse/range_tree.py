@@ -105,13 +105,13 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     for row, column in enumerate((shown, *of_ranges)):
         sums[row, placed.of_base[:-1]] = base.sums(column * shown)
     sums[0] += placed.launches(work.launch)
-    used = None if use is None else _used(work, use, placed.of_work, len(placed.paths))
+    used = None if use is None else _use_by_path(work, use, placed.of_work, len(placed.paths))
     outside_ns = int(length.sum()) - int(own_gpu.sum())
     nodes = _nodes(placed, own_gpu, sums, device.steady_ns, used)
     return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
 
 
-def _used(work: Activities, use: UseOfKernels, path: NDArray[Any], paths: int) -> NDArray[np.float64]:
+def _use_by_path(work: Activities, use: UseOfKernels, path: NDArray[Any], paths: int) -> NDArray[np.float64]:
     """A row per path: how long its own kernels ran whose use is known, then that time times each of OF_KERNELS."""
     is_kernel = (work.family >= 0) & (work.family != work.families.index(GRAPH_FAMILY))
     here = np.flatnonzero(is_kernel & (path >= 0))
@@ -126,7 +126,6 @@ def _used(work: Activities, use: UseOfKernels, path: NDArray[Any], paths: int) -
 
 
 def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The chosen ranges, and all that enclose one of them."""
     marked, last = chosen.copy(), np.flatnonzero(chosen)
     while len(last):  # each range is met once
         enclosing = above[last]

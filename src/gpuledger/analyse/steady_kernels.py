@@ -68,23 +68,19 @@ class SteadyKernels:
 
     @cached_property
     def names(self) -> Codes:
-        """Codes of the names."""
         codes: Codes = self._work.name[self.operations]
         return codes
 
     def named(self, test: Callable[[str], bool]) -> Mask:
-        """Which kernels have a name that passes a test."""
         return self._strings.each(self.names, lambda name: test(name or ""), np.bool_)
 
     def of_families(self, families: frozenset[str]) -> Mask:
-        """Which kernels are of one of these families."""
         chosen = np.array([family in families for family in self._work.families], np.bool_)
         mask: Mask = chosen[self._work.family[self.operations]]
         return mask
 
     @cached_property
     def is_matrix(self) -> Mask:
-        """Which kernels tensor cores could run."""
         return self.of_families(MATRIX_FAMILIES)
 
     def of_elements(self, figure: Callable[[ElementKernel], int]) -> Ints:
@@ -133,7 +129,6 @@ class SteadyKernels:
     # changes
 
     def gone(self, which: Mask) -> Shortened:
-        """These do not run."""
         return Shortened(self.operations[which], np.zeros(np.count_nonzero(which), np.int64))
 
     def taking(self, which: Mask, duration_ns: NDArray[Any], kind: str = "", *, was_sampled: bool = False) -> Shortened:

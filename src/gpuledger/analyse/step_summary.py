@@ -14,9 +14,9 @@ from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
-from gpuledger.ledger.steps import PHASES, Steps
+from gpuledger.ledger.steps import PHASES
 from gpuledger.trace import sweep
-from gpuledger.trace.spans import Ints, covered, holds
+from gpuledger.trace.spans import covered, holds
 from gpuledger.trace.statistics import nearest_percentiles
 
 
@@ -68,7 +68,6 @@ class StepBooks:
 
     @property
     def busy_share(self) -> float:
-        """How much of the step the GPU worked."""
         return self.busy_ns / self.length_ns if self.length_ns else 0.0
 
 
@@ -97,14 +96,20 @@ def _looked_at_ns(device: Device, start_ns: int, end_ns: int) -> int:
 
 def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     """Every step in order, warm-up included."""
-    lines = device.ledger.lines
+    lines, edges = device.ledger.lines, variation.steps.edges_ns
     idle = np.array([line.is_idle for line in lines])
     unusual = {outlier.step for outlier in variation.outliers}
-    starts, ends = variation.steps.start_ns, variation.steps.end_ns
-    tiles = np.searchsorted(device.ledger.tiles_ns, variation.steps.edges_ns[:-1])
-    kernels = kernels_by_step(device, variation.steps)
+    own, count = device.work.of(device.gpu), len(variation.steps)
+    of_step = sweep.search(edges, own.start_ns, "right") - 1
+    inside = (of_step >= 0) & (of_step < count) & holds(device.ledger.busy.stretches, own.start_ns)
+    kernels, whole_graphs = (
+        np.bincount(of_step[inside & of_kind], minlength=count).tolist()
+        for of_kind in (own.family >= 0, own.family == own.families.index(GRAPH_FAMILY))
+    )
+    tiles = np.searchsorted(device.ledger.tiles_ns, edges[:-1]).tolist()
+    spans = zip(variation.steps.start_ns.tolist(), variation.steps.end_ns.tolist(), tiles, strict=True)
     steps = []
-    for step, (start, end, tile) in enumerate(zip(starts.tolist(), ends.tolist(), tiles.tolist(), strict=True)):
+    for step, (start, end, tile) in enumerate(spans):
         books = device.ledger.books[tile]
         note = StepNote.UNUSUAL if step in unusual else StepNote.USUAL
         steps.append(
@@ -114,23 +119,10 @@ def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
                 end_ns=end - device.zero_ns,
                 busy_ns=int(books[~idle].sum()),
                 idle_ns=int(books[idle].sum()),
-                kernels=None if kernels[step] < 0 else int(kernels[step]),
+                kernels=None if whole_graphs[step] else kernels[step],
                 largest_line=lines[int(books.argmax())],
                 phase=PHASES[device.phases.of_step[step]],
                 note=StepNote.WARM_UP if step < variation.steps.warm_up else note,
             )
         )
     return tuple(steps)
-
-
-def kernels_by_step(device: Device, steps: Steps) -> Ints:
-    """How many kernels of the GPU begin in each step; -1 where a graph that was traced whole does."""
-    own = device.work.of(device.gpu)
-    begun = holds(device.ledger.busy.stretches, own.start_ns)
-    step = sweep.search(steps.edges_ns, own.start_ns, "right") - 1
-    inside = begun & (step < len(steps))
-    kernel, whole = (
-        np.bincount(step[inside & of_kind & (step >= 0)], minlength=len(steps))
-        for of_kind in (own.family >= 0, own.family == own.families.index(GRAPH_FAMILY))
-    )
-    return np.where(whole > 0, -1, kernel)

@@ -81,7 +81,6 @@ class Events:
         return len(self.start_ns)
 
     def of(self, source: EventSource) -> NDArray[np.bool_]:
-        """Which come from there."""
         here: NDArray[np.bool_] = self.source == source
         return here
 
@@ -104,7 +103,6 @@ class EventFinder:
         """In the order of `EventSource`."""
 
     def count(self, span: Span) -> int:
-        """How many records overlap a stretch."""
         return sum(len(table.overlapping(span)) for table in self._tables)
 
     def events(self, span: Span, room: int) -> Events:
@@ -225,7 +223,6 @@ class Stretch:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left out."""
         return not self.events.left_out
 
 
@@ -234,7 +231,7 @@ def shown_stretches(
 ) -> tuple[Stretch, ...]:
     """The first is the one to begin with."""
     shown: list[Stretch] = []
-    for wanted in _wanted(finder, device, places, shown):
+    for wanted in _wanted_stretches(finder, device, places, shown):
         left = room - sum(len(stretch.events) for stretch in shown)
         share = _NEXT_SHARE if shown else _FIRST_SHARE
         if left < min(_FEWEST, room) or len(shown) >= MOST_STRETCHES:
@@ -264,7 +261,7 @@ class _WantedStretch:
         return Stretch(self.core, self.step, events, self.is_median, self.is_worst)
 
 
-def _wanted(
+def _wanted_stretches(
     finder: EventFinder, device: Device, places: Sequence[Span], shown: Sequence[Stretch]
 ) -> Iterator[_WantedStretch]:
     """In the order of their worth; `shown` holds what was made of those before."""

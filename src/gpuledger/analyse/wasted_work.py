@@ -265,14 +265,6 @@ def fused_updates(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration)
 
 
-def are_updates(kernels: SteadyKernels) -> Mask:
-    """Which kernels are passes of an update."""
-    which = np.zeros(len(kernels), np.bool_)
-    for first, behind in zip(*(side.tolist() for side in updates(kernels)[:2]), strict=True):
-        which[first:behind] = True
-    return which
-
-
 ATTAINED: Final = 0.7
 """Of the ratio of two types' peaks, what tensor cores usually attain of it where plain arithmetic attains its peak."""
 
@@ -305,7 +297,9 @@ def narrower(kernels: SteadyKernels) -> Shortened:
         wide |= moved
     double = are_double(kernels)
     if double.any():
-        duration[double & kernels.is_matrix] /= _single_for_double(kernels)
+        peaks = _peaks(kernels)
+        if peaks is not None and "fp64" in peaks.tera and "fp32" in peaks.plain:  # single precision, no tensor cores
+            duration[double & kernels.is_matrix] /= max(peaks.plain["fp32"] / peaks.tera["fp64"], 1.0)
         duration[double & ~kernels.is_matrix] /= 2
         saved["fp64"] = float((kernels.took_ns - duration)[double].sum())
         wide |= double
@@ -317,9 +311,13 @@ def are_double(kernels: SteadyKernels) -> Mask:
 
     By their names, or right after one where a name tells only that eight bytes move.
     """
+
+    def is_integer(name: str) -> bool:
+        return "long" in name.replace("unsigned long)", "") or "int64" in name
+
     matrix = kernels.is_matrix & kernels.named(partial(_is_of, "fp64"))
     eight = kernels.of_elements(lambda kernel: kernel.element_bytes == 8) > 0
-    double: Mask = matrix | (eight & ~kernels.named(_is_integer))
+    double: Mask = matrix | (eight & ~kernels.named(is_integer))
     unnamed = np.flatnonzero(kernels.named(moves_unnamed))
     for place in unnamed[unnamed > 0].tolist() if len(unnamed) and double.any() else ():
         double[place] |= double[place - 1] and kernels.part[place] == kernels.part[place - 1]
@@ -338,14 +336,6 @@ def _times_as_fast(kernels: SteadyKernels, kind: str) -> float:
     return ATTAINED * narrow / peaks.plain[kind] if kind in peaks.plain else 0.0
 
 
-def _single_for_double(kernels: SteadyKernels) -> float:
-    """How many times as fast matrix products in single precision are, without tensor cores."""
-    peaks = _peaks(kernels)
-    if peaks is None or "fp64" not in peaks.tera or "fp32" not in peaks.plain:
-        return 1.0
-    return max(peaks.plain["fp32"] / peaks.tera["fp64"], 1.0)
-
-
 def _peaks(kernels: SteadyKernels) -> Peaks | None:
     peaks = NotMeasured("no GPU") if kernels.gpu is None else peaks_of(kernels.gpu)
     return None if isinstance(peaks, NotMeasured) else peaks
@@ -355,18 +345,16 @@ def _is_of(kind: str, name: str) -> bool:
     return matrix_type(name) == kind
 
 
-def _is_integer(name: str) -> bool:
-    return "long" in name.replace("unsigned long)", "") or "int64" in name
-
-
 FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts between them do not count, but go
 ALIKE: Final = 4  # a chain goes through one tensor: where the number of elements changes by more, another begins
 
 
 def fused(kernels: SteadyKernels) -> Shortened:
     """Of each chain one kernel runs."""
-    linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor) & ~are_updates(kernels)
-    linked &= ~are_double(kernels)  # told by themselves
+    linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor)
+    linked &= ~are_double(kernels)  # reported by themselves, as are updates of parameters
+    for first, behind in zip(*(side.tolist() for side in updates(kernels)[:2]), strict=True):
+        linked[first:behind] = False
     chain = _chains(kernels, linked)
     count = int(chain.max(initial=-1)) + 1
     place = np.flatnonzero(linked)
@@ -375,9 +363,8 @@ def fused(kernels: SteadyKernels) -> Shortened:
     members = np.bincount(number[long], minlength=count)
     total, one = np.bincount(number, took, minlength=count), _one_kernel_ns(kernels, place, number, count)
     chosen = (members >= FEWEST) & (one < total)
-    which = np.zeros(len(kernels), np.bool_)
+    which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
     which[place] = chosen[number]
-    duration = np.zeros(len(kernels))
     order = np.lexsort((-took, number))
     longest = order[np.searchsorted(number[order], np.arange(count))]  # of each chain
     duration[place[longest]] = one

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.attribution.ranges import naming_ranges
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.catalog.range_names import (
     COMBINE,
@@ -35,11 +36,10 @@ from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, group, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.tables import Rows, Table
+from gpuledger.trace.tables import Rows
 
 NOWHERE: Final = -1  # the phase of work that is of none, and the layer of work that is in none
 _BETWEEN: Final = ("gemm", "activation")  # families of kernels that are the experts' between a dispatch and a combine
-_MODULE: Final = "nn.Module: "  # how torch.profiler names the calls of modules among the functions of Python
 
 
 class ToldBy(IntEnum):
@@ -69,7 +69,7 @@ Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular 
 def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     """The phase and the layer of everything that one GPU did."""
     own = device.work.of(device.gpu)
-    ranges = _naming_ranges(trace)
+    ranges = naming_ranges(trace, "push_pop", "start_end", "op")
     names = tuple(dict.fromkeys((*(name for name, _ in asked), *PHASES)))
     number = {name: position for position, name in enumerate(names)}
     patterns = [(number[name], re.compile(pattern, re.IGNORECASE)) for name, pattern in asked]
@@ -122,15 +122,6 @@ class _LaunchRanges:
                 inner[alone] = innermost(*by_process)
             around[self._launched] = np.append(telling, NOWHERE)[inner][self._number]
         return around, np.append(said, NOWHERE)[around]
-
-
-def _naming_ranges(trace: Trace) -> Rows:
-    """Ranges, operators and calls of modules; neither marks nor other functions."""
-    ranges = trace[Table.RANGES]
-    kind = ranges.codes("kind")
-    is_module = trace.strings.each(ranges.codes("name"), lambda name: name.startswith(_MODULE), np.bool_)
-    wanted = [ranges.strings.code(text) for text in ("push_pop", "start_end", "op")]
-    return ranges.where(np.isin(kind, wanted) | (is_module & (kind == ranges.strings.code("python"))))
 
 
 def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints:

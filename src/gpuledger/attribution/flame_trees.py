@@ -109,7 +109,7 @@ def _stack_trees(trace: Trace, device: Device) -> Iterator[FlameTree]:
         path = of_stack[samples["stack"]]
         count = paths.with_inner(np.bincount(path[path >= 0], minlength=len(paths)))
         blank = ("",) * len(paths)
-        yield _pruned(
+        yield _without_smallest(
             FlameTree(TreeKind.SAMPLED_STACKS, paths.parent, tuple(names), blank, count, np.zeros_like(count))
         )
 
@@ -136,7 +136,7 @@ def _with_kernels(
     length_ns = work.end_ns - work.start_ns
     gpu_ns = paths.with_inner(sweep.fold("sum", path, length_ns, np.zeros(len(paths), np.int64)))
     if not (path >= 0).any():
-        return _pruned(FlameTree(kind, paths.parent, tuple(names), ("",) * len(names), host, gpu_ns))
+        return _without_smallest(FlameTree(kind, paths.parent, tuple(names), ("",) * len(names), host, gpu_ns))
     leaf_path, leaf_name, leaf_ns = _by_path_and_name(path, work.name, length_ns, len(paths))
     kept = np.argsort(-leaf_ns, kind="stable")[:MOST_NODES]
     family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)  # the last is for graphs, which have no name
@@ -144,7 +144,7 @@ def _with_kernels(
     names_kept = leaf_name[kept]
     kernels = [label(text) if text else "CUDA graph" for text in trace.strings.decode(names_kept.astype(np.int32))]
     families = [work.families[family] if family >= 0 else "copy" for family in family_of[names_kept].tolist()]
-    return _pruned(
+    return _without_smallest(
         FlameTree(
             kind,
             np.concatenate((paths.parent, leaf_path[kept])),
@@ -177,7 +177,7 @@ def _by_path_and_name(
     return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
 
 
-def _pruned(tree: FlameTree) -> FlameTree:
+def _without_smallest(tree: FlameTree) -> FlameTree:
     """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes."""
     outermost = tree.parent < 0
     weight = np.maximum(*(column / max(int(column[outermost].sum()), 1) for column in (tree.host, tree.gpu_ns)))

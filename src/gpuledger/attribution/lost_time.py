@@ -46,7 +46,6 @@ class ThreadTime:
 
     @property
     def longest(self) -> Span:
-        """The longest of the stretches, the first of several."""
         return longest(self.spans)
 
 

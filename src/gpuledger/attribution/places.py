@@ -24,7 +24,7 @@ from gpuledger.attribution.lost_time import (
     named_thread,
     whole_ns,
 )
-from gpuledger.attribution.ranges import NamedNest, ProgramRanges, levels
+from gpuledger.attribution.ranges import NamedNest, NamePaths, ProgramRanges
 from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD
 from gpuledger.ledger.activity import of_layers, shortened
 from gpuledger.ledger.causes import Cause, Trigger
@@ -88,7 +88,7 @@ def _held_by_ranges(ranges: NamedNest, calls: Rows, weight_ns: Ints) -> tuple[tu
     own = sweep.fold("sum", innermost(ranges.rows, calls), weight_ns, np.zeros(len(ranges), np.int64))
     paths = _Paths(ranges, ranges.nest.summed_up(own), int(weight_ns.sum()))
     path = paths.heaviest()
-    return paths.names(path), paths.held(path)
+    return paths.names(path), paths.held_ns(path)
 
 
 class _Paths:
@@ -96,33 +96,26 @@ class _Paths:
 
     def __init__(self, ranges: NamedNest, inclusive_ns: Ints, whole: int) -> None:
         self._ranges, self._whole_ns = ranges, whole
-        self._of_row: Final = np.full(len(ranges) + 1, _OUTSIDE, np.intp)  # the last is for row -1
-        self._above: list[int] = []
-        self._name: list[int] = []
-        for level in levels(ranges.nest.parent):
-            here = level[inclusive_ns[level] > 0]  # what encloses one that holds time holds it too
-            if not len(here):
-                break
-            around = self._of_row[ranges.nest.parent[here]]
-            first, path_number = group(around, ranges.name_of[here])
-            self._of_row[here] = len(self._name) + path_number
-            self._above += around[first].tolist()
-            self._name += ranges.name_of[here][first].tolist()
+        holding = np.flatnonzero(inclusive_ns > 0)  # what encloses one that holds time holds it too
+        place = np.full(len(ranges) + 1, -1, np.intp)  # the last is for row -1
+        place[holding] = np.arange(len(holding))
+        paths = NamePaths(place[ranges.nest.parent[holding]], ranges.name_of[holding])
+        self._of_row: Final = np.full(len(ranges), _OUTSIDE, np.intp)
+        self._of_row[holding] = paths.of_row[:-1]
+        self._above: Final[list[int]] = paths.parent.tolist()
+        self._name: Final[list[int]] = paths.name.tolist()
+        self._held: Final[list[int]] = paths.sums(inclusive_ns[holding]).tolist()
         self._inner: Final[dict[int, list[int]]] = {}
         for path, above in enumerate(self._above):
             self._inner.setdefault(above, []).append(path)
-        self._held: Final[list[int]] = sweep.fold(
-            "sum", self._of_row[:-1], inclusive_ns, np.zeros(len(self._name), np.int64)
-        ).tolist()
 
-    def held(self, path: int) -> int:
+    def held_ns(self, path: int) -> int:
         """What a path holds with what is inside; outside of every range, what no range holds."""
         if path != _OUTSIDE:
             return min(self._held[path], self._whole_ns)
         return max(self._whole_ns - sum(self._held[child] for child in self._inner.get(_OUTSIDE, ())), 0)
 
     def names(self, path: int) -> tuple[str, ...]:
-        """Outermost first."""
         names: list[str] = []
         while path != _OUTSIDE:
             names.append(self._ranges.names[self._name[path]])
@@ -132,21 +125,23 @@ class _Paths:
     def heaviest(self) -> int:
         """The path to report. Where no outermost range has half, the largest counts if it has more than the outside."""
         child = self._largest_inside(_OUTSIDE)
-        enough = max(LEAST_OF_ALL * self._whole_ns, min(GOES_ON * self._whole_ns, self.held(_OUTSIDE)))
-        return _OUTSIDE if child is None or self.held(child) < enough else self._innermost(child)
+        enough = max(LEAST_OF_ALL * self._whole_ns, min(GOES_ON * self._whole_ns, self.held_ns(_OUTSIDE)))
+        return _OUTSIDE if child is None or self.held_ns(child) < enough else self._innermost(child)
 
     def largest_part(self, path: int) -> int | None:
         """Where the time parts inside a path: the largest part of it, if it is more than what lies in none."""
         child = self._largest_inside(path)
-        own = self.held(path) - sum(self.held(inner) for inner in self._inner.get(path, ()))
-        if child is None or self.held(child) < max(LEAST_OF_ALL * self._whole_ns, own):
+        own = self.held_ns(path) - sum(self.held_ns(inner) for inner in self._inner.get(path, ()))
+        if child is None or self.held_ns(child) < max(LEAST_OF_ALL * self._whole_ns, own):
             return None
         return self._innermost(child)
 
     def _innermost(self, path: int) -> int:
         """From here on inwards while one range has half."""
         child = self._largest_inside(path)
-        while child is not None and self.held(child) >= max(GOES_ON * self.held(path), LEAST_OF_ALL * self._whole_ns):
+        while child is not None and self.held_ns(child) >= max(
+            GOES_ON * self.held_ns(path), LEAST_OF_ALL * self._whole_ns
+        ):
             path, child = child, self._largest_inside(child)
         return path
 
@@ -156,11 +151,10 @@ class _Paths:
     def place(self, path: int, lost: Sequence[ThreadTime]) -> RangePlace | None:
         """A path as a place, looked at on the thread with most of it."""
         is_outside, rows = path == _OUTSIDE, self._ranges.rows
-        of_path = np.arange(len(rows)) if is_outside else np.flatnonzero(self._of_row[:-1] == path)
+        of_path = np.arange(len(rows)) if is_outside else np.flatnonzero(self._of_row == path)
         by_thread = RowsByKey.of(self._ranges.thread[of_path])
 
         def inside(part: ThreadTime) -> Spans:
-            """The lost time of one thread that the path holds."""
             mine = of_path[by_thread.rows(part.thread)]
             return (difference if is_outside else intersection)(
                 part.spans, union(rows["start_ns"][mine], rows["end_ns"][mine])
@@ -170,12 +164,12 @@ class _Paths:
         if not len(held):
             return None
         between = self._between(path, part, held)
-        return RangePlace(self.names(path), self.held(path), between, longest(held), part.thread)
+        return RangePlace(self.names(path), self.held_ns(path), between, longest(held), part.thread)
 
     def _between(self, path: int, part: ThreadTime, held: Spans) -> _Sides:
         """The ranges directly inside a path, on one thread, next to most of the time that lies in none of them."""
         rows, parent, mine = self._ranges.rows, self._ranges.nest.parent, self._ranges.thread == part.thread
-        around = np.flatnonzero(mine & (self._of_row[:-1] == path)) if path != _OUTSIDE else np.array([-1])
+        around = np.flatnonzero(mine & (self._of_row == path)) if path != _OUTSIDE else np.array([-1])
         inner = np.flatnonzero(mine & np.isin(parent, around))
         inner = inner[np.argsort(rows["start_ns"][inner], kind="stable")]
         start, end = rows["start_ns"][inner], rows["end_ns"][inner]
@@ -293,7 +287,6 @@ def own_frames(frames: Sequence[str]) -> list[str]:
 
 
 def _overlap(rows: Rows, owner: Ints, lost: Sequence[ThreadTime]) -> Ints:
-    """How much of the lost time of its own thread each row holds."""
     overlap, by_thread = np.zeros(len(rows), np.int64), RowsByKey.of(owner)
     for part in lost:
         mine = by_thread.rows(part.thread)

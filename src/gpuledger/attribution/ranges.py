@@ -51,7 +51,6 @@ class Nest:
         return whole
 
     def outermost(self) -> Positions:
-        """For each row the outermost one around it."""
         outermost = np.arange(len(self))
         for here in levels(self.parent):
             inside = here[self.parent[here] >= 0]
@@ -124,6 +123,20 @@ class ProgramRanges:
 def _named_nest(rows: Rows) -> NamedNest:
     owner = thread(rows)
     return NamedNest(Nest(rows, parents(rows["start_ns"], rows["end_ns"], owner)), owner, *folded_names(rows))
+
+
+MODULE: Final = "nn.Module: "  # what torch puts before a module's class and number
+
+
+def naming_ranges(trace: Trace, *kinds: str) -> Rows:
+    """The ranges of these kinds, and of Python's functions the calls of modules: what says where one is."""
+    ranges = trace[Table.RANGES]
+    kind = ranges.codes("kind")
+    named = np.isin(kind, [trace.strings.code(text) for text in kinds])
+    python = np.flatnonzero(kind == trace.strings.code("python"))
+    is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(MODULE), np.bool_)
+    named[python[is_module]] = True
+    return ranges.where(named)
 
 
 def folded_names(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:

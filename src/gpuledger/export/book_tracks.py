@@ -25,8 +25,8 @@ from gpuledger.export.timeline import (
     Track,
     TrackKind,
     UniqueNumbers,
+    as_titles,
     by_name,
-    shown,
     text_argument,
 )
 from gpuledger.findings.finding import Finding
@@ -42,7 +42,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.units import time_text
 
-BINS: Final = 1000  # parts of the window for which the share of busy time is told
+BINS: Final = 1000  # parts of the window, with a share of busy time each
 _STEPS, FINDINGS, PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)  # the order in which tracks of a GPU are shown
 
 
@@ -166,7 +166,7 @@ def path_side(trace: Trace, scenario: Scenario, above: Track, numbers: UniqueNum
             "before", [*kernels, *functions], np.where(path.are(PathPart.CODE), len(kernels) + function, before)
         ),
     )
-    titles = [*causes, *shown(kernels), *shown(functions)]
+    titles = [*causes, *as_titles(kernels), *as_titles(functions)]
     return track, in_a_row(track.uuid, path.start_ns, path.end_ns, titles, title, "critical path", arguments)
 
 

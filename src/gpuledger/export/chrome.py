@@ -50,7 +50,6 @@ class ChromeWriter:
         self._counters: dict[int, tuple[str, str]] = {}
 
     def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
-        """The whole document."""
         yield b'{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"traceEvents":[\n' % self._base
         # the first event needs no comma before it
         yield b'{"ph":"M","name":"trace","pid":0,"tid":0,"args":{"made_by":"gpuledger"}}'
@@ -122,7 +121,6 @@ class ChromeWriter:
         return members
 
     def _arrows(self, records: Records, chosen: NDArray[np.intp], where: list[str], times: list[str]) -> list[str]:
-        """Arrows begin at calls and end at what they launched."""
         if records.first_flow is None or records.flows is None:
             return []
         first, count = records.first_flow.take(chosen), records.flows.take(chosen)
@@ -144,6 +142,5 @@ class ChromeWriter:
 
 
 def _micros(ns: NDArray[Any]) -> list[str]:
-    """Microseconds, exactly."""
     whole, rest = np.divmod(ns, 1000)
     return [f"{a}.{b:03d}" for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]

@@ -2,7 +2,7 @@
 
 Every event is a TracePacket with a TrackEvent. Names and texts are interned: written once, before the first event that
 uses them, and known by a number from then on. The engine sorts by time and keeps the file's order at one instant, so
-events of a track come in the order in which they have to be told (see `timeline.events`).
+events of a track come in the order in which they have to be written (see `timeline.events`).
 
 Field numbers are those of perfetto/trace/trace_packet.proto and the messages under track_event/. Messages are encoded
 by columns: numbers in, many messages out, with no work in Python for each field of each message.
@@ -171,7 +171,6 @@ class Interned:
         self._news: list[bytes] = []
 
     def number(self, word: str) -> int:
-        """The number of one text."""
         if word not in self._numbers:
             self._numbers[word] = len(self._numbers) + 1
             self._news.append(text(self._field, integer(1, self._numbers[word]) + text(2, word)))
@@ -201,7 +200,6 @@ class PerfettoWriter:
         self._categories, self._names, self._arguments, self._texts = (Interned(field) for field in (1, 2, 3, 29))
 
     def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
-        """The whole trace."""
         yield _packet(integer(_FLAGS, _CLEARED))
         for section in sections:
             yield b"".join(_packet(text(_DESCRIPTOR, _descriptor(track))) for track in section.tracks)
@@ -246,7 +244,6 @@ class PerfettoWriter:
         return [packet + more for packet, more in zip(packets, arrows, strict=True)]
 
     def _annotation(self, argument: Argument, first: NDArray[np.intp]) -> list[Piece]:
-        """One argument of these records, in those that have it."""
         values = argument.values.take(first)
         present = values != argument.values.absent
         if not present.any():
@@ -296,7 +293,6 @@ def _packet(content: bytes) -> bytes:
 
 
 def _descriptor(track: Track) -> bytes:
-    """A TrackDescriptor."""
     parts = [integer(1, track.uuid)]
     if track.parent:
         parts.append(integer(5, track.parent))

@@ -101,7 +101,6 @@ class Viewer(ThreadingHTTPServer):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a request may call this machine."""
         return (f"{HOME}:{self.server_port}", f"localhost:{self.server_port}")
 
     @property

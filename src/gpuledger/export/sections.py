@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.errors import OutputRefused
 from gpuledger.export.book_tracks import book_side, finding_mark, mark_tracks, note_mark, path_side
@@ -29,6 +28,10 @@ from gpuledger.replay.scenario import scenarios
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, covered
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+if TYPE_CHECKING:
+    from gpuledger.export.chrome import ChromeWriter
+    from gpuledger.export.perfetto import PerfettoWriter
 
 ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 ON_HOST: Final = (Table.RANGES, Table.CALLS, Table.OVERHEADS)
@@ -118,27 +121,23 @@ def _host_rows(scene: TimelineInput) -> HostRows:
 
 def _gpu_rows(scene: TimelineInput) -> GpuRows:
     tables = [_inside(scene.trace[table], scene.window) for table in ON_GPU]
-    if scene.wanted.scope_pattern is not None:
-        tables = [table.where(_touches_scope(table, scene.devices)) for table in tables]
+    if scene.wanted.scope_pattern is not None:  # the work that touches what is looked at on its GPU
+        touches = [np.zeros(len(table), np.bool_) for table in tables]
+        for device in scene.devices:
+            for table, touched in zip(tables, touches, strict=True):
+                own = np.flatnonzero(table["gpu"] == device.gpu)
+                stretches = device.ledger.busy.stretches
+                touched[own] = covered(stretches, table["start_ns"][own], table["end_ns"][own]) > 0
+        tables = [table.where(touched) for table, touched in zip(tables, touches, strict=True)]
     if scene.wanted.device is not None:
         tables = [table.where(table["gpu"] == scene.wanted.device) for table in tables]
     return GpuRows(*tables)
 
 
 def _inside(rows: Rows, window: Span | None) -> Rows:
-    """The rows that touch the window."""
     if window is None:
         return rows
     return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
-
-
-def _touches_scope(rows: Rows, devices: Sequence[Device]) -> NDArray[np.bool_]:
-    """Which GPU work touches what is looked at on its GPU."""
-    touches = np.zeros(len(rows), np.bool_)
-    for device in devices:
-        own = np.flatnonzero(rows["gpu"] == device.gpu)
-        touches[own] = covered(device.ledger.busy.stretches, rows["start_ns"][own], rows["end_ns"][own]) > 0
-    return touches
 
 
 def _arrows(call: Ints, calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:
@@ -166,7 +165,7 @@ def _around(scene: TimelineInput, host: HostRows, call: Ints) -> Ints:
 
 def _books(scene: TimelineInput, device: Device, above: Track, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     tracks, records, levels = book_side(scene.trace, device, above, numbers)
-    yield TimelineSection(tuple(tracks), None, tuple(_clipped(counter, scene.window) for counter in levels))
+    yield TimelineSection(tuple(tracks), None, tuple(_clip_levels(counter, scene.window) for counter in levels))
     for step_records in records:
         yield TimelineSection((), step_records)
     if scene.report is None:
@@ -178,7 +177,7 @@ def _books(scene: TimelineInput, device: Device, above: Track, numbers: UniqueNu
         yield TimelineSection(tuple(tracks), mark_records)
 
 
-def _clipped(levels: Levels, window: Span | None) -> Levels:
+def _clip_levels(levels: Levels, window: Span | None) -> Levels:
     """The level in the window: what it is at its beginning, and how it changes."""
     if window is None:
         return levels
@@ -198,13 +197,6 @@ def job_notes(
         yield TimelineSection((above, *tracks), marks)
 
 
-class Writer(Protocol):
-    """Sections in, bytes out."""
-
-    def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
-        """The whole file, a chunk at a time."""
-
-
 @dataclass(frozen=True, slots=True)
 class TimelineFormat:
     """How a timeline is written."""
@@ -212,7 +204,7 @@ class TimelineFormat:
     chrome: bool  # in Chrome's format, else in Perfetto's
     packed: bool  # through gzip
 
-    def writer(self, base_ns: int) -> Writer:
+    def writer(self, base_ns: int) -> ChromeWriter | PerfettoWriter:
         """Something that encodes it; `base_ns` is the time that becomes 0."""
         if self.chrome:
             from gpuledger.export.chrome import ChromeWriter

@@ -58,7 +58,6 @@ class ArgumentColumn:
     absent: int = NOT_RECORDED  # stands where a record has no value
 
     def take(self, positions: NDArray[np.intp]) -> Ints:
-        """The values of these records."""
         values = np.full(len(positions), self.absent, np.int64)
         first = 0
         for part in self.parts:
@@ -136,7 +135,6 @@ class UniqueNumbers:
         self._arrows = 0
 
     def uuid(self) -> int:
-        """For a track."""
         self._uuid += 1
         return self._uuid
 
@@ -149,7 +147,6 @@ class UniqueNumbers:
         return wanted
 
     def arrows(self, count: int) -> int:
-        """The first of `count` numbers of arrows."""
         first = self._arrows + 1
         self._arrows += count
         return first
@@ -160,7 +157,7 @@ def text_argument(name: str, texts: Sequence[str], codes: NDArray[Any]) -> Argum
     return Argument(name, ArgumentColumn((codes,)), texts)
 
 
-def shown(texts: Sequence[str]) -> list[str]:
+def as_titles(texts: Sequence[str]) -> list[str]:
     """Texts as titles: never empty, and not endless."""
     return [
         NAMELESS if not text else text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
@@ -181,7 +178,7 @@ _AT_ONCE: Final = 65_536
 _NEVER: Final = 1 << 64
 
 
-def side_by_side(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+def separate_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
     """For each record the lane among those of its group, on which nothing overlaps, and its rank in time."""
     order = np.lexsort((end_ns, start_ns, group))
     lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
@@ -198,7 +195,6 @@ def side_by_side(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]
 
 
 def _runs(sorted_group: Ints) -> Iterator[slice]:
-    """The stretches of equal values."""
     edges = np.flatnonzero(np.diff(sorted_group)) + 1
     bounds = [0, *edges.tolist(), len(sorted_group)]
     return (slice(first, last) for first, last in pairwise(bounds) if last > first)
@@ -242,7 +238,7 @@ def _pairs(start: Ints, end: Ints) -> Iterator[tuple[int, int]]:
     return chain.from_iterable(zip(start[part].tolist(), end[part].tolist(), strict=True) for part in parts)
 
 
-def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+def nested_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
     """For each record the lane among those of its group, and its rank: of what begins at once, the longer one first.
 
     Records with the same bounds keep their order, the first outermost.
@@ -300,7 +296,7 @@ def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
 
 
 def events(start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]) -> tuple[Positions, Ints]:
-    """The order in which beginnings and ends of records have to be told, track by track: positions, and 1 for an end.
+    """The order in which beginnings and ends of records are written, track by track: positions, and 1 for an end.
 
     At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
     before the inner, and a record of no length ends at once. An instant has no end.

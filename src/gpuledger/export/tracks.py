@@ -22,9 +22,9 @@ from gpuledger.export.timeline import (
     Track,
     TrackKind,
     UniqueNumbers,
-    nested,
-    shown,
-    side_by_side,
+    as_titles,
+    nested_lanes,
+    separate_lanes,
 )
 from gpuledger.ledger.activity import shortened
 from gpuledger.trace.keys import group
@@ -74,7 +74,7 @@ def host_side(
             np.full(len(rows.overheads), _PROFILER),
         )
     )
-    lane, rank = nested(start, end, thread * len(_UNDER) + kind)
+    lane, rank = nested_lanes(start, end, thread * len(_UNDER) + kind)
     tracks, uuids = _threads(trace, pid[first].tolist(), tid[first].tolist(), numbers, prefix)
     place, of_place = group(thread, kind, lane)
     track = np.empty(len(place), np.int64)
@@ -96,7 +96,7 @@ def host_side(
         end_ns=end,
         track=track[of_place],
         rank=rank,
-        titles=shown(titles),
+        titles=as_titles(titles),
         title=title,
         categories=[*categories, "profiler"],
         category=category,
@@ -190,7 +190,6 @@ class GpuRows(NamedTuple):
     graphs: Rows
 
     def column(self, name: str) -> Ints:
-        """One column of all tables."""
         return np.concatenate([table[name].astype(np.int64) for table in self])
 
 
@@ -223,7 +222,7 @@ def gpu_side(
     end = np.maximum(start, rows.column("end_ns"))
     keys = [rows.column(name) for name in ("gpu", "pid", "context", "stream")]
     first, stream = group(*keys)
-    lane, rank = side_by_side(start, end, stream)
+    lane, rank = separate_lanes(start, end, stream)
     names = _stream_names(list(zip(*(key[first].tolist() for key in keys), strict=True)))
     place, of_place = group(stream, lane)
     tracks = []
@@ -243,7 +242,7 @@ def gpu_side(
         end_ns=end,
         track=np.array([track.uuid for track in tracks], np.int64)[of_place],
         rank=rank,
-        titles=shown([*titles, *(f"graph {number}" for number in graphs.tolist())]),
+        titles=as_titles([*titles, *(f"graph {number}" for number in graphs.tolist())]),
         title=np.concatenate((title, graph.reshape(-1) + len(titles))),
         categories=("kernel", "copy", "memset", "graph"),
         category=np.concatenate(

@@ -60,7 +60,6 @@ class QuerySubject:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What the report finds."""
         return findings(self.trace, self.devices, use=self.use)
 
 

@@ -49,6 +49,15 @@ class _RunningQuery:
     error: BaseException | None = None
     is_over: bool = False  # whether nobody waits for it any longer
 
+    def fetch(self, answer: DuckDBPyConnection, most: int) -> None:
+        """Rows as they are made, so that an endless answer does no harm."""
+        self.columns = tuple((str(name), str(kind)) for name, kind, *_ in answer.description or ())
+        while not self.is_over and len(self.rows) < most:
+            some = answer.fetchmany(min(_FETCHED, most - len(self.rows)))
+            if not some:
+                return
+            self.rows += some
+
     def stop(self) -> None:
         """Interrupt it, again and again: an interrupt that comes just before it begins is not heard."""
         self.is_over = True
@@ -60,7 +69,7 @@ class _RunningQuery:
                 return
 
     @contextmanager
-    def held(self, connection: DuckDBPyConnection) -> Iterator[None]:
+    def interruptible(self, connection: DuckDBPyConnection) -> Iterator[None]:
         """What is done meanwhile can be interrupted; after it, the connection may be closed."""
         with self.lock:
             self.connection = connection
@@ -113,24 +122,14 @@ def _in_thread(sql: str, tables: Mapping[str, TableValues], limits: Limits, ran:
             _hand_over(connection, tables)
             for name, value in _settings(limits):
                 connection.execute(f"SET {name} = {value}")
-            with ran.held(connection):
+            with ran.interruptible(connection):
                 if not ran.is_over:
-                    _fetch(connection.execute(sql), limits.query_rows + 1, ran)
+                    ran.fetch(connection.execute(sql), limits.query_rows + 1)
     except BaseException as error:  # it is raised where somebody waits for it
         ran.error = error
     finally:
         _ONE_AT_A_TIME.release()
         ran.done.set()
-
-
-def _fetch(answer: DuckDBPyConnection, most: int, ran: _RunningQuery) -> None:
-    """Rows as they are made, so that an answer without end is no matter."""
-    ran.columns = tuple((str(name), str(kind)) for name, kind, *_ in answer.description or ())
-    while not ran.is_over and len(ran.rows) < most:
-        some = answer.fetchmany(min(_FETCHED, most - len(ran.rows)))
-        if not some:
-            return
-        ran.rows += some
 
 
 def _settings(limits: Limits) -> Iterator[tuple[str, str]]:
@@ -154,7 +153,6 @@ def too_slow(limits: Limits) -> QueryRefused:
 
 
 def _hand_over(connection: DuckDBPyConnection, tables: Mapping[str, TableValues]) -> None:
-    """Register arrays and texts, and make the views over them."""
     texts: dict[int, str] = {}
     for table, values in tables.items():
         columns = {name: column for name, column in values.items() if isinstance(column, ColumnValues)}

@@ -62,7 +62,7 @@ def statement(sql: str) -> Statement:
             kinds = [parsed.type.name for parsed in connection.extract_statements(sql)]
             if kinds == ["SELECT"]:
                 [tree] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone() or ("{}",)
-                return Statement(sql, _asked(json.loads(tree)))
+                return Statement(sql, _columns_asked(json.loads(tree)))
     except duckdb.Error as error:
         raise refusal(error, ()) from None
     except RecursionError:
@@ -103,7 +103,7 @@ class _Names:
         self.whole: set[str] = set()  # tables of which all columns may be needed
 
 
-def _asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _columns_asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     if tree.get("error"):
         raise QueryRefused(f"a query may only read: {tree.get('error_message', 'it cannot be taken apart')}")
     names = _Names()
@@ -168,7 +168,7 @@ def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], names: _Names) -
         names.whole.update(scope.values())
     names.columns.update(str(name).lower() for name in node.get("using_columns") or ())
     if "cte_map" in node:
-        names.own_tables.update(str(each["key"]).lower() for each in node["cte_map"].get("map", ()))
+        names.own_tables.update(str(entry["key"]).lower() for entry in node["cte_map"].get("map", ()))
     if "cte_name" in node:
         names.own_tables.add(str(node["cte_name"]).lower())
 
@@ -186,23 +186,18 @@ def _allow_growth_of(node: Mapping[str, Any]) -> None:
     function = str(node.get("function_name", "")).lower()
     if function not in _GROWING:
         return
-    arguments = [each.get("expression", each) for each in node.get("arguments") or node.get("children") or ()]
+    children = node.get("arguments") or node.get("children") or ()
+    arguments = [child.get("expression", child) for child in children]
     if len(arguments) <= _GROWING[function]:
         return
-    if not _is_short(arguments[_GROWING[function]]):
+    length = arguments[_GROWING[function]]
+    literal = length.get("literal") or length.get("value") or {}  # versions of DuckDB write a constant in either way
+    text = str(literal.get("text", literal.get("value", ""))) if length.get("class") == "CONSTANT" else ""
+    if not text.isdecimal() or int(text) > _LONGEST:
         raise QueryRefused(
             f"{function}() takes a length here that is written as a number, of at most {_LONGEST:,}",
             hint="a value as long as a column says could take all memory",
         )
-
-
-def _is_short(argument: Mapping[str, Any]) -> bool:
-    """Whether a length is a small constant, however this version of DuckDB writes one down."""
-    if argument.get("class") != "CONSTANT":
-        return False
-    literal = argument.get("literal") or argument.get("value") or {}
-    text = str(literal.get("text", literal.get("value", "")))
-    return text.isdecimal() and int(text) <= _LONGEST
 
 
 def no_table(name: str) -> QueryRefused:

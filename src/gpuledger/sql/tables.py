@@ -107,7 +107,7 @@ _ADDED: Final[dict[Table, tuple[QueryColumn, ...]]] = {
 }
 
 
-def _booked(name: str, row: str, *columns: tuple[str, str, str]) -> QueryTable:
+def _book_table(name: str, row: str, *columns: tuple[str, str, str]) -> QueryTable:
     return QueryTable(name, row, _booked_columns(*columns))
 
 
@@ -117,7 +117,7 @@ _END: Final = ("end_ns", "BIGINT", "when it ended")
 
 TABLES: Final[tuple[QueryTable, ...]] = (
     *map(QueryTable.of_trace, Table),
-    _booked(
+    _book_table(
         "gpus",
         say("one GPU that ran anything: its window, busy and idle time"),
         _GPU,
@@ -134,7 +134,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("steady_steps", "BIGINT", "how many steady steps there are; NULL where no steps were found"),
         ("step_source", "VARCHAR", "what steps were found by"),
     ),
-    _booked(
+    _book_table(
         "lines",
         say("the time of one line of the books in one step, or beside the steps; the lines of a step sum to it"),
         _GPU,
@@ -147,7 +147,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("detail", "VARCHAR", "the family of compute, the cause of idle time; NULL for the others"),
         ("line_ns", "BIGINT", "time that is booked to the line between start_ns and end_ns"),
     ),
-    _booked(
+    _book_table(
         "gaps",
         say("one time in which nothing ran on a GPU"),
         ("gap", "BIGINT", "its number, to join with gap_causes"),
@@ -166,7 +166,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         _OF_STEP,
         _BEGINS_STEADY,
     ),
-    _booked(
+    _book_table(
         "gap_causes",
         say("the time of one gap that is booked to one cause; the causes of a gap sum to it"),
         ("gap", "BIGINT", "the gap's number"),
@@ -174,7 +174,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("cause", "VARCHAR", "why the GPU was idle"),
         ("cause_ns", "BIGINT", "the time of that cause"),
     ),
-    _booked(
+    _book_table(
         "steps",
         say("one step of a GPU, warm-up included"),
         _GPU,
@@ -189,7 +189,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("phase", "VARCHAR", "prefill or decode, where that is known"),
         ("note", "VARCHAR", "warm-up or unusual; NULL for the others"),
     ),
-    _booked(
+    _book_table(
         "findings",
         say("one finding of the report"),
         ("rank", "BIGINT", "its place in the report, from 1"),
@@ -208,7 +208,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("assumption", "VARCHAR", "what is changed to work out the saving"),
         ("fix", "VARCHAR", "what to change, where that depends on more than the code"),
     ),
-    _booked(
+    _book_table(
         "use",
         say("how well one kernel uses the GPU in the steady steps, from samples of the GPU's counters"),
         _GPU,

@@ -47,12 +47,10 @@ class Lifetimes:
         return len(self.address)
 
     def living(self, moment: int) -> NDArray[np.intp]:
-        """The allocations that live after an event."""
         return np.flatnonzero((self.born <= moment) & (self.gone > moment))
 
     @property
     def is_early(self) -> NDArray[np.bool_]:
-        """Which were allocated before the history began."""
         early: NDArray[np.bool_] = self.born == BEFORE
         return early
 
@@ -82,7 +80,12 @@ def lifetimes(memory: GpuMemory) -> Lifetimes:
     size = history.size_bytes[rows]
     size = np.maximum(-(-size // ROUNDED_TO) * ROUNDED_TO, ROUNDED_TO)
     ours_bytes = size[ours]
-    _take_sizes_of_blocks(memory, address[ours], survives, ours_bytes)
+    if len(blocks.address):  # allocations that are there at the end have the size of their block
+        by_address = np.argsort(blocks.address, kind="stable")
+        place = np.searchsorted(blocks.address[by_address], address[ours[survives]])
+        block = by_address[np.minimum(place, len(by_address) - 1)]
+        is_there = (blocks.address[block] == address[ours[survives]]) & blocks.is_allocated[block]
+        ours_bytes[survives] = np.where(is_there, blocks.size_bytes[block], ours_bytes[survives])
     return Lifetimes(
         np.concatenate((address[early], blocks.address[kept], address[ours])),
         np.concatenate((size[early], blocks.size_bytes[kept], ours_bytes)),
@@ -93,16 +96,6 @@ def lifetimes(memory: GpuMemory) -> Lifetimes:
         end,
         int(lost + orphans),
     )
-
-
-def _take_sizes_of_blocks(memory: GpuMemory, address: Ints, survives: NDArray[np.bool_], size: Ints) -> None:
-    """Give allocations that are there at the end the size of their block."""
-    order = np.argsort(memory.blocks.address, kind="stable")
-    known = memory.blocks.address[order]
-    place = np.minimum(np.searchsorted(known, address[survives]), max(len(known) - 1, 0))
-    if len(known):
-        is_there = (known[place] == address[survives]) & memory.blocks.is_allocated[order[place]]
-        size[survives] = np.where(is_there, memory.blocks.size_bytes[order[place]], size[survives])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +158,6 @@ class MemoryMoment:
 
     @property
     def stranded_share(self) -> float:
-        """Of what is reserved."""
         return self.stranded_bytes / max(self.reserved_bytes, 1)
 
 
@@ -256,7 +248,7 @@ def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     return begins, ends - begins
 
 
-MOST_STACKS: Final = 10  # so many are told; the others are one line
+MOST_STACKS: Final = 10  # so many are listed; the others are one line
 
 
 class NoPlace(Enum):

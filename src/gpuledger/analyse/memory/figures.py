@@ -135,7 +135,11 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
     copies = every if chosen.all() else every.where(chosen)
     if not len(copies):
         return ()
-    kinds, memory = copies.codes("kind"), _host_memory(copies)
+    kinds = copies.codes("kind")
+    host_sides = [copies.codes("src_kind"), copies.codes("dst_kind")]  # of copies in which the host has a part
+    memory = np.select(
+        [_are(copies, "kind", *TO_DEVICE), _are(copies, "kind", *TO_HOST)], host_sides, np.int32(NO_TEXT)
+    )
     first, number = group(kinds, memory)
     exposed = _exposed_ns(copies, device, number, len(first))
     groups = [copies if len(first) == 1 else copies.at(np.flatnonzero(number == flow)) for flow in range(len(first))]
@@ -164,14 +168,8 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
 
 
 def _sum_of_bytes(copies: Rows) -> int:
-    """0 where the size of any was not recorded: the rate of all cannot be told from some."""
+    """0 where the size of any was not recorded: the rate of some is not the rate of all."""
     return 0 if (copies["bytes"] < 0).any() else int(copies["bytes"].sum())
-
-
-def _host_memory(copies: Rows) -> NDArray[np.int32]:
-    """For each copy the code of the host's kind of memory; -1 where the host has no part in it."""
-    to_device, to_host = (_are(copies, "kind", *labels) for labels in (TO_DEVICE, TO_HOST))
-    return np.select([to_device, to_host], [copies.codes("src_kind"), copies.codes("dst_kind")], np.int32(NO_TEXT))
 
 
 def _are(copies: Rows, column: str, *labels: str) -> NDArray[np.bool_]:

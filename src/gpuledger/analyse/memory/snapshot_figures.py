@@ -301,7 +301,6 @@ class SnapshotFigures:
 
     @property
     def start_ns(self) -> int | None:
-        """When the history begins."""
         return self.instant_ns(0)
 
     def since_start_ns(self, moment: int) -> int | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -260,7 +260,7 @@ def _product(rows: Shape, columns: Shape) -> int | None:
     return 2 * prod(b if a == 1 else a for a, b in pairs) * m * k * n
 
 
-def _counted(flops: int, given: Inputs, rows: int, *matrices: int) -> Count:
+def _product_count(flops: int, given: Inputs, rows: int, *matrices: int) -> Count:
     """A product of two inputs, `matrices` being the positions of both; each is read once, and the result written."""
     sizes = [ELEMENT_BYTES.get(given.kind(position) or "") for position in matrices]
     elements = [prod(given.shapes[position]) for position in matrices]
@@ -276,10 +276,10 @@ def _matmul(given: Inputs, first: int = 0) -> Count | None:
     if flops is None:
         return None
     has_weights = len(given.shapes[first + 1]) == 2
-    return _counted(flops, given, prod(given.shapes[first][:-1]) if has_weights else 0, first, first + 1)
+    return _product_count(flops, given, prod(given.shapes[first][:-1]) if has_weights else 0, first, first + 1)
 
 
-def _grouped(given: Inputs) -> Count | None:
+def _grouped_matmul(given: Inputs) -> Count | None:
     """Rows of one matrix, each times the one of several that it is assigned to."""
     if len(given.shapes) < 2 or [len(shape) for shape in given.shapes[:2]] != [2, 3]:
         return _matmul(given)
@@ -292,7 +292,7 @@ def _linear(given: Inputs) -> Count | None:
         return None
     inner = given.shapes[0][-1]
     flops = 2 * prod(given.shapes[0]) * given.shapes[1][0]
-    return _counted(flops, given, prod(given.shapes[0][:-1]), 0, 1) if inner == given.shapes[1][1] else None
+    return _product_count(flops, given, prod(given.shapes[0][:-1]), 0, 1) if inner == given.shapes[1][1] else None
 
 
 def _attention(given: Inputs, heads_at: int, *, backward: bool = False) -> Count | None:
@@ -350,45 +350,28 @@ _CONV: Final = frozenset(
     )
 )
 
+
+def _counters() -> Iterator[tuple[Callable[[Inputs], Count | None], tuple[str, ...]]]:
+    yield _matmul, ("mm", "bmm", "matmul", "_scaled_mm", "_int_mm")
+    yield lambda given: _matmul(given, 1), ("addmm", "baddbmm", "_addmm_activation")
+    yield _grouped_matmul, ("_grouped_mm", "_scaled_grouped_mm")
+    yield _linear, ("linear",)
+    fused = [f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")]
+    overrideable = "_scaled_dot_product_fused_attention_overrideable"
+    forward = ("scaled_dot_product_attention", *fused, overrideable, "_cudnn_attention_forward")
+    yield lambda given: _attention(given, 1), forward
+    yield lambda given: _attention(given, 2), ("_flash_attention_forward", "_efficient_attention_forward")
+    backward = tuple(f"{name}_backward" for name in (*fused, "_cudnn_attention"))
+    yield lambda given: _attention(given, 1, backward=True), backward
+    of_kernels = ("_flash_attention_backward", "_efficient_attention_backward")
+    yield lambda given: _attention(given, 2, backward=True), of_kernels
+
+
+# What counts an operator's work, by its name; convolutions apart.
 COUNTERS: Final[Mapping[str, Callable[[Inputs], Count | None]]] = {
-    **{f"aten::{name}": _matmul for name in ("mm", "bmm", "matmul", "_scaled_mm", "_int_mm")},
-    **{f"aten::{name}": lambda given: _matmul(given, 1) for name in ("addmm", "baddbmm", "_addmm_activation")},
-    **{f"aten::{name}": _grouped for name in ("_grouped_mm", "_scaled_grouped_mm")},
-    "aten::linear": _linear,
-    **{
-        f"aten::{name}": lambda given: _attention(given, 1)
-        for name in (
-            "scaled_dot_product_attention",
-            "_scaled_dot_product_flash_attention",
-            "_scaled_dot_product_efficient_attention",
-            "_scaled_dot_product_cudnn_attention",
-            "_scaled_dot_product_fused_attention_overrideable",
-            "_cudnn_attention_forward",
-        )
-    },
-    **{
-        name: lambda given: _attention(given, 2)
-        for name in (
-            "aten::_flash_attention_forward",
-            "aten::_efficient_attention_forward",
-            "flash_attn::_flash_attn_forward",
-        )
-    },
-    **{
-        f"aten::_{name}_backward": lambda given: _attention(given, 1, backward=True)
-        for name in (
-            "scaled_dot_product_flash_attention",
-            "scaled_dot_product_efficient_attention",
-            "scaled_dot_product_cudnn_attention",
-            "cudnn_attention",
-        )
-    },
-    **{
-        f"aten::_{name}_backward": lambda given: _attention(given, 2, backward=True)
-        for name in ("flash_attention", "efficient_attention")
-    },
+    **{f"aten::{name}": counter for counter, names in _counters() for name in names},
+    "flash_attn::_flash_attn_forward": lambda given: _attention(given, 2),
 }
-"""What counts an operator's work, by its name; convolutions apart."""
 
 
 def _count(name: str, text: str | None, outputs: Outputs) -> Count | None:

@@ -84,13 +84,11 @@ class LaunchSide:
         return kernels.where(real[0]), copies.where(real[1]), rows
 
     def column(self, name: str) -> Ints:
-        """Of kernels, then copies."""
         kernels, copies, _ = self._took_time
         return np.concatenate((kernels[name], copies[name]))
 
     @cached_property
     def call(self) -> Positions:
-        """The call that launched each."""
         return launching_call(self.column("pid"), self.column("correlation"), self.calls)
 
     @cached_property
@@ -101,7 +99,6 @@ class LaunchSide:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether every kernel in a graph has a grid."""
         kernels, _, _ = self._took_time
         return bool((kernels["grid"][self.in_graph[: len(kernels)], 0] > 0).all())
 
@@ -116,7 +113,6 @@ class LaunchSide:
         return np.concatenate((names, kinds)), *np.concatenate((shapes, sizes)).T
 
     def rows(self, symbol: Positions) -> LaunchedRows:
-        """All that took time, with its symbols."""
         kernels, copies, row = self._took_time
         start, end, gpu, stream = (self.column(name) for name in ("start_ns", "end_ns", "gpu", "stream"))
         return LaunchedRows(
@@ -159,12 +155,10 @@ def _name_numbers(codes: Codes, trace: Trace, numbers: dict[str, int], *, spelle
 
 
 def _matching(calls: Rows, pattern: re.Pattern[str]) -> Flags:
-    """Which calls are of functions whose name matches."""
     return calls.strings.each(calls.codes("name"), lambda name: bool(pattern.search(name)), np.bool_)
 
 
 def _graph_sequences(work: LaunchedRows) -> GraphSequences:
-    """Graph work launch by launch in order of execution."""
     mine = np.flatnonzero(work.in_graph)
     ordered = work.at(mine[np.lexsort((work.stream[mine], work.start_ns[mine], work.launch[mine]))])
     cuts = np.flatnonzero(np.diff(ordered.launch)) + 1
@@ -306,7 +300,7 @@ def in_order(
     lengths: Sequence[int],
     is_again: Callable[[int, list[int]], bool],
 ) -> list[int]:
-    """For sequences that follow each other, which of its occurrences each is; -1 where that cannot be told.
+    """For sequences that follow each other, which of its occurrences each is; -1 where that is ambiguous.
 
     Layers of a model are often equal, and each of them a graph of its own: what comes before and after tells them
     apart. Sequences that occur once are known; those between are known where counting on from the one before and

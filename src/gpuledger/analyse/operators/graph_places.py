@@ -34,7 +34,8 @@ from gpuledger.analyse.operators.graph_launches import (
 )
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR, Paths, nest
 from gpuledger.attribution.places import place
-from gpuledger.attribution.ranges import Nest
+from gpuledger.attribution.ranges import MODULE as MODULE
+from gpuledger.attribution.ranges import Nest, naming_ranges
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import normalised
 from gpuledger.errors import NothingRecorded
@@ -97,7 +98,7 @@ class _CallPlaces:
     """The names around calls, as they enclose each other, and the lines of code that made the calls."""
 
     def __init__(self, trace: Trace, calls: Rows, used: Positions) -> None:
-        rows = _naming_ranges(trace)
+        rows = naming_ranges(trace, ANNOTATION, OPERATOR)
         paths = Paths(Nest(rows, parents(rows["start_ns"], rows["end_ns"], thread(rows))))
         path, (lines, line) = paths.of_row[innermost(rows, calls.at(used))], _code_lines(trace, calls.at(used))
         first, number = group(path, line)
@@ -125,16 +126,6 @@ def _code_lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
             function = int(above[function])
         of_function.append(lines.setdefault(place(frames) or "", len(lines)))
     return list(lines), np.array(of_function, np.intp)[number.reshape(-1)]
-
-
-def _naming_ranges(trace: Trace) -> Rows:
-    """The ranges that say where one is: annotations, operators, and of Python's functions the modules."""
-    ranges = trace[Table.RANGES]
-    named = np.isin(ranges.codes("kind"), [trace.strings.code(kind) for kind in (ANNOTATION, OPERATOR)])
-    python = np.flatnonzero(ranges.codes("kind") == trace.strings.code("python"))
-    is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(MODULE), np.bool_)
-    named[python[is_module]] = True
-    return ranges.where(named)
 
 
 class _Namer:
@@ -252,8 +243,6 @@ class _Namer:
             self._agreed[places, source] = number
         return self._agreed[places, source]
 
-
-MODULE: Final = "nn.Module: "  # what torch puts before a module's class and number
 
 _MODULE_NUMBER: Final = re.compile(r"_\d+$")
 

@@ -101,16 +101,15 @@ def ops(trace: Trace, device: Device) -> Ops:
     around = np.full((2, len(host.calls) + 1), -1, np.intp)  # the last column is for work without a call
     around[0, used] = innermost(operators.rows, calls)
     around[1, used] = innermost(annotations.rows, calls)
-    here = activities.on(device.gpu)
-    here = here[device.begins_steady(activities.start_ns[here])]
-    length = activities.end_ns[here] - activities.start_ns[here]
-    operator = around[0, launching[here]]
+    steady = activities.on(device.gpu)
+    steady = steady[device.begins_steady(activities.start_ns[steady])]
+    length, call = activities.end_ns[steady] - activities.start_ns[steady], launching[steady]
+    operator = around[0, call]
     annotation_path = Paths(annotations).of_row
-    annotated = annotation_path[around[1, launching[here]]] >= 0
-    is_kernel = (activities.state[here] != State.COPY) & (
-        activities.family[here] != activities.families.index(GRAPH_FAMILY)
-    )
-    launched = around[0, np.unique(launching[here][launching[here] >= 0])]
+    annotated = annotation_path[around[1, call]] >= 0
+    is_graph = activities.family[steady] == activities.families.index(GRAPH_FAMILY)
+    is_kernel = (activities.state[steady] != State.COPY) & ~is_graph
+    launched = around[0, np.unique(call[call >= 0])]
     # GPU time, kernels, launches, activities of the stretch, activities at all; the last row is for work in no operator
     own = np.zeros((len(operators) + 1, 5), np.int64)
     np.add.at(own[:, 0], operator, length)
@@ -123,10 +122,10 @@ def ops(trace: Trace, device: Device) -> Ops:
     # 1 or 0 where an operator's work says so, else as the nearest one around it
     by_work = operators.handed_down(np.where(whole[:, 4] > 0, whole[:, 3] > 0, -1))
     counted = np.where(by_work >= 0, by_work > 0, device.begins_steady(operators.rows["start_ns"]))
-    named = operators.rows.codes("name")
+    name = operators.rows.codes("name")
     return Ops(
-        by_name=_op_groups(operators, (named,), counted, own, whole),
-        by_inputs=_op_groups(operators, (named, operators.rows.codes("inputs")), counted, own, whole),
+        by_name=_op_groups(operators, (name,), counted, own, whole),
+        by_inputs=_op_groups(operators, (name, operators.rows.codes("inputs")), counted, own, whole),
         device_ns=int(length.sum()),
         attributed_ns=int(length[operator >= 0].sum()),
         annotated_ns=int(length[annotated].sum()),
@@ -135,7 +134,7 @@ def ops(trace: Trace, device: Device) -> Ops:
         counted=counted,
         own_ns=own[:, 0],
         whole_ns=whole[:, 0],
-        activity=here,
+        activity=steady,
         innermost=operator,
     )
 
@@ -143,7 +142,6 @@ def ops(trace: Trace, device: Device) -> Ops:
 def _op_groups(
     operators: Nest, keys: tuple[Codes, ...], counted: Flags, own: NDArray[np.int64], whole: NDArray[np.int64]
 ) -> tuple[OpGroup, ...]:
-    """Sums over the counted operators with equal keys."""
     rows = operators.rows
     first, number = group(*keys)
     # an operator inside another one of its group is in that one's totals already

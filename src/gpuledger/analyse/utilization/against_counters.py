@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,7 +74,7 @@ def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, 
     def without_namespaces(name: str) -> str:
         return parse(name).bare
 
-    by_name, by_bare_name = (_counted(report, name_of) for name_of in (_in_short, without_namespaces))
+    by_name, by_bare_name = (_counted_percent(report, name_of) for name_of in (_in_short, without_namespaces))
     often = Counter(key(kernel, without_namespaces) for kernel in use.kernels)
     compared = []
     for kernel in use.kernels:
@@ -113,23 +113,20 @@ def agreement(held: tuple[HeldAgainst, ...], metric: GpuMetric) -> Agreement | N
     )
 
 
-def _counted(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, Mapping[GpuMetric, float]]:
+def _counted_percent(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, dict[GpuMetric, float]]:
     """Percent by kernel and counter, over its launches by their time."""
     by_kernel: dict[_Key, list[Profiled]] = {}
     for launch in report.launches:
         by_kernel.setdefault((name_of(launch.name), launch.grid, launch.block), []).append(launch)
-    return {key: _means(launches) for key, launches in by_kernel.items()}
-
-
-def _means(launches: list[Profiled]) -> dict[GpuMetric, float]:
-    means = {}
-    for metric in OF_KERNELS:
-        measured = [(launch.metric(*USE[metric]), launch.metric(*DURATION)) for launch in launches]
-        known = [
-            (share, time)
-            for share, time in measured
-            if not isinstance(share, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
-        ]
-        if known:
-            means[metric] = 100 * sum(share * time for share, time in known) / sum(time for _, time in known)
+    means: dict[_Key, dict[GpuMetric, float]] = {key: {} for key in by_kernel}
+    for key, launches in by_kernel.items():
+        for metric in OF_KERNELS:
+            measured = [(launch.metric(*USE[metric]), launch.metric(*DURATION)) for launch in launches]
+            known = [
+                (share, time)
+                for share, time in measured
+                if not isinstance(share, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
+            ]
+            if known:
+                means[key][metric] = 100 * sum(share * time for share, time in known) / sum(time for _, time in known)
     return means

@@ -26,7 +26,7 @@ from gpuledger.catalog.kernel_types import NO_MATRIX
 from gpuledger.trace.keys import Positions, equal, group
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.spans import Ints, Spans, furthest, holds
 from gpuledger.trace.tables import Rows, Table
 
 _ROUGHLY: Final = 1e-2
@@ -80,13 +80,13 @@ def fit_levels(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> Fitted
     seen, faint = before_rounding(values), values == 1
     for _ in range(_FAINT_ROUNDS if faint.any() else 1):
         target = shares.times(seen)
-        expected = shares.mixed(np.clip(mixtures.rough @ target, 0.0, prior.ceiling))
+        expected = shares.predicted(np.clip(mixtures.rough @ target, 0.0, prior.ceiling))
         noise = _noise(seen - expected, len(target))
         seen[faint] = np.clip(expected[faint], 0.0, 1.0)
     target = shares.times(seen)
     system = squared + noise * prior.precision
     levels = _bounded_solution(system, target + noise * (prior.precision @ prior.mean), prior.ceiling)
-    left = seen - shares.mixed(levels)
+    left = seen - shares.predicted(levels)
     noise = _noise(left, len(target))
     solved = np.linalg.solve(system, weights.T).T
     alone = noise * np.einsum("gc,gc->g", solved, weights)
@@ -101,7 +101,6 @@ def before_rounding(values: NDArray[Any]) -> Floats:
 
 
 def _noise(left: Floats, columns: int) -> float:
-    """The variance of what is left of a sample."""
     return max(float(left @ left) / max(len(left) - columns, 1), _LEAST_NOISE)
 
 
@@ -154,8 +153,15 @@ class LaunchGroups:
 
     @property
     def mean_ns(self) -> Floats:
-        """How long a launch of each group runs."""
         return self.total_ns / np.maximum(self.launches, 1)
+
+    def within(self, window: Spans | None) -> tuple[Ints, Ints]:
+        """How often kernels of each group were launched, and how long they ran: launches that begin in the window."""
+        if window is None:
+            return self.launches, self.total_ns
+        chosen, count = holds(window, self.start_ns), len(self)
+        group, length = self.group[chosen], (self.end_ns - self.start_ns)[chosen]
+        return np.bincount(group, minlength=count), np.bincount(group, length, minlength=count).astype(np.int64)
 
     def of_neighbours(self, level: Floats) -> Floats:
         """Of each group: the levels of what runs right before and right after its launches, added up."""

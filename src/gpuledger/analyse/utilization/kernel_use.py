@@ -2,7 +2,7 @@
 
 A sample is the mean over one period, so it is a mixture of what ran in it. The level of each kernel is what explains
 all samples best. A kernel that lasts long beside a period has two or three levels, as it begins and ends differently;
-what is told is their mean by time. In one word (`UseClass`) a kernel is at a roof, under-filled or stalled. See
+its figure is their mean by time. In one word (`UseClass`) a kernel is at a roof, under-filled or stalled. See
 docs/concepts/use.md.
 """
 
@@ -21,7 +21,6 @@ from gpuledger.analyse.kernels.verdict import ALIKE, BUSY, UNEVEN
 from gpuledger.analyse.utilization.fit import (
     FitColumns,
     FittedLevels,
-    LaunchGroups,
     Mixtures,
     fit_levels,
     launch_groups,
@@ -33,7 +32,7 @@ from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.spans import Ints, Spans, holds
+from gpuledger.trace.spans import Ints, Spans
 from gpuledger.trace.tables import Table
 
 
@@ -96,7 +95,6 @@ class UseFigure:
     high: float
 
     def holds(self, percent: float) -> bool:
-        """Whether the interval has this number."""
         return self.low <= percent <= self.high
 
 
@@ -216,7 +214,7 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
         metric: _figures(metric, columns, ceilings[metric], fit, samples.period_ns) for metric, fit in fits.items()
     }
     classes = use_classes(figures, len(groups))
-    launches, total_ns = _launched_within(groups, window)
+    launches, total_ns = groups.within(window)
     order = np.argsort(-total_ns, kind="stable")
     order = order[launches[order] > 0]
     place = np.full(len(groups), -1)
@@ -252,15 +250,6 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
         class_of_row,
         kernel_of_row,
     )
-
-
-def _launched_within(groups: LaunchGroups, window: Spans | None) -> tuple[Ints, Ints]:
-    """How often kernels of each group were launched, and how long they ran: those launches that begin in the window."""
-    if window is None:
-        return groups.launches, groups.total_ns
-    within, count = holds(window, groups.start_ns), len(groups)
-    group, length = groups.group[within], (groups.end_ns - groups.start_ns)[within]
-    return np.bincount(group, minlength=count), np.bincount(group, length, minlength=count).astype(np.int64)
 
 
 def _figures(

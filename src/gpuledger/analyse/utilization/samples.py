@@ -46,7 +46,6 @@ class GpuSamples:
         return len(self.stamp_ns)
 
     def among(self, chosen: NDArray[np.bool_]) -> GpuSamples:
-        """Some of the samples."""
         values = {metric: column[chosen] for metric, column in self.values.items()}
         return GpuSamples(self.gpu, self.stamp_ns[chosen], self.period_ns, values)
 
@@ -115,7 +114,6 @@ class ColumnSpans:
 
     @classmethod
     def by_start(cls, parts: list[tuple[Ints, Ints, Ints]], columns: int) -> ColumnSpans:
-        """From parts in any order."""
         start, end, column = (np.concatenate(side) for side in zip(*parts, strict=True))
         if (start[1:] < start[:-1]).any():
             order = np.argsort(start, kind="stable")
@@ -123,7 +121,6 @@ class ColumnSpans:
         return cls(start, end, column, columns)
 
     def within(self, begin_ns: int, end_ns: int) -> ColumnSpans:
-        """Those that begin in a stretch of time."""
         first, last = np.searchsorted(self.start_ns, (begin_ns, end_ns))
         chosen = slice(int(first), int(last))
         return ColumnSpans(self.start_ns[chosen], self.end_ns[chosen], self.column[chosen], self.columns)
@@ -143,7 +140,7 @@ class SampleShares:
         """The transposed matrix times a value per sample."""
         return np.bincount(self.column, self.share * values[self.sample], minlength=self.columns)
 
-    def mixed(self, levels: Floats) -> Floats:
+    def predicted(self, levels: Floats) -> Floats:
         """The matrix times a level per column: what each sample would be."""
         return np.bincount(self.sample, self.share * levels[self.column], minlength=len(self.used))
 
@@ -224,11 +221,9 @@ class SampleSubset:
         return subset
 
     def samples(self, count: int) -> NDArray[np.bool_]:
-        """Which of so many samples are taken."""
         return np.repeat(self.taken, _STRETCH)[:count]
 
     def near(self, start_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
-        """Which of these may be in a sample that is taken."""
         first, last = self._stretches(start_ns, end_ns)
         so_far = np.append(0, np.cumsum(self.taken))
         return so_far[last + 1] > so_far[first]
@@ -306,5 +301,5 @@ def _unexplained(
         seen = column[shares.used]
         if seen.var() > 0:
             levels = np.linalg.solve(squared, shares.times(seen))
-            left.append(np.log(((seen - shares.mixed(levels)) ** 2).mean() + _ROUNDING))
+            left.append(np.log(((seen - shares.predicted(levels)) ** 2).mean() + _ROUNDING))
     return float(np.mean(left)) if left else 0.0

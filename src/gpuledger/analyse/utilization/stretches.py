@@ -134,7 +134,6 @@ def use_of_stretches(
 
 
 def _mean(samples: GpuSamples, lag_ns: int, spans: Spans) -> dict[GpuMetric, float]:
-    """The mean over all spans together, as far as samples cover them."""
     time = covered(spans, *sample_periods(samples.stamp_ns, samples.period_ns, lag_ns))
     if not time.any():
         return {}
@@ -179,7 +178,6 @@ class ComputeSplit:
 
     @property
     def steady_total(self) -> TimeByClass:
-        """All compute of the steady stretch."""
         return {name: sum(times[name] for times in self.steady.values()) for name in CLASSES}
 
 
@@ -202,19 +200,18 @@ def compute_split(device: Device, class_of_row: NDArray[np.int8] | None) -> Comp
     edges = distinct(np.array([*books.window, *np.clip(device.steady, *books.window)]))
     times = compute_by(own, books.busy, edges, label, families * len(CLASSES)).reshape(-1, families, len(CLASSES))
     steady = (edges[:-1] >= device.steady.start_ns) & (edges[:-1] < device.steady.end_ns)
-    return ComputeSplit(*(_by_line(own.families, part.sum(axis=0).tolist()) for part in (times, times[steady])))
+    whole, of_steady = (
+        {
+            Line.of_family(family): dict(zip(CLASSES, of_family, strict=True))
+            for family, of_family in zip(own.families, part.sum(axis=0).tolist(), strict=True)
+            if any(of_family)  # families without time are left out, as in the books
+        }
+        for part in (times, times[steady])
+    )
+    return ComputeSplit(whole, of_steady)
 
 
-def _by_line(families: tuple[str, ...], times: list[list[int]]) -> dict[Line, TimeByClass]:
-    """Families without time are left out, as in the books."""
-    return {
-        Line.of_family(family): dict(zip(CLASSES, of_family, strict=True))
-        for family, of_family in zip(families, times, strict=True)
-        if any(of_family)
-    }
-
-
-USES_TENSOR: Final = 5.0  # percent of the tensor cores' cycles, from which on a kernel is told by them
+USES_TENSOR: Final = 5.0  # percent of the tensor cores' cycles, from which on a kernel is taken to compute with them
 
 _EIGHT_BITS: Final = re.compile(r"e4m3|e5m2|fp8|float8|_f8", re.IGNORECASE)
 _HALF: Final = ("bf16", "fp16")
