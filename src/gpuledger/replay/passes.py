@@ -1,11 +1,8 @@
-"""When everything would happen: one pass over the events of a dependency graph, each at the latest of what it needs.
+"""Passes over the events of a dependency graph: when everything would happen, what held it up, how late it may be.
 
-Compiled (native/replay.c); the same in plain Python where the package was installed without a compiler, or with
-GPULEDGER_NATIVE=0, and to say what it gives.
-
-What a replay's end is due to: back from an event along what held it up, and how late everything else may be.
-
-The compiled passes, where there are any.
+Forwards, each event comes at the latest of what it needs. Backwards, from an event along what held it up (`PathWalk`),
+or from limits to how late everything else may be (`limited`). Compiled (native/replay.c); the same in plain Python
+where the package was installed without a compiler, or with GPULEDGER_NATIVE=0, and to say what those give.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStret
     if not len(windows):
         return ReplayedStretch(0, 0, 0, 0, 0)
     start, end, whose = cut_to(times.start[here], times.end[here], windows)
-    split = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
-    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
+    spans, _ = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
+    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in spans)
     whole, comm, copy, idle = (scenario.of_steady(ns) for ns in (total(windows), *exposed))
     return ReplayedStretch(whole, whole - comm - copy - idle, comm, copy, idle)
 
