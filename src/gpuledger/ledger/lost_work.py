@@ -74,10 +74,7 @@ def has_nodes(work: Activities) -> bool:
 
 
 def lost_nodes(
-    host: Host,
-    work: Activities,
-    launches_graph: NDArray[np.bool_],
-    recorded: Callable[[Positions], Positions],
+    host: Host, work: Activities, launches_graph: NDArray[np.bool_], recorded: Callable[[Positions], Positions]
 ) -> LostNodes:
     """Which graph launches lack nodes; `recorded` gives those launches whose work lies in the recording."""
     node = work.graph_node

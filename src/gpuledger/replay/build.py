@@ -20,15 +20,7 @@ from gpuledger.replay.cross_stream_waits import (
     event_edges,
 )
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
-from gpuledger.replay.graph import (
-    NEVER,
-    CallNodes,
-    DependencyGraph,
-    GraphEvent,
-    OperationFlag,
-    OperationNodes,
-    Times,
-)
+from gpuledger.replay.graph import NEVER, CallNodes, DependencyGraph, GraphEvent, OperationFlag, OperationNodes, Times
 from gpuledger.replay.lags import (
     FEWEST,
     IN_GRAPH,
@@ -77,12 +69,7 @@ COPY_CALL_NS: Final = 10_000
 
 
 def dependency_graph(
-    trace: Trace,
-    host: Host,
-    work: Activities,
-    *,
-    residuals: bool = True,
-    lags: UsualLags | None = None,
+    trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: UsualLags | None = None
 ) -> DependencyGraph:
     """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
     return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags)).graph()

@@ -56,13 +56,7 @@ _Pairs = tuple[Positions, Positions]
 
 class _Waiting:
     def __init__(
-        self,
-        trace: Trace,
-        host: Host,
-        outer: OuterCalls,
-        work: Activities,
-        launch: Ints,
-        streams: StreamOrder,
+        self, trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder
     ) -> None:
         self.trace, self.host, self.outer, self.work = trace, host, outer, work
         self.launch, self.streams = launch, streams
