@@ -66,7 +66,7 @@ def _checked(path: Path, table: object) -> list[tuple[str, list[str]]]:
     if not isinstance(table, dict):
         raise GpuledgerError(f"{path}: families is not a table", hint=hint)
     for family, patterns in table.items():
-        if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise GpuledgerError(f"{path}: family '{family}' is not a list of patterns", hint=hint)
         for pattern in patterns:
             try:

@@ -310,11 +310,11 @@ class _Builder:
 
     def _wait_lags(self, duration: Ints) -> tuple[Ints, Ints, Ints, NDArray[np.int8]]:
         """The waiting calls, what for, and the lag; `duration` becomes what they take by themselves."""
-        found, outer, queued = self.waits, self.outer, self.queued
-        call, operation = np.append(found.call, queued.call), np.append(found.operation, queued.oldest)
+        waits, outer, queued = self.waits, self.outer, self.queued
+        call, operation = np.append(waits.call, queued.call), np.append(waits.operation, queued.oldest)
         order = np.argsort(call, kind="stable")
         call, operation = call[order], operation[order]
-        is_queue = (np.arange(len(call)) >= len(found.call))[order]
+        is_queue = (np.arange(len(call)) >= len(waits.call))[order]
         blocks = np.zeros(len(outer), np.int8)
         blocks[call] = 1
         if not len(call):

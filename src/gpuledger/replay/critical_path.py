@@ -75,7 +75,7 @@ class CriticalPath:
         amount = np.bincount(self.line, minlength=len(self.lines))
         time = np.zeros(len(self.lines), np.int64)
         np.add.at(time, self.line, self.length_ns)
-        sums = {line: (int(time[at]), int(amount[at])) for at, line in enumerate(self.lines) if amount[at]}
+        sums = {line: (int(time[row]), int(amount[row])) for row, line in enumerate(self.lines) if amount[row]}
         return dict(sorted(sums.items(), key=lambda item: (-item[1][0], item[0])))
 
     def runs(self, operations: int) -> NDArray[np.bool_]:

@@ -164,8 +164,14 @@ class Changes:
             note, edit = say("the report has no such finding"), OF_CODE[wanted](self.fixes)
             return ProgramChange(words, "", edit, is_bound=wanted in BOUNDS, note=note, code=wanted)
         edit = finding.edit if self._as_findings else OF_CODE[wanted](self.fixes)
-        told = finding.assumption, edit
-        return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
+        return ProgramChange(
+            words,
+            finding.assumption,
+            edit,
+            is_bound=finding.is_bound,
+            code=wanted,
+            reported_ns=finding.saving_ns,
+        )
 
     def every_fix(self) -> dict[str, ProgramChange]:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
@@ -177,8 +183,8 @@ class Changes:
     @property
     def _fixable(self) -> list[str]:
         """The codes that a change stands for: those that were found, then the others."""
-        found = [code for code, finding in self.findings.items() if finding.edit is not None]
-        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in OF_CODE), *OF_CODE)))
+        reported = [code for code, finding in self.findings.items() if finding.edit is not None]
+        return list(dict.fromkeys((*(code for code in reported if self._as_findings or code in OF_CODE), *OF_CODE)))
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
