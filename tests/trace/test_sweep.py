@@ -217,7 +217,7 @@ def test_fold(of: list[tuple[int, int]], how: sweep.Fold) -> None:
 def test_places_and_looking_up(held: list[int], wanted: list[int]) -> None:
     if not held:
         return
-    compiled, plain = both(lambda: sweep.placed(ints(held), min(held), max(held)))
+    compiled, plain = both(lambda: sweep.positions_table(ints(held), min(held), max(held)))
     assert (compiled is None) == (plain is None) == (len(set(held)) < len(held))
     if compiled is not None:
         np.testing.assert_array_equal(compiled, plain)

@@ -282,7 +282,7 @@ class CallsByKey:
         return np.where(_has_key(work), last_match(work["pid"], work["correlation"], *keys), -1)
 
 
-def recorded_by(calls: Rows, records: Rows) -> Positions:
+def record_of_call(calls: Rows, records: Rows) -> Positions:
     """The row of `records`, of which each is of one call, that is of each of these; -1 for none."""
     record = last_match(calls["pid"], calls["correlation"], records["pid"], records["correlation"])
     return np.where(_has_key(calls), record, -1)

@@ -183,7 +183,7 @@ NOTHING_LOST: Final = LostWork()
 def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
     """What was lost of a trace that was read whole."""
     calls = host.calls
-    has_work = sweep.marked(work.launch, -1, len(calls) - 1)[1:].astype(np.bool_)
+    has_work = sweep.occurrence_flags(work.launch, -1, len(calls) - 1)[1:].astype(np.bool_)
     puts_work = host.are(CallKind.LAUNCH) | host.are(CallKind.COPY_CALL)
     suspects = np.flatnonzero(puts_work & ~has_work)
 

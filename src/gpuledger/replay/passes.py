@@ -1,7 +1,7 @@
 """Passes over the events of a dependency graph: when everything would happen, what held it up, how late it may be.
 
 Forwards, each event comes at the latest of what it needs. Backwards, from an event along what held it up (`PathWalk`),
-or from limits to how late everything else may be (`limited`). Compiled (native/replay.c); the same in plain Python
+or from limits to how late everything else may be (`set_limits`). Compiled (native/replay.c); the same in plain Python
 where the package was installed without a compiler, or with GPULEDGER_NATIVE=0, and to say what those give.
 """
 
@@ -177,13 +177,13 @@ class Latest:
     end: Ints
 
 
-def unlimited(graph: DependencyGraph) -> Latest:
+def no_limits(graph: DependencyGraph) -> Latest:
     """Nothing has a limit yet."""
     calls, operations = len(graph.calls), len(graph.operations)
     return Latest(*(np.full(count, NO_LIMIT, np.int64) for count in (calls, calls, operations, operations)))
 
 
-def limited(graph: DependencyGraph, latest: Latest) -> None:
+def set_limits(graph: DependencyGraph, latest: Latest) -> None:
     """Fill in how late everything may be for what has a limit to keep it."""
     if is_compiled():
         native.slack(*columns(graph), *table_columns(latest), graph.threads, graph.streams, graph.groups)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, Activities, State
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
-from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
 from gpuledger.replay.passes import replayed
 from gpuledger.replay.scenario import Scenario
@@ -30,7 +30,7 @@ def replayed_trace(model: Scenario, *edits: Edit) -> Trace:
     """What would have been recorded with these changes; for a scenario of the whole run."""
     if not model.is_whole:
         raise ValueError("only some steps are replayed")
-    trace, graph = model.trace, edited(model.graph, edits)
+    trace, graph = model.trace, apply_edits(model.graph, edits)
     times = replayed(graph)
     clocks = _Clocks(model.part.host, graph, times)
     tables = {table: clocks.move(rows) for table, rows in trace.tables.items()}

@@ -69,7 +69,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if high - low > len(values) + 65536:
         return sweep.distinct(values.astype(np.int64, copy=False)).astype(values.dtype, copy=False)
-    return (np.flatnonzero(sweep.marked(values, low, high)) + low).astype(values.dtype)
+    return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
 Positions = NDArray[np.intp]
@@ -211,7 +211,7 @@ class KeyPositions:
         least, most = int(minor.min()), int(minor.max())
         if most - least >= _SPARSE * (len(minor) + 1024):
             return None
-        table = sweep.placed(minor, least, most)
+        table = sweep.positions_table(minor, least, most)
         return None if table is None else cls(int(major[0]), least, table)
 
     def look_up(self, major: NDArray[Any], minor: NDArray[Any]) -> Positions:

@@ -219,7 +219,7 @@ def take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
     return taken
 
 
-def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
+def occurrence_flags(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
     """For each number from `least` to `most` whether it occurs; no value lies beyond the two."""
     flags = np.zeros(most - least + 1, np.uint8)
     if _pays(values):
@@ -229,7 +229,7 @@ def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
     return flags
 
 
-def placed(keys: Ints, least: int, most: int) -> NDArray[np.int32] | None:
+def positions_table(keys: Ints, least: int, most: int) -> NDArray[np.int32] | None:
     """For each number from `least` to `most` one more than the position of the key that is it; None if keys repeat."""
     table = np.zeros(most - least + 1, np.int32)
     if _pays(keys):
