@@ -208,7 +208,7 @@ class _Pieces:
             (by_call, Cause.LAUNCH_LATENCY),
         )
         conditions, of_cause = zip(*((mask, CAUSES.index(cause)) for mask, cause in causes), strict=True)
-        line = np.select(conditions, of_cause, CAUSES.index(Cause.TURNAROUND))
+        line: Ints = np.select(conditions, of_cause, CAUSES.index(Cause.TURNAROUND))
         in_call = inside & ~conditions[0]
         line[in_call] = self._call_line(by[in_call])
         return line

@@ -98,7 +98,8 @@ def _in_replay(recorded_ns: Ints, replayed_ns: Ints, instants: Ints) -> Ints:
     inside = np.clip(instants, recorded_ns[0], recorded_ns[-1])
     base = int(replayed_ns[0])  # floats hold months of nanoseconds, not the time since 1970
     between = np.interp(inside - recorded_ns[0], recorded_ns - recorded_ns[0], replayed_ns - base)
-    return np.rint(between).astype(np.int64) + base + (instants - inside)
+    moved: Ints = np.rint(between).astype(np.int64) + base + (instants - inside)
+    return moved
 
 
 def _gone_calls(trace: Trace, graph: DependencyGraph, times: Times) -> NDArray[np.bool_]:

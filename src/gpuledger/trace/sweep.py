@@ -206,7 +206,8 @@ def distinct(values: Ints) -> Ints:
             return np.sort(into[:count])
     ordered = np.sort(values)
     is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]  # `np.unique` imports numpy.ma
-    return ordered[is_new]
+    different: Ints = ordered[is_new]
+    return different
 
 
 def take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
