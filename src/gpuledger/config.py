@@ -42,7 +42,7 @@ def user_families(path: Path | None) -> Families:
     for key in ("tool", "gpuledger", "families"):
         table = table.get(key) if isinstance(table, dict) else None
     table = content.get("families", {}) if table is None else table
-    return tuple((family, pattern) for family, patterns in _checked(chosen, table) for pattern in patterns)
+    return tuple((family, pattern) for family, patterns in _check_table(chosen, table) for pattern in patterns)
 
 
 def _text(path: Path) -> str:
@@ -60,13 +60,13 @@ def _text(path: Path) -> str:
         return file.read(MOST_BYTES).decode()
 
 
-def _checked(path: Path, table: object) -> list[tuple[str, list[str]]]:
+def _check_table(path: Path, table: object) -> list[tuple[str, list[str]]]:
     """The table, if it is one of lists of regular expressions."""
     hint = 'write it as `attention = ["pattern", ...]`'
     if not isinstance(table, dict):
         raise GpuledgerError(f"{path}: families is not a table", hint=hint)
     for family, patterns in table.items():
-        if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise GpuledgerError(f"{path}: family '{family}' is not a list of patterns", hint=hint)
         for pattern in patterns:
             try:

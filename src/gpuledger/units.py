@@ -57,7 +57,7 @@ def _unit_of(value: float, scale: tuple[tuple[int, str], ...]) -> tuple[int, str
     return next(((factor, unit) for factor, unit in scale if abs(value) >= factor), scale[-1])
 
 
-def _scaled(value: int, scale: tuple[tuple[int, str], ...]) -> str:
+def _in_unit(value: int, scale: tuple[tuple[int, str], ...]) -> str:
     factor, unit = _unit_of(value, scale)
     return f"{value} {unit}" if factor == 1 else f"{three_figures(value / factor)} {unit}"
 
@@ -71,12 +71,12 @@ def precise_time_text(ns: float) -> str:
 
 def time_text(ns: int) -> str:
     """A duration for people: 1234567 -> '1.23 ms', and 14 -> '14 ns'."""
-    return _scaled(ns, _TIME)
+    return _in_unit(ns, _TIME)
 
 
 def bytes_text(count: int) -> str:
     """A size for people, in powers of ten as NVIDIA prints them: 150109880320 -> '150 GB'."""
-    return _scaled(count, _BYTES)
+    return _in_unit(count, _BYTES)
 
 
 def count_text(count: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuledger import open_trace
 from gpuledger.findings.fixes import Fixes
-from gpuledger.replay.edits import edited
+from gpuledger.replay.edits import apply_edits
 from gpuledger.replay.graph import OperationFlag
 from gpuledger.replay.scenario import scenario
 from support.book_checks import analysed
@@ -22,7 +22,7 @@ def test_a_kernel_that_goes_from_a_graph_leaves_its_other_kernels(unpacked: Call
     scene = scenario(trace, device)
     fixes = Fixes(trace, scene, ())
     code = int(np.bincount(device.work.name[device.work.graph_node >= 0]).argmax())
-    changed = edited(scene.graph, [fixes.kernels([code])])
+    changed = apply_edits(scene.graph, [fixes.kernels([code])])
     gone = changed.operations.flags & OperationFlag.GONE != 0
     assert set(device.work.name[gone].tolist()) == {code}
     taken = int((device.work.end_ns - device.work.start_ns)[gone].sum())

@@ -15,10 +15,10 @@ from gpuledger.replay.passes import (
     Latest,
     PathWalk,
     is_compiled,
-    limited,
+    no_limits,
     replayed,
+    set_limits,
     table_columns,
-    unlimited,
 )
 from support.drawn_graphs import graphs
 
@@ -31,9 +31,9 @@ def last_path(graph: DependencyGraph, times: Times, stop_ns: int = -NO_LIMIT) ->
 
 def latest_for_last(graph: DependencyGraph, times: Times) -> Latest:
     """How late everything may be for the last operation to end as it does."""
-    latest = unlimited(graph)
+    latest = no_limits(graph)
     latest.end[-1] = times.end[-1]
-    limited(graph, latest)
+    set_limits(graph, latest)
     return latest
 
 
@@ -91,8 +91,8 @@ def test_the_compiled_passes_are_the_plain_ones(graph: DependencyGraph) -> None:
 @given(graphs())
 def test_columns_that_do_not_belong_together_are_refused(graph: DependencyGraph) -> None:
     times = replayed(graph)
-    latest = unlimited(graph)
+    latest = no_limits(graph)
     with pytest.raises(ValueError, match="do not belong together"):
-        limited(graph, Latest(latest.call_begin, latest.call_end, latest.start[:-1], latest.end))
+        set_limits(graph, Latest(latest.call_begin, latest.call_end, latest.start[:-1], latest.end))
     with pytest.raises(ValueError, match="do not belong together"):
         PathWalk(graph, times).back(len(graph.operations) << 2 | GraphEvent.OPERATION, 0, 0)

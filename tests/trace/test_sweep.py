@@ -92,13 +92,13 @@ def test_shares(of: list[tuple[int, int]]) -> None:
 def test_states_partition_the_window(of: list[tuple[int, int]], data: st.DataObject) -> None:
     state = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(of), max_size=len(of))), np.int8)
     window = (-10, 30)
-    compiled, plain = both(lambda: sweep.states(*pair(sorted(of)), state, window))
-    assert compiled.hidden == plain.hidden
-    for one, other in zip(compiled.spans, plain.spans, strict=True):
+    (compiled, hidden), (plain, plain_hidden) = both(lambda: sweep.states(*pair(sorted(of)), state, window))
+    assert hidden == plain_hidden
+    for one, other in zip(compiled, plain, strict=True):
         np.testing.assert_array_equal(one, other)
     first = sweep.intersection(sweep.union_of(*pair(sorted(of)), state, 0), pair([window]))
     whole = sorted(
-        each for spans in (first, *compiled.spans) for each in zip(*(column.tolist() for column in spans), strict=True)
+        span for spans in (first, *compiled) for span in zip(*(column.tolist() for column in spans), strict=True)
     )
     assert [start for start, _ in whole] == [window[0], *(end for _, end in whole[:-1])]
     assert whole[-1][1] == window[1]
@@ -217,7 +217,7 @@ def test_fold(of: list[tuple[int, int]], how: sweep.Fold) -> None:
 def test_places_and_looking_up(held: list[int], wanted: list[int]) -> None:
     if not held:
         return
-    compiled, plain = both(lambda: sweep.placed(ints(held), min(held), max(held)))
+    compiled, plain = both(lambda: sweep.positions_table(ints(held), min(held), max(held)))
     assert (compiled is None) == (plain is None) == (len(set(held)) < len(held))
     if compiled is not None:
         np.testing.assert_array_equal(compiled, plain)

@@ -338,26 +338,26 @@ def family(name: str, extra: tuple[tuple[str, str], ...] = ()) -> str:
     `extra` are pairs of a family and a regular expression, tried first and in order, on the whole name and without
     regard to case; a family of the user's own is fine. An expression that is none raises `re.error`.
     """
-    for user_family, pattern in _compiled(extra):
+    for user_family, pattern in _compile(extra):
         if pattern.search(name):
             return user_family
-    if name.startswith("triton_") and (known := _INDUCTOR().first(_folded(name))):
+    if name.startswith("triton_") and (known := _INDUCTOR().first(_fold(name))):
         return known
     function, arguments = _parts(name)
-    folded = _folded(function)
+    folded = _fold(function)
     if not (words := folded.split()):
-        return _FAMILIES().first(_folded(name)) or OTHER  # `[CUDA memset]` is all bracket
-    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (known := _FAMILIES().first(_folded(arguments))):
+        return _FAMILIES().first(_fold(name)) or OTHER  # `[CUDA memset]` is all bracket
+    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (known := _FAMILIES().first(_fold(arguments))):
         return known
     return _FAMILIES().first(folded) or OTHER
 
 
 @lru_cache(maxsize=64)
-def _compiled(extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _compile(extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in extra)
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """`text` in lower case, letter by letter."""
     return text.lower() if text.isascii() else text.translate(_FOLDED)
 

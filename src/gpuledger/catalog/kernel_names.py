@@ -42,11 +42,11 @@ def source_label(short: str) -> str | None:
     for model, form in _FORMS if len(short) <= _LONGEST else ():
         if match := form.fullmatch(short):
             rest = " sum" if match.groupdict().get("rest") else ""
-            return f"{_demangled(match['function'])}:{match['line']} ({model}{rest})"
+            return f"{_demangle(match['function'])}:{match['line']} ({model}{rest})"
     return None
 
 
-def _demangled(function: str) -> str:
+def _demangle(function: str) -> str:
     """A C++ function's name without its parameters, if it has no templates; any other as it is."""
     match = _MANGLED.match(function)
     if match is None:

@@ -135,8 +135,6 @@ TENSOR_OPS: Final = re.compile(
 STALLS: Final = re.compile(r"smsp__average_warps_issue_stalled_(?P<why>\w+?)_per_issue_active\.ratio")
 
 DEVICE_NAME: Final = "device__attribute_display_name"
-DEVICE_CLOCK_KHZ: Final = "device__attribute_max_gpu_frequency_khz"
-DEVICE_MEMORY_CLOCK_KHZ: Final = "device__attribute_max_mem_frequency_khz"
 
 _NAMES: Final = frozenset(
     name

@@ -59,7 +59,7 @@ class Activities:
     Those that every analysis needs are there; the others are gathered from the tables when first asked for.
     """
 
-    def __init__(self, tables: Sequence[Rows], columns: _Columns, families: tuple[str, ...]) -> None:
+    def __init__(self, tables: Sequence[Rows], columns: _ActivityColumns, families: tuple[str, ...]) -> None:
         self._tables, self._columns, self._of_gpu = tables, columns, dict[int, Activities]()
         self.families: Final = families
         self.start_ns: Final = columns.start_ns
@@ -159,7 +159,7 @@ class Activities:
         return Activities(self._tables, self._columns._replace(launch=launch), self.families)
 
 
-class _Columns(NamedTuple):
+class _ActivityColumns(NamedTuple):
     """`order`: which row of the tables, one after another, each activity is. The others are as in `Activities`."""
 
     order: NDArray[np.signedinteger]
@@ -171,8 +171,8 @@ class _Columns(NamedTuple):
     graph_node: Ints
     launch: Positions
 
-    def at(self, positions: NDArray[Any]) -> _Columns:
-        return _Columns(*(take(column, positions) for column in self))
+    def at(self, positions: NDArray[Any]) -> _ActivityColumns:
+        return _ActivityColumns(*(take(column, positions) for column in self))
 
 
 def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:
@@ -188,7 +188,7 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
         return take(one_after_another(parts), order)
 
     is_comm = kernel_family == families[COMMUNICATION]
-    columns = _Columns(
+    columns = _ActivityColumns(
         order,
         start,
         end,
@@ -282,7 +282,7 @@ class CallsByKey:
         return np.where(_has_key(work), last_match(work["pid"], work["correlation"], *keys), -1)
 
 
-def recorded_by(calls: Rows, records: Rows) -> Positions:
+def record_of_call(calls: Rows, records: Rows) -> Positions:
     """The row of `records`, of which each is of one call, that is of each of these; -1 for none."""
     record = last_match(calls["pid"], calls["correlation"], records["pid"], records["correlation"])
     return np.where(_has_key(calls), record, -1)

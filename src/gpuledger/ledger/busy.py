@@ -53,9 +53,9 @@ def busy(work: Activities, gpu: int, window: Span | Spans) -> Busy:
     if len(stretches) > 1:
         start, end, whose = cut_to(start, end, stretches)
         state = state[whose]
-    split = states(start, end, state, whole)
-    comm, copy, idle = (Spans(*bounds) for bounds in split.spans)
+    exposed, hidden = states(start, end, state, whole)
+    comm, copy, idle = (Spans(*bounds) for bounds in exposed)
     if len(stretches) > 1:
         idle = intersection(idle, stretches)
     compute_ns = total(stretches) - total(comm) - total(copy) - total(idle)
-    return Busy(gpu, stretches, compute_ns, comm, copy, idle, *split.hidden)
+    return Busy(gpu, stretches, compute_ns, comm, copy, idle, *hidden)

@@ -240,7 +240,7 @@ def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted:
     """The steps in the window: where instances of a range are looked at, those, if no others are asked for."""
     asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
     if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:
-        return None if of_the_run is None else _clipped(of_the_run, window)
+        return None if of_the_run is None else _clip_steps(of_the_run, window)
     source = say("marked by ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
     instances = Steps(gpu, source, np.append(window.begin_ns, window.span.end_ns), 0, window.stretches)
     first, last = 0, len(instances)
@@ -253,7 +253,7 @@ def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted:
     return replace(instances, edges_ns=edges, warm_up=first + warm_up(instances.length_ns[first:last]))
 
 
-def _clipped(cut: Steps, window: Window) -> Steps | None:
+def _clip_steps(cut: Steps, window: Window) -> Steps | None:
     """The steps, as far as they lie in the window.
 
     A step's first launch may lie before it: the window begins with the launch of the first activity.

@@ -235,15 +235,15 @@ class _Booking:
         owner = _at_or_none(self.work.pid, self.after[longer])
         by_process = RowsByKey.of(calls["pid"])
         for process, of_owner in RowsByKey.of(owner):
-            made = by_process.rows(process)
-            if len(made):
-                threads = self.host.thread_of_call[made]
-                made = made[threads == np.bincount(threads).argmax()]
-                made = made[np.argsort(calls["start_ns"][made], kind="stable")]
+            own = by_process.rows(process)
+            if len(own):
+                threads = self.host.thread_of_call[own]
+                own = own[threads == np.bincount(threads).argmax()]
+                own = own[np.argsort(calls["start_ns"][own], kind="stable")]
                 gap = longer[of_owner]
-                following = sweep.search(calls["start_ns"][made], self.end[gap])
-                self.whole[gap[following == len(made)]] = _AT[Cause.HOST_CODE]
-                self.call[gap] = made[np.minimum(following, len(made) - 1)]
+                following = sweep.search(calls["start_ns"][own], self.end[gap])
+                self.whole[gap[following == len(own)]] = _AT[Cause.HOST_CODE]
+                self.call[gap] = own[np.minimum(following, len(own) - 1)]
 
     def _assign(self, mask: NDArray[np.bool_], cause: Cause) -> None:
         self.whole[mask & (self.whole < 0)] = _AT[cause]
@@ -265,8 +265,8 @@ class _Booking:
         pid, correlation = (_at_or_none(column, self.after) for column in (self.work.pid, self.work.correlation))
         limit = np.full(len(pid), -1)
         wanted = RowsByKey.of(pid)
-        for process, made in RowsByKey.of(calls["pid"]):
-            ids = take(calls["correlation"], made)
+        for process, rows in RowsByKey.of(calls["pid"]):
+            ids = take(calls["correlation"], rows)
             if ids.max(initial=-1) >= 0:
                 limit[wanted.rows(process)] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)

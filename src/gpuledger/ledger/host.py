@@ -121,7 +121,7 @@ class Host:
         """The CUDA calls, runtime and driver."""
         self.kinds: Final = kinds
         """The kind of each call, as `CallKind.number`; a copy call that waits for its copy is `sync`."""
-        self.threads, self.thread_of_call = _numbered(thread(calls))
+        self.threads, self.thread_of_call = _number_threads(thread(calls))
         """The threads that make CUDA calls, by `thread()`'s number, and for each call the position of its own."""
         self._threads: Final[dict[int, HostThread]] = {}
         self._launch_times: Final[dict[int, Ints]] = {}
@@ -271,7 +271,7 @@ def _context_creators(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> lis
     ]
 
 
-def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:
+def _number_threads(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:
     """The different threads, and for each row the position of its own among them."""
     different = distinct(threads)
     if len(different) == 1:

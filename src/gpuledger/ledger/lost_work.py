@@ -74,10 +74,7 @@ def has_nodes(work: Activities) -> bool:
 
 
 def lost_nodes(
-    host: Host,
-    work: Activities,
-    launches_graph: NDArray[np.bool_],
-    recorded: Callable[[Positions], Positions],
+    host: Host, work: Activities, launches_graph: NDArray[np.bool_], recorded: Callable[[Positions], Positions]
 ) -> LostNodes:
     """Which graph launches lack nodes; `recorded` gives those launches whose work lies in the recording."""
     node = work.graph_node
@@ -186,7 +183,7 @@ NOTHING_LOST: Final = LostWork()
 def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
     """What was lost of a trace that was read whole."""
     calls = host.calls
-    has_work = sweep.marked(work.launch, -1, len(calls) - 1)[1:].astype(np.bool_)
+    has_work = sweep.occurrence_flags(work.launch, -1, len(calls) - 1)[1:].astype(np.bool_)
     puts_work = host.are(CallKind.LAUNCH) | host.are(CallKind.COPY_CALL)
     suspects = np.flatnonzero(puts_work & ~has_work)
 

@@ -178,11 +178,11 @@ def ranges_around(trace: Trace, calls: Rows, wanted: Positions) -> list[tuple[st
     """
     ranges = trace[Table.RANGES]
     ranges = ranges.where(ranges.codes("kind") != trace.strings.code("python"))  # those are in the call's stack
-    made = np.flatnonzero(wanted >= 0)
-    outer, inner = calls_in_ranges(ranges, calls.at(wanted[made]))
+    asked = np.flatnonzero(wanted >= 0)
+    outer, inner = calls_in_ranges(ranges, calls.at(wanted[asked]))
     outermost_first = np.lexsort((ranges["start_ns"][outer], inner))
     around: list[list[str]] = [[] for _ in wanted]
     names = ranges.at(outer[outermost_first]).texts("name")
-    for call, name in zip(made[inner[outermost_first]].tolist(), names, strict=True):
+    for call, name in zip(asked[inner[outermost_first]].tolist(), names, strict=True):
         around[call].append(name or "?")
     return [tuple(nest) for nest in around]

@@ -124,10 +124,10 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
         if level is None:
             return None
         source, member = source_words(level.source, level.name), levels.member(level)
-    return _tiled(own, host, levels.gpu, source, member)
+    return _cut_into_steps(own, host, levels.gpu, source, member)
 
 
-def _tiled(work: Activities, host: Host, gpu: int, source: str, member: Positions) -> Steps | None:
+def _cut_into_steps(work: Activities, host: Host, gpu: int, source: str, member: Positions) -> Steps | None:
     """Edges from which activity belongs to which step.
 
     The first step begins with its first launch call, or when the device is done with what came before.

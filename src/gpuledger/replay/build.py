@@ -20,15 +20,7 @@ from gpuledger.replay.cross_stream_waits import (
     event_edges,
 )
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
-from gpuledger.replay.graph import (
-    NEVER,
-    CallNodes,
-    DependencyGraph,
-    GraphEvent,
-    OperationFlag,
-    OperationNodes,
-    Times,
-)
+from gpuledger.replay.graph import NEVER, CallNodes, DependencyGraph, GraphEvent, OperationFlag, OperationNodes, Times
 from gpuledger.replay.lags import (
     FEWEST,
     IN_GRAPH,
@@ -38,12 +30,12 @@ from gpuledger.replay.lags import (
     ObservedLags,
     OperationKinds,
     UsualLags,
-    by_key,
-    looked_up,
+    look_up_lags,
     middle,
     observed_lags,
     pair_key,
     trimmed_mean,
+    usual_by_key,
     wake_up_key,
 )
 from gpuledger.replay.passes import is_compiled, native
@@ -77,12 +69,7 @@ COPY_CALL_NS: Final = 10_000
 
 
 def dependency_graph(
-    trace: Trace,
-    host: Host,
-    work: Activities,
-    *,
-    residuals: bool = True,
-    lags: UsualLags | None = None,
+    trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: UsualLags | None = None
 ) -> DependencyGraph:
     """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
     return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags)).graph()
@@ -214,13 +201,13 @@ class _Builder:
         by_names = self.words.usual(
             "names_ns", self._names_keys, self.observed.since_stream, self._stream_bound, trimmed_mean, FEWEST
         )
-        known = looked_up(self._names_keys(slice(None)), by_names, NEVER)
+        known = look_up_lags(self._names_keys(slice(None)), by_names, NEVER)
         known = np.where(known == NEVER, by_kind, known)
         nodes = np.flatnonzero(self.observed.same_launch & (self.work.graph_node >= 0) & ~self._branches)
         if not len(nodes) or self.words.given:  # a node is known in its own trace only
             return known
-        by_node = by_key(self.observed.since_stream[nodes], self.work.graph_node[nodes], middle)
-        usual_ns = looked_up(self.work.graph_node[nodes], by_node, 0)
+        by_node = usual_by_key(self.observed.since_stream[nodes], self.work.graph_node[nodes], middle)
+        usual_ns = look_up_lags(self.work.graph_node[nodes], by_node, 0)
         known[nodes] = np.where(usual_ns < known[nodes] + UNEXPLAINED_NS, usual_ns, known[nodes])
         return known
 
@@ -323,11 +310,11 @@ class _Builder:
 
     def _wait_lags(self, duration: Ints) -> tuple[Ints, Ints, Ints, NDArray[np.int8]]:
         """The waiting calls, what for, and the lag; `duration` becomes what they take by themselves."""
-        found, outer, queued = self.waits, self.outer, self.queued
-        call, operation = np.append(found.call, queued.call), np.append(found.operation, queued.oldest)
+        waits, outer, queued = self.waits, self.outer, self.queued
+        call, operation = np.append(waits.call, queued.call), np.append(waits.operation, queued.oldest)
         order = np.argsort(call, kind="stable")
         call, operation = call[order], operation[order]
-        is_queue = (np.arange(len(call)) >= len(found.call))[order]
+        is_queue = (np.arange(len(call)) >= len(waits.call))[order]
         blocks = np.zeros(len(outer), np.int8)
         blocks[call] = 1
         if not len(call):
@@ -341,14 +328,14 @@ class _Builder:
         duration_ns = self.work.end_ns[operation] - self.work.start_ns[operation]
         name = wake_up_key(self.kinds.names(call), np.where(copies, duration_ns, 0))
         wake_up = self.words.usual("wake_up_ns", name.__getitem__, recorded, np.flatnonzero(binds), middle)
-        usual = looked_up(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
+        usual = look_up_lags(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
         lag = np.where(binds, recorded, np.minimum(usual, recorded)) if self.residuals else usual
         # calls that waited take by themselves what the shortest of their name does; copies what leads up to them
         alone = np.where(binds, np.maximum(recorded, 0), duration[call])[~is_queue]
         names, shown = self.kinds.names(call[~is_queue]), np.arange(len(alone))
         least = self.words.usual("shortest_ns", names.__getitem__, alone, shown, lambda values: int(values.min()))
         waited, copied = call[binds & ~is_queue], call[binds & copies]
-        duration[waited] = np.minimum(duration[waited], looked_up(self.kinds.names(waited), least, 0))
+        duration[waited] = np.minimum(duration[waited], look_up_lags(self.kinds.names(waited), least, 0))
         duration[copied] = np.minimum(duration[copied], COPY_CALL_NS)
         return call, operation.astype(np.int64), lag, blocks
 
@@ -432,7 +419,7 @@ class _Builder:
         keeps = others.binds[rows] if self.residuals else others.keeps[rows]
         bound = others.binds[rows] & ~others.keeps[rows]
         known = self.words.usual("elsewhere_ns", keys.__getitem__, recorded, np.flatnonzero(bound), middle)
-        usual = looked_up(keys, known, USUAL_TURNAROUND_NS)
+        usual = look_up_lags(keys, known, USUAL_TURNAROUND_NS)
         lag[rows] = np.where(keeps, recorded, np.minimum(usual, recorded) if self.residuals else usual)
         return lag
 

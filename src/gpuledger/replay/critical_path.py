@@ -21,9 +21,9 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import COMM, COPY, Line
 from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
-from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
-from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, limited, replayed, unlimited
+from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replayed, set_limits
 from gpuledger.replay.scenario import AnchorKind, Scenario
 from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
@@ -75,7 +75,7 @@ class CriticalPath:
         amount = np.bincount(self.line, minlength=len(self.lines))
         time = np.zeros(len(self.lines), np.int64)
         np.add.at(time, self.line, self.length_ns)
-        sums = {line: (int(time[at]), int(amount[at])) for at, line in enumerate(self.lines) if amount[at]}
+        sums = {line: (int(time[row]), int(amount[row])) for row, line in enumerate(self.lines) if amount[row]}
         return dict(sorted(sums.items(), key=lambda item: (-item[1][0], item[0])))
 
     def runs(self, operations: int) -> NDArray[np.bool_]:
@@ -100,7 +100,7 @@ class Slack:
 
 def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
     """Of the steady stretch, or the part of it that is replayed, as recorded or with these changes."""
-    graph = edited(scenario.graph, edits)
+    graph = apply_edits(scenario.graph, edits)
     times = replayed(graph)
     walk = PathWalk(graph, times)
     pieces = _Pieces(scenario, graph, walk.times)
@@ -122,16 +122,16 @@ def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
 
 def slack(scenario: Scenario, *edits: Edit) -> Slack:
     """Of all calls and operations."""
-    graph = edited(scenario.graph, edits)
+    graph = apply_edits(scenario.graph, edits)
     times = replayed(graph)
-    latest = unlimited(graph)
+    latest = no_limits(graph)
     columns = {AnchorKind.END: "end", AnchorKind.START: "start", AnchorKind.CALL: "call_begin"}
     for _, end_ns in scenario.stretches:
         anchor = scenario.anchor(end_ns)
         if anchor.kind in columns:
             limit = getattr(latest, columns[anchor.kind])
             limit[anchor.position] = anchor.in_replay(times) - anchor.after_ns
-    limited(graph, latest)
+    set_limits(graph, latest)
     gone = graph.operations.flags & OperationFlag.GONE > 0
     return Slack(np.where(gone, NO_LIMIT, latest.end - times.end), latest.call_end - times.call_end)
 
@@ -208,7 +208,7 @@ class _Pieces:
             (by_call, Cause.LAUNCH_LATENCY),
         )
         conditions, of_cause = zip(*((mask, CAUSES.index(cause)) for mask, cause in causes), strict=True)
-        line = np.select(conditions, of_cause, CAUSES.index(Cause.TURNAROUND))
+        line: Ints = np.select(conditions, of_cause, CAUSES.index(Cause.TURNAROUND))
         in_call = inside & ~conditions[0]
         line[in_call] = self._call_line(by[in_call])
         return line
@@ -229,7 +229,7 @@ class _Pieces:
                 if amount.any():
                     amounts.setdefault(cause, np.zeros(len(call), np.int64))[mine] = amount
         till = start
-        for cause, amount in _scaled(amounts, called - start).items():
+        for cause, amount in _scale(amounts, called - start).items():
             self._put(till, till + amount, PathPart.CODE, CAUSES.index(cause), -1, call)
             till = till + amount
 
@@ -237,7 +237,7 @@ class _Pieces:
         self._put(start, end, PathPart.WAKE_UP, self._call_line(call), -1, call)
 
 
-def _scaled(amounts: dict[Cause, Ints], length: Ints) -> dict[Cause, Ints]:
+def _scale(amounts: dict[Cause, Ints], length: Ints) -> dict[Cause, Ints]:
     """Amounts in the same proportion that sum to other lengths; the largest takes what is left by rounding."""
     whole = sum(amounts.values(), np.zeros(len(length), np.int64))
     changed = np.flatnonzero(whole != length)

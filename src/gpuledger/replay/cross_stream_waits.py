@@ -15,7 +15,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities, recorded_by
+from gpuledger.ledger.activity import Activities, record_of_call
 from gpuledger.ledger.host import Host
 from gpuledger.replay.graph import NEVER, DependencyGraph
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
@@ -48,7 +48,7 @@ def event_edges(
     finder = _Events(outer, work, launch, streams)
     stream = np.full(len(waiting), -1, np.int64)  # that CUPTI says each of these calls makes wait
     if len(syncs := trace[Table.SYNCS]):
-        sync = recorded_by(host.calls.only("pid", "correlation").at(outer.row[waiting]), syncs)
+        sync = record_of_call(host.calls.only("pid", "correlation").at(outer.row[waiting]), syncs)
         stream[sync >= 0] = syncs["stream"][sync[sync >= 0]]
     operation = finder.waiting_operation(waiting, stream)
     source = finder.recorded_operation(record, operation)

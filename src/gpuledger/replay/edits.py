@@ -25,7 +25,7 @@ GRAPH_TURNAROUND_NS: Final = 500
 """What a device needs from one kernel to the next inside a CUDA graph."""
 
 
-def edited(graph: DependencyGraph, edits: Sequence[Edit]) -> DependencyGraph:
+def apply_edits(graph: DependencyGraph, edits: Sequence[Edit]) -> DependencyGraph:
     """The graph with several changes, one after the other."""
     return reduce(lambda changed, edit: edit(changed), edits, graph)
 
@@ -126,11 +126,11 @@ def host_scaled(graph: DependencyGraph, scale: float) -> DependencyGraph:
     Of a long call, or of long code, only the first DISPATCH_NS: what goes on beyond is no matter of calls.
     """
     calls = graph.calls
-    code = np.where(_is_first(graph, np.arange(len(calls))), calls.code_ns, _scaled(calls.code_ns, scale))
-    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=_scaled(calls.duration_ns, scale)))
+    code = np.where(_is_first(graph, np.arange(len(calls))), calls.code_ns, _scale(calls.code_ns, scale))
+    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=_scale(calls.duration_ns, scale)))
 
 
-def _scaled(duration_ns: Ints, scale: float) -> Ints:
+def _scale(duration_ns: Ints, scale: float) -> Ints:
     less = np.rint(np.minimum(duration_ns, DISPATCH_NS) * (1 - scale)).astype(np.int64)
     return duration_ns - less
 
@@ -141,7 +141,7 @@ def operations_scaled(graph: DependencyGraph, operations: Positions, scale: floa
     return with_durations(graph, operations, np.rint(now * scale).astype(np.int64))
 
 
-def calls_scaled(graph: DependencyGraph, calls: Positions, scale: float) -> DependencyGraph:
+def scale_calls(graph: DependencyGraph, calls: Positions, scale: float) -> DependencyGraph:
     """These calls take this many times as long, where they do not wait."""
     now = graph.calls.duration_ns[calls]
     return with_call_durations(graph, calls, np.rint(now * scale).astype(np.int64))

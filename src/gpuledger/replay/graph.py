@@ -170,7 +170,7 @@ def joined(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> Joined
     ]
     firsts = np.cumsum([(0, 0, 0, 0, 0), *sizes], axis=0)
     moved = [
-        _moved(graph, ahead, *first) for graph, ahead, first in zip(graphs, ahead_ns, firsts.tolist(), strict=False)
+        _move(graph, ahead, *first) for graph, ahead, first in zip(graphs, ahead_ns, firsts.tolist(), strict=False)
     ]
 
     def column(name: str, tables: Sequence[object] = moved) -> NDArray[Any]:
@@ -209,7 +209,7 @@ def joined(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> Joined
     return JoinedGraphs(whole, of_call, of_operation, first_call, first_operation)
 
 
-def _moved(
+def _move(
     graph: DependencyGraph, ahead_ns: int, call: int, operation: int, thread: int, stream: int, wait: int
 ) -> DependencyGraph:
     """The same by the numbers and the clock of the whole."""
@@ -226,17 +226,17 @@ def _moved(
             calls,
             thread=calls.thread + np.int32(thread),
             code_ns=code,
-            after=_shifted(calls.after, call),
-            queue=_shifted(calls.queue, operation),
+            after=_shift(calls.after, call),
+            queue=_shift(calls.queue, operation),
             first_wait=calls.first_wait + wait,
         ),
         wait=graph.wait + operation,
         operations=replace(
             work,
-            call=_shifted(work.call, call),
+            call=_shift(work.call, call),
             call_ns=np.where(has_its_time, work.call_ns - ahead_ns, work.call_ns),
             stream=work.stream + np.int32(stream),
-            other=_shifted(work.other, operation),
+            other=_shift(work.other, operation),
         ),
         recorded=replace(
             recorded,
@@ -250,5 +250,5 @@ def _moved(
     )
 
 
-def _shifted(position: Ints, by: int) -> Ints:
+def _shift(position: Ints, by: int) -> Ints:
     return np.where(position >= 0, position + by, position)

@@ -40,22 +40,24 @@ FEWEST: Final = 4
 
 def trimmed_mean(values: NDArray[Any]) -> int:
     """The mean without the extremes."""
-    ordered = np.sort(sampled(values))
+    ordered = np.sort(sample(values))
     cut = int(len(ordered) * TRIMMED)
     return round(float(ordered[cut : len(ordered) - cut].mean()))
 
 
 def middle(values: NDArray[Any]) -> int:
     """The median."""
-    return round(median(sampled(values)))
+    return round(median(sample(values)))
 
 
-def sampled(values: NDArray[Any]) -> NDArray[Any]:
+def sample(values: NDArray[Any]) -> NDArray[Any]:
     """No more than are needed, from the whole length."""
     return values[:: max(len(values) // SAMPLE, 1)]
 
 
-def by_key(values: Ints, keys: NDArray[Any], usual: Callable[[NDArray[Any]], int], fewest: int = 1) -> dict[int, int]:
+def usual_by_key(
+    values: Ints, keys: NDArray[Any], usual: Callable[[NDArray[Any]], int], fewest: int = 1
+) -> dict[int, int]:
     """The usual value of each key that has enough of them."""
     if not len(values):
         return {}
@@ -69,7 +71,7 @@ def by_key(values: Ints, keys: NDArray[Any], usual: Callable[[NDArray[Any]], int
     }
 
 
-def looked_up(keys: NDArray[Any], usual: dict[int, int], default: int) -> Ints:
+def look_up_lags(keys: NDArray[Any], usual: dict[int, int], default: int) -> Ints:
     """The usual value of each row's key."""
     if not usual:
         return np.full(len(keys), default, np.int64)
@@ -196,8 +198,8 @@ class LagWords:
             known = {key: table.get(words(key)) for key in distinct(keys(slice(None))).tolist()} if len(lag_ns) else {}
             return {key: lag for key, lag in known.items() if lag is not None}
         lag_ns, own = lag_ns[shown], keys(shown)
-        self._often[what] = lambda: by_key(lag_ns, own, usual, FEWEST)
-        return by_key(lag_ns, own, usual, fewest)
+        self._often[what] = lambda: usual_by_key(lag_ns, own, usual, FEWEST)
+        return usual_by_key(lag_ns, own, usual, fewest)
 
     def in_words(self) -> UsualLags:
         """What the trace has shown often enough; of keys with the same words the middle."""

@@ -1,11 +1,8 @@
-"""When everything would happen: one pass over the events of a dependency graph, each at the latest of what it needs.
+"""Passes over the events of a dependency graph: when everything would happen, what held it up, how late it may be.
 
-Compiled (native/replay.c); the same in plain Python where the package was installed without a compiler, or with
-GPULEDGER_NATIVE=0, and to say what it gives.
-
-What a replay's end is due to: back from an event along what held it up, and how late everything else may be.
-
-The compiled passes, where there are any.
+Forwards, each event comes at the latest of what it needs. Backwards, from an event along what held it up (`PathWalk`),
+or from limits to how late everything else may be (`set_limits`). Compiled (native/replay.c); the same in plain Python
+where the package was installed without a compiler, or with GPULEDGER_NATIVE=0, and to say what those give.
 """
 
 from __future__ import annotations
@@ -72,62 +69,67 @@ class _PlainPass:
         self.members: list[list[int]] = [[] for _ in range(graph.groups)]
 
     def run(self) -> None:
-        steps = (self._ends, self._begins, self._starts)  # as GraphEvent numbers them
+        steps = (self._end_call, self._begin_call, self._start_operation)  # as GraphEvent numbers them
         for event in self.graph.order.tolist():
             steps[event & 3](event >> 2)
 
-    def _reached(self, operation: int) -> int:
-        """When the stream of an operation has come past it."""
-        last = int(self.times.past[operation])
-        return int(self.times.end[last]) if last >= 0 else _NONE
-
-    def _begins(self, at: int) -> None:
+    def _begin_call(self, call: int) -> None:
         calls, times = self.graph.calls, self.times
-        before, after = self.last_call[calls.thread[at]], int(calls.after[at])
-        begin, by = int(calls.code_ns[at]) + (int(times.call_end[before]) if before >= 0 else 0), before
+        before, after = self.last_call[calls.thread[call]], int(calls.after[call])
+        begin, by = int(calls.code_ns[call]) + (int(times.call_end[before]) if before >= 0 else 0), before
         if after >= 0:
-            handed = int(times.call_end[after] + calls.after_ns[at])
+            handed = int(times.call_end[after] + calls.after_ns[call])
             if handed > begin or before < 0:
                 begin, by = handed, after
-        self.last_call[calls.thread[at]] = at
-        times.call_begin[at], times.begin_by[at], times.end_by[at] = begin, by, -1
-        times.call_end[at] = begin + calls.duration_ns[at]
-        if calls.queue[at] >= 0:
-            self._waits(at, int(calls.queue[at]), int(calls.queue_ns[at]))
+        self.last_call[calls.thread[call]] = call
+        times.call_begin[call], times.begin_by[call], times.end_by[call] = begin, by, -1
+        times.call_end[call] = begin + calls.duration_ns[call]
+        if calls.queue[call] >= 0:
+            self._wait(call, int(calls.queue[call]), int(calls.queue_ns[call]))
 
-    def _ends(self, at: int) -> None:
+    def _end_call(self, call: int) -> None:
         calls, times, graph = self.graph.calls, self.times, self.graph
-        times.call_end[at] = times.call_begin[at] + calls.duration_ns[at]
-        for position in range(int(calls.first_wait[at]), int(calls.first_wait[at + 1])):
-            self._waits(at, int(graph.wait[position]), int(graph.wait_ns[position]))
+        times.call_end[call] = times.call_begin[call] + calls.duration_ns[call]
+        for position in range(int(calls.first_wait[call]), int(calls.first_wait[call + 1])):
+            self._wait(call, int(graph.wait[position]), int(graph.wait_ns[position]))
 
-    def _waits(self, at: int, operation: int, lag: int) -> None:
-        over = self._reached(operation) + lag
-        if over > self.times.call_end[at]:
-            self.times.call_end[at], self.times.end_by[at] = over, self.times.past[operation]
+    def _wait(self, call: int, operation: int, lag: int) -> None:
+        last = int(self.times.past[operation])  # up to which the operation's stream has come
+        over = lag + (int(self.times.end[last]) if last >= 0 else _NONE)
+        if over > self.times.call_end[call]:
+            self.times.call_end[call], self.times.end_by[call] = over, last
 
-    def _starts(self, at: int) -> None:
+    def _start_operation(self, operation: int) -> None:
         work, times = self.graph.operations, self.times
-        stream, call, other, flags = int(work.stream[at]), int(work.call[at]), int(work.other[at]), int(work.flags[at])
-        start, bound, by = int(work.call_ns[at]), Bound.AT_ITS_TIME, -1
+        stream, call, other, flags = (
+            int(work.stream[operation]),
+            int(work.call[operation]),
+            int(work.other[operation]),
+            int(work.flags[operation]),
+        )
+        start, bound, by = int(work.call_ns[operation]), Bound.AT_ITS_TIME, -1
         if call >= 0:
             counted_from = times.call_begin if flags & OperationFlag.FROM_BEGIN else times.call_end
             start, bound, by = start + int(counted_from[call]), Bound.BY_CALL, call
-        if self.tail[stream] >= 0 and self.tail_end[stream] + work.stream_ns[at] > start:
-            start, bound, by = int(self.tail_end[stream] + work.stream_ns[at]), Bound.BY_STREAM, self.tail[stream]
-        if other >= 0 and times.end[other] + work.other_ns[at] > start:
-            start, bound, by = int(times.end[other] + work.other_ns[at]), Bound.BY_OPERATION, other
-        times.bound[at], times.by[at], times.start[at] = bound, by, start
+        if self.tail[stream] >= 0 and self.tail_end[stream] + work.stream_ns[operation] > start:
+            start, bound, by = (
+                int(self.tail_end[stream] + work.stream_ns[operation]),
+                Bound.BY_STREAM,
+                self.tail[stream],
+            )
+        if other >= 0 and times.end[other] + work.other_ns[operation] > start:
+            start, bound, by = int(times.end[other] + work.other_ns[operation]), Bound.BY_OPERATION, other
+        times.bound[operation], times.by[operation], times.start[operation] = bound, by, start
         if flags & OperationFlag.GONE:
-            times.end[at], times.past[at] = start, self.tail[stream]
+            times.end[operation], times.past[operation] = start, self.tail[stream]
             return
         if flags & OperationFlag.ASIDE:
-            times.start[at] = start = max(start, self.aside[stream])
-        group = int(work.group[at])
+            times.start[operation] = start = max(start, self.aside[stream])
+        group = int(work.group[operation])
         if group < 0:
-            self._ends_at(at, start + int(work.duration_ns[at]))
+            self._end_operation(operation, start + int(work.duration_ns[operation]))
             return
-        self.members[group].append(at)
+        self.members[group].append(operation)
         self.missing[group] -= 1
         if not self.missing[group]:
             met = max(int(times.start[member]) for member in self.members[group])
@@ -135,17 +137,17 @@ class _PlainPass:
             for member in reversed(self.members[group]):
                 if times.start[member] < met:
                     times.bound[member], times.by[member] = Bound.BY_RENDEZVOUS, latest
-                self._ends_at(member, met + int(work.duration_ns[member]))
+                self._end_operation(member, met + int(work.duration_ns[member]))
 
-    def _ends_at(self, at: int, end: int) -> None:
-        stream = int(self.graph.operations.stream[at])
-        self.times.end[at] = end
-        if self.graph.operations.flags[at] & OperationFlag.ASIDE:
-            self.aside[stream], self.times.past[at] = end, at
+    def _end_operation(self, operation: int, end: int) -> None:
+        stream = int(self.graph.operations.stream[operation])
+        self.times.end[operation] = end
+        if self.graph.operations.flags[operation] & OperationFlag.ASIDE:
+            self.aside[stream], self.times.past[operation] = end, operation
             return
         if end >= self.tail_end[stream]:
-            self.tail[stream], self.tail_end[stream] = at, end
-        self.times.past[at] = self.tail[stream]
+            self.tail[stream], self.tail_end[stream] = operation, end
+        self.times.past[operation] = self.tail[stream]
 
 
 NO_LIMIT: Final = 1 << 62
@@ -175,13 +177,13 @@ class Latest:
     end: Ints
 
 
-def unlimited(graph: DependencyGraph) -> Latest:
+def no_limits(graph: DependencyGraph) -> Latest:
     """Nothing has a limit yet."""
     calls, operations = len(graph.calls), len(graph.operations)
     return Latest(*(np.full(count, NO_LIMIT, np.int64) for count in (calls, calls, operations, operations)))
 
 
-def limited(graph: DependencyGraph, latest: Latest) -> None:
+def set_limits(graph: DependencyGraph, latest: Latest) -> None:
     """Fill in how late everything may be for what has a limit to keep it."""
     if is_compiled():
         native.slack(*columns(graph), *table_columns(latest), graph.threads, graph.streams, graph.groups)
@@ -226,18 +228,18 @@ def _plain_path(
 ) -> list[tuple[int, int, int]]:
     segments: list[tuple[int, int, int]] = []
     while event >= 0 and now > stop and len(segments) < most:
-        at, kind = event >> 2, GraphEvent(event & 3)
-        by = int(times.by[at]) if kind is GraphEvent.OPERATION else -1
-        if kind is GraphEvent.OPERATION and times.bound[at] == Bound.BY_RENDEZVOUS:
+        position, kind = event >> 2, GraphEvent(event & 3)
+        by = int(times.by[position]) if kind is GraphEvent.OPERATION else -1
+        if kind is GraphEvent.OPERATION and times.bound[position] == Bound.BY_RENDEZVOUS:
             over, following = int(times.start[by]), by << 2 | GraphEvent.OPERATION
         elif kind is GraphEvent.OPERATION:
-            over, following = _held_by(graph, times, at, by)
-        elif kind is GraphEvent.CALL_ENDS and times.end_by[at] >= 0:
-            over = int(times.end[times.end_by[at]])
-            following = int(times.end_by[at]) << 2 | GraphEvent.OPERATION
+            over, following = _held_by(graph, times, position, by)
+        elif kind is GraphEvent.CALL_ENDS and times.end_by[position] >= 0:
+            over = int(times.end[times.end_by[position]])
+            following = int(times.end_by[position]) << 2 | GraphEvent.OPERATION
         else:
-            event, before = at << 2 | GraphEvent.CALL_BEGINS, int(times.begin_by[at])
-            over = int(times.call_end[before] if before >= 0 else times.call_begin[at])
+            event, before = position << 2 | GraphEvent.CALL_BEGINS, int(times.begin_by[position])
+            over = int(times.call_end[before] if before >= 0 else times.call_begin[position])
             following = before << 2 | GraphEvent.CALL_ENDS if before >= 0 else -1
         over = min(over, now)
         segments.append((event, over, now))
@@ -245,14 +247,14 @@ def _plain_path(
     return segments
 
 
-def _held_by(graph: DependencyGraph, times: Times, at: int, by: int) -> tuple[int, int]:
+def _held_by(graph: DependencyGraph, times: Times, operation: int, by: int) -> tuple[int, int]:
     """When what an operation's start is due to was over, and which event that was."""
-    start, bound = int(times.start[at]), times.bound[at]
+    start, bound = int(times.start[operation]), times.bound[operation]
     if by < 0 or bound == Bound.AT_ITS_TIME:
         return start, -1
     if bound != Bound.BY_CALL:
         return min(int(times.end[by]), start), by << 2 | GraphEvent.OPERATION
-    if graph.operations.flags[at] & OperationFlag.FROM_BEGIN:
+    if graph.operations.flags[operation] & OperationFlag.FROM_BEGIN:
         return min(int(times.call_begin[by]), start), by << 2 | GraphEvent.CALL_BEGINS
     return min(int(times.call_end[by]), start), by << 2 | GraphEvent.CALL_ENDS
 
@@ -272,43 +274,43 @@ class _PlainLimits:
         events = self.graph.order.tolist()
         work = self.graph.operations
         for event in events:
-            at = event >> 2
-            meets = event & 3 == GraphEvent.OPERATION and work.group[at] >= 0
-            if meets and not work.flags[at] & OperationFlag.GONE:
-                self.members[work.group[at]].append(at)
+            operation = event >> 2
+            meets = event & 3 == GraphEvent.OPERATION and work.group[operation] >= 0
+            if meets and not work.flags[operation] & OperationFlag.GONE:
+                self.members[work.group[operation]].append(operation)
         for event in reversed(events):
             if event & 3 == GraphEvent.OPERATION:
                 self._operation(event >> 2)
             else:
                 self._call(event >> 2, ends=event & 3 == GraphEvent.CALL_ENDS)
 
-    def _operation(self, at: int) -> None:
+    def _operation(self, operation: int) -> None:
         work, latest = self.graph.operations, self.latest
-        stream, group, flags = int(work.stream[at]), int(work.group[at]), int(work.flags[at])
+        stream, group, flags = int(work.stream[operation]), int(work.group[operation]), int(work.flags[operation])
         gone, aside = bool(flags & OperationFlag.GONE), bool(flags & OperationFlag.ASIDE)
         if aside:
-            _sooner(latest.end, at, min(self.reach[at], self.aside[stream]))
+            _sooner(latest.end, operation, min(self.reach[operation], self.aside[stream]))
         else:
-            _sooner(self.stream, stream, self.reach[at])
+            _sooner(self.stream, stream, self.reach[operation])
             if not gone:
-                _sooner(latest.end, at, self.stream[stream])
+                _sooner(latest.end, operation, self.stream[stream])
         if gone:
-            _sooner(latest.start, at, int(latest.end[at]))
+            _sooner(latest.start, operation, int(latest.end[operation]))
         elif group < 0:
-            _sooner(latest.start, at, int(latest.end[at] - work.duration_ns[at]))
+            _sooner(latest.start, operation, int(latest.end[operation] - work.duration_ns[operation]))
         else:
-            if self.members[group][-1] == at:
+            if self.members[group][-1] == operation:
                 self._meeting(group)
-            _sooner(latest.start, at, self.met[group])
-        start = int(latest.start[at])
+            _sooner(latest.start, operation, self.met[group])
+        start = int(latest.start[operation])
         if aside and not gone:
             _sooner(self.aside, stream, start)
-        _sooner(self.stream, stream, start - int(work.stream_ns[at]))
-        if work.call[at] >= 0:
+        _sooner(self.stream, stream, start - int(work.stream_ns[operation]))
+        if work.call[operation] >= 0:
             of_call = latest.call_begin if flags & OperationFlag.FROM_BEGIN else latest.call_end
-            _sooner(of_call, int(work.call[at]), start - int(work.call_ns[at]))
-        if work.other[at] >= 0:
-            _sooner(latest.end, int(work.other[at]), start - int(work.other_ns[at]))
+            _sooner(of_call, int(work.call[operation]), start - int(work.call_ns[operation]))
+        if work.other[operation] >= 0:
+            _sooner(latest.end, int(work.other[operation]), start - int(work.other_ns[operation]))
 
     def _meeting(self, group: int) -> None:
         work, latest = self.graph.operations, self.latest
@@ -317,23 +319,23 @@ class _PlainLimits:
             _sooner(latest.end, member, min(self.reach[member], own[int(work.stream[member])]))
             _sooner(self.met, group, int(latest.end[member] - work.duration_ns[member]))
 
-    def _call(self, at: int, *, ends: bool) -> None:
+    def _call(self, call: int, *, ends: bool) -> None:
         graph, calls, latest = self.graph, self.graph.calls, self.latest
-        thread = int(calls.thread[at])
-        _sooner(latest.call_end, at, self.thread[thread])
-        end = int(latest.call_end[at])
+        thread = int(calls.thread[call])
+        _sooner(latest.call_end, call, self.thread[thread])
+        end = int(latest.call_end[call])
         if ends:
-            for position in range(int(calls.first_wait[at]), int(calls.first_wait[at + 1])):
+            for position in range(int(calls.first_wait[call]), int(calls.first_wait[call + 1])):
                 _sooner(self.reach, int(graph.wait[position]), end - int(graph.wait_ns[position]))
             return
-        if calls.queue[at] >= 0 and not calls.blocks[at]:
-            _sooner(self.reach, int(calls.queue[at]), end - int(calls.queue_ns[at]))
-        _sooner(latest.call_begin, at, end - int(calls.duration_ns[at]))
-        begin = int(latest.call_begin[at])
-        self.thread[thread] = begin - int(calls.code_ns[at])
-        if calls.after[at] >= 0:
-            _sooner(latest.call_end, int(calls.after[at]), begin - int(calls.after_ns[at]))
+        if calls.queue[call] >= 0 and not calls.blocks[call]:
+            _sooner(self.reach, int(calls.queue[call]), end - int(calls.queue_ns[call]))
+        _sooner(latest.call_begin, call, end - int(calls.duration_ns[call]))
+        begin = int(latest.call_begin[call])
+        self.thread[thread] = begin - int(calls.code_ns[call])
+        if calls.after[call] >= 0:
+            _sooner(latest.call_end, int(calls.after[call]), begin - int(calls.after_ns[call]))
 
 
-def _sooner(latest: Ints | list[int], at: int, value: int) -> None:
-    latest[at] = min(int(latest[at]), value)
+def _sooner(latest: Ints | list[int], position: int, value: int) -> None:
+    latest[position] = min(int(latest[position]), value)

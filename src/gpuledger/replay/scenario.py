@@ -17,7 +17,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, Times
 from gpuledger.replay.passes import replayed
 from gpuledger.trace.keys import Positions
@@ -131,7 +131,7 @@ class Scenario:
 
     def times(self, *edits: Edit) -> Times:
         """When everything would happen with these changes."""
-        return replayed(edited(self.graph, edits))
+        return replayed(apply_edits(self.graph, edits))
 
     def steady_ns(self, *edits: Edit) -> int:
         """How long the steady stretch would take with these changes."""

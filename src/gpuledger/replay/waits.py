@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities, recorded_by, shortened
+from gpuledger.ledger.activity import Activities, record_of_call, shortened
 from gpuledger.ledger.host import Host
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
 from gpuledger.trace.keys import Positions, RowsByKey, distinct
@@ -56,13 +56,7 @@ _Pairs = tuple[Positions, Positions]
 
 class _Waiting:
     def __init__(
-        self,
-        trace: Trace,
-        host: Host,
-        outer: OuterCalls,
-        work: Activities,
-        launch: Ints,
-        streams: StreamOrder,
+        self, trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder
     ) -> None:
         self.trace, self.host, self.outer, self.work = trace, host, outer, work
         self.launch, self.streams = launch, streams
@@ -75,7 +69,7 @@ class _Waiting:
         is_blocking = np.zeros(len(self.outer) + 1, np.bool_)  # the last is for what no call launched
         is_blocking[self.node] = True
         own = np.flatnonzero(is_blocking[self.launch])
-        return self._checked(self.launch[own], own)
+        return self._ended_in_time(self.launch[own], own)
 
     def of_synchronisations(self) -> Iterator[_Pairs]:
         """Calls that synchronise with a device, a stream or an event, process by process."""
@@ -92,21 +86,21 @@ class _Waiting:
             device = self.node[of_process[is_device[of_process]]]
             refuse_too_many(len(device) * len(process.streams), len(self.outer) + len(self.work))
             for number in process.streams:
-                yield self._checked(device, process.last_before(number, device))
+                yield self._ended_in_time(device, process.last_before(number, device))
             in_stream = of_process[is_stream[of_process]]
             stream = self._recorded_stream(blocking[in_stream], process)
             stream[stream < 0] = process.likely_stream(self.node[in_stream[stream < 0]])
             for number, of_stream in RowsByKey.of(stream):
                 if number >= 0:
                     mine = self.node[in_stream[of_stream]]
-                    yield self._checked(mine, process.last_before(number, mine))
+                    yield self._ended_in_time(mine, process.last_before(number, mine))
             events = self.node[of_process[is_event[of_process]]]
             last = process.last_ended(events)
             really = last >= 0
             really[really] = self.work.end_ns[last[really]] >= self.outer.begin_ns[events[really]]
-            yield self._checked(events[really], last[really])
+            yield self._ended_in_time(events[really], last[really])
 
-    def _checked(self, calls: Positions, operation: Positions) -> _Pairs:
+    def _ended_in_time(self, calls: Positions, operation: Positions) -> _Pairs:
         """Those where the operation was over when the call returned: else it waited for something else."""
         there = operation >= 0
         calls, operation = calls[there], operation[there]
@@ -121,7 +115,7 @@ class _Waiting:
         syncs = self.trace[Table.SYNCS]
         if not len(rows) or not len(syncs):
             return stream
-        record = recorded_by(self.host.calls.only("pid", "correlation").at(rows), syncs)
+        record = record_of_call(self.host.calls.only("pid", "correlation").at(rows), syncs)
         names = syncs["stream"][record[record >= 0]]
         different = distinct(names)
         numbers = np.array([process.numbered.get(name, -1) for name in different.tolist()], np.int64)

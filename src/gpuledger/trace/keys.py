@@ -1,12 +1,13 @@
 """Rows that share a key: grouping, looking up and joining on several integer columns at once. All vectorised.
 
-Columns whose rows are all the same: one value, broadcast, so that a million rows of it take no room.
+A column whose rows are all the same is one value, broadcast (`same`), so that a million rows of it take no room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -68,7 +69,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if high - low > len(values) + 65536:
         return sweep.distinct(values.astype(np.int64, copy=False)).astype(values.dtype, copy=False)
-    return (np.flatnonzero(sweep.marked(values, low, high)) + low).astype(values.dtype)
+    return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
 Positions = NDArray[np.intp]
@@ -105,7 +106,8 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
         least -= before
         place = np.zeros(most - least + 1, np.intp)
         place[values - least] = np.arange(len(values))
-        number = by_row(lambda column: take(place, _index(column, least)), key)
+        is_index = not least and key.dtype == np.int32
+        number = by_row(lambda column: take(place, column if is_index else column.astype(np.int64) - least), key)
     else:
         number = sweep.search(values, key.astype(np.int64))
     first = np.full(len(values), len(key))
@@ -113,11 +115,6 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
         part = number[begin : begin + _ROWS_AT_ONCE]
         sweep.fold("least", part, np.arange(begin, begin + len(part)), first)
     return first, number
-
-
-def _index(column: NDArray[Any], least: int) -> NDArray[Any]:
-    """How far each value is from the least: itself where that is 0, without a column of differences."""
-    return column if not least and column.dtype == np.int32 else column.astype(np.int64) - least
 
 
 _ROWS_AT_ONCE: Final = 1 << 20
@@ -144,7 +141,7 @@ class RowsByKey:
         if len(keys) > _FEW_MAJORS:
             order = np.argsort(key, kind="stable")
             return cls(keys, order, np.append(np.searchsorted(key[order], keys), len(key)))
-        own = [np.flatnonzero(key == each) for each in keys.tolist()]
+        own = [np.flatnonzero(key == one) for one in keys.tolist()]
         return cls(keys, np.concatenate(own), np.cumsum([0, *map(len, own)]))
 
     def __iter__(self) -> Iterator[tuple[int, Positions]]:
@@ -179,30 +176,19 @@ def search(
         inside = sweep.search(minor, wanted_minor, side)
         return np.where(wanted_major == major[0], inside, np.where(wanted_major < major[0], 0, count))
     edges = np.append(0, np.flatnonzero(major[1:] != major[:-1]) + 1) if count else np.empty(0, np.intp)
-    if count and len(edges) <= _FEW_MAJORS:
-        return _search_each(major[edges], [*edges.tolist(), count], minor, wanted_major, wanted_minor, side)
+    if count and len(edges) <= _FEW_MAJORS:  # one after the other: nothing is sorted
+        bounds, majors = [*edges.tolist(), count], major[edges]
+        position: Positions = np.array(bounds)[np.searchsorted(majors, wanted_major)]
+        for key, (first, last) in zip(majors.tolist(), pairwise(bounds), strict=True):
+            here = np.flatnonzero(wanted_major == key)
+            position[here] = first + sweep.search(minor[first:last], wanted_minor[here], side)
+        return position
     rank = np.concatenate((np.ones(count, np.int8), np.full(len(wanted_major), 0 if side == "left" else 2, np.int8)))
     order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))
     is_key = order < count
     below = np.cumsum(is_key)
     position = np.empty(len(wanted_major), np.intp)
     position[order[~is_key] - count] = below[~is_key]
-    return position
-
-
-def _search_each(
-    majors: NDArray[Any],
-    edges: list[int],
-    minor: NDArray[Any],
-    wanted_major: NDArray[Any],
-    wanted_minor: NDArray[Any],
-    side: Literal["left", "right"],
-) -> Positions:
-    """The same for a few major keys, one after the other: nothing is sorted."""
-    position: Positions = np.array(edges)[np.searchsorted(majors, wanted_major)]
-    for key, first, last in zip(majors.tolist(), edges, edges[1:], strict=False):
-        here = np.flatnonzero(wanted_major == key)
-        position[here] = first + sweep.search(minor[first:last], wanted_minor[here], side)
     return position
 
 
@@ -225,7 +211,7 @@ class KeyPositions:
         least, most = int(minor.min()), int(minor.max())
         if most - least >= _SPARSE * (len(minor) + 1024):
             return None
-        table = sweep.placed(minor, least, most)
+        table = sweep.positions_table(minor, least, most)
         return None if table is None else cls(int(major[0]), least, table)
 
     def look_up(self, major: NDArray[Any], minor: NDArray[Any]) -> Positions:

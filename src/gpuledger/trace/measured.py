@@ -1,11 +1,8 @@
-"""What Nsight Compute measured of single kernels: one `Profiled` per launch, metrics in base units.
+"""What tools other than a tracer measured: kernels by Nsight Compute, printed tables of nsys, PyTorch's allocator.
 
-Base units: seconds count in ns, sizes in bytes, rates per second, frequencies in Hz, and shares from 0 to 1 where
-Nsight Compute prints per cent. A metric that was not collected, or came out as NaN, is `NotMeasured`, never 0.
-
-NVIDIA's summary tables as they were printed: rows of statistics per name, of one run.
-
-What PyTorch's CUDA allocator did, and what it holds: a snapshot of it, as columns, one `GpuMemory` per GPU.
+Metrics of Nsight Compute are in base units: seconds count in ns, sizes in bytes, rates per second, frequencies in Hz,
+and shares from 0 to 1 where it prints per cent. What was not collected, or came out as NaN, is `NotMeasured`, never 0.
+A snapshot of PyTorch's CUDA allocator is columns, one `GpuMemory` per GPU.
 """
 
 from __future__ import annotations

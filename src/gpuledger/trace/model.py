@@ -1,8 +1,7 @@
-"""One profile in memory: its tables, where it came from, and what was lost on the way.
+"""One profile in memory: its tables, where it came from, what was lost or is doubtful, and what names its graphs' work.
 
-What was lost or is doubtful about a trace. Notes in, shown with every output.
-
-Where in the program the work inside CUDA graphs comes from, where a second file told it. It goes with a trace.
+Notes of `health` are shown with every output. `GraphPlaces`, where in the program the work inside CUDA graphs comes
+from, goes with a trace where a second file told it.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,7 @@ class GraphPlaces:
     """How much they name, where that was counted."""
 
 
-PID_BITS = 24
+PID_BITS: Final = 24
 """Bits of `pid` that hold the operating system's process id; the host's index is above them."""
 
 
@@ -122,14 +122,12 @@ def thread_number(pid: Ints, tid: Ints) -> Ints:
     return (pid << 32) + tid
 
 
-_NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS, Table.METRICS)
+_NOT_THE_PROGRAM: Final = (Table.ALLOCS, Table.OVERHEADS, Table.METRICS)
 
-
-NOT_DESCRIBED = ""
+NOT_DESCRIBED: Final = ""
 """The name of a GPU that only stands between others: nothing ran on it, and the profile says nothing about it."""
 
-
-NO_MANIFEST = NotMeasured(say("there is no `gpuledger capture` manifest next to the profile"))
+NO_MANIFEST: Final = NotMeasured(say("there is no `gpuledger capture` manifest next to the profile"))
 """Why nothing is known of the capture but what the profile holds."""
 
 
@@ -211,16 +209,6 @@ class Origin:
         return self.gpus[number] if 0 <= number < len(self.gpus) else None
 
 
-def _named(name: str) -> Table:
-    """The table that is called so."""
-    names = [table.value for table in Table]
-    if name in names:
-        return Table(name)
-    near = get_close_matches(str(name).lower(), names, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    raise KeyError(f"no table {name!r}{meant} There are {', '.join(names)}")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace(TablesByName):
     """One profile: immutable tables on one clock. `trace["kernels"]` and `trace.kernels` are one of them."""
@@ -242,7 +230,12 @@ class Trace(TablesByName):
     def __getitem__(self, table: Table | str) -> Rows:
         """The rows of a table, by its name too; none if the profile does not hold it. Asks only for what was read."""
         if not isinstance(table, Table):
-            table = _named(table)
+            names = [known.value for known in Table]
+            if table not in names:
+                near = get_close_matches(str(table).lower(), names, n=1)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                raise KeyError(f"no table {table!r}{meant} There are {', '.join(names)}")
+            table = Table(table)
         if table in self.tables:
             return self.tables[table]
         if table in self.absent:
@@ -268,10 +261,7 @@ class Trace(TablesByName):
 
     def missing(self, *needed: Table) -> NotMeasured | None:
         """Why a question that needs these tables cannot be answered; None if it can."""
-        for table in needed:
-            if table in self.absent:
-                return self.absent[table]
-        return None
+        return next((self.absent[table] for table in needed if table in self.absent), None)
 
     def same_events(self, other: Trace) -> bool:
         """Whether both hold the same rows, text included, whatever container they came in."""

@@ -188,8 +188,8 @@ def shortest_around(
         for record, place, length in zip(members.tolist(), places, (end - start)[members].tolist(), strict=True):
             if record < count:
                 shortest.enter(place, (length, -record, (0, 0)))
-            elif (found := shortest.up_to(place)) is not None:
-                around[record - count] = -found[1]
+            elif (least := shortest.up_to(place)) is not None:
+                around[record - count] = -least[1]
     return around
 
 

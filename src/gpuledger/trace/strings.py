@@ -1,9 +1,8 @@
-"""Text, dictionary-coded: a column holds small integers, this holds each distinct text once.
+"""Text, dictionary-coded: a column holds small integers, this holds each distinct text once; and stacks made of them.
 
 Equal codes mean equal text and the other way round, within one trace. The order of the codes is the order in which
-the profiler numbered its strings, so sorting by code gives the profiler's own order.
-
-Recorded call stacks: each a run of frames, the innermost first.
+the profiler numbered its strings, so sorting by code gives the profiler's own order. A recorded call stack is a run of
+frames, the innermost first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Passes over sorted columns: the ones that numpy can only do in several steps, each of them over memory.
 
 Each is written down in numpy, which says what it gives, and compiled (native/sweep.c), which gives it at once. Where
-the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy does the work.
-
-Work side by side: functions in, their results out, in order.
+the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy does the work. `side_by_side` goes
+through rows on two threads: numpy and the compiled passes let go of the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
@@ -90,16 +88,14 @@ def either(a: Pair, b: Pair) -> Pair:
     if not len(a[0]) or not len(b[0]):
         return a if len(a[0]) else b
     if _pays(a[0], b[0]):
-        into = _room(len(a[0]) + len(b[0]) + 1)
-        return _cut(into, native.either(*_columns(*a), *_columns(*b), *into))
+        return _of_both("either", a, b)
     return union(np.concatenate((a[0], b[0])), np.concatenate((a[1], b[1])))
 
 
 def intersection(a: Pair, b: Pair) -> Pair:
     """The instants of both; each is a set as `union` gives it."""
     if _pays(a[0], b[0]):
-        into = _room(len(a[0]) + len(b[0]) + 1)
-        return _cut(into, native.intersection(*_columns(*a), *_columns(*b), *into))
+        return _of_both("intersection", a, b)
     first = np.searchsorted(b[1], a[0], side="right")
     last = np.searchsorted(b[0], a[1], side="left")
     outer, inner = expand(first, last)
@@ -111,11 +107,15 @@ def difference(a: Pair, b: Pair) -> Pair:
     if not len(a[0]) or not len(b[0]):
         return a
     if _pays(a[0], b[0]):
-        into = _room(len(a[0]) + len(b[0]) + 1)
-        return _cut(into, native.difference(*_columns(*a), *_columns(*b), *into))
+        return _of_both("difference", a, b)
     low, high = a[0][0], a[1][-1]
     inner = union(np.maximum(b[0], low), np.minimum(b[1], high))
     return intersection(a, union(np.append(low, inner[1]), np.append(inner[0], high)))
+
+
+def _of_both(compiled: Literal["either", "intersection", "difference"], a: Pair, b: Pair) -> Pair:
+    into = _room(len(a[0]) + len(b[0]) + 1)
+    return _cut(into, getattr(native, compiled)(*_columns(*a), *_columns(*b), *into))
 
 
 def covered(spans: Pair, start: Ints, end: Ints) -> Ints:
@@ -205,9 +205,8 @@ def distinct(values: Ints) -> Ints:
         if count >= 0:
             return np.sort(into[:count])
     ordered = np.sort(values)
-    different: Ints = ordered[
-        np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
-    ]  # `np.unique` imports numpy.ma
+    is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]  # `np.unique` imports numpy.ma
+    different: Ints = ordered[is_new]
     return different
 
 
@@ -221,7 +220,7 @@ def take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
     return taken
 
 
-def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
+def occurrence_flags(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
     """For each number from `least` to `most` whether it occurs; no value lies beyond the two."""
     flags = np.zeros(most - least + 1, np.uint8)
     if _pays(values):
@@ -231,7 +230,7 @@ def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
     return flags
 
 
-def placed(keys: Ints, least: int, most: int) -> NDArray[np.int32] | None:
+def positions_table(keys: Ints, least: int, most: int) -> NDArray[np.int32] | None:
     """For each number from `least` to `most` one more than the position of the key that is it; None if keys repeat."""
     table = np.zeros(most - least + 1, np.int32)
     if _pays(keys):
@@ -241,17 +240,14 @@ def placed(keys: Ints, least: int, most: int) -> NDArray[np.int32] | None:
     return table if (table[keys - least] == position).all() else None
 
 
-@dataclass(frozen=True, slots=True)
-class States:
-    """A window by what goes on in it: spans in state 1 but not 0, in 2 but neither, and in none. 0 has the rest."""
+def states(
+    start: Ints, end: Ints, state: NDArray[np.int8], window: tuple[int, int]
+) -> tuple[tuple[Pair, Pair, Pair], tuple[int, int]]:
+    """A window by the least state, 0, 1 or 2, that some record is in; records come by their start.
 
-    spans: tuple[Pair, Pair, Pair]
-    hidden: tuple[int, int]
-    """How long state 1 was beside 0, and 2 beside 0 or 1."""
-
-
-def states(start: Ints, end: Ints, state: NDArray[np.int8], window: tuple[int, int]) -> States:
-    """Split a window by the least state, 0, 1 or 2, that some record is in; records come by their start."""
+    Gives the spans in state 1 but not 0, in 2 but neither, and in none (0 has the rest); and how long state 1 was
+    hidden beside 0, and 2 beside 0 or 1.
+    """
     if _pays(start):
         rooms = tuple(_room(len(start) + 1) for _ in range(3))
         columns = [column for room in rooms for column in room]
@@ -259,13 +255,13 @@ def states(start: Ints, end: Ints, state: NDArray[np.int8], window: tuple[int, i
         counts = native.states(*_columns(start, end), kinds, *columns, *window)
         if counts is not None:
             one, two, none = (_cut(room, count) for room, count in zip(rooms, counts[:3], strict=True))
-            return States((one, two, none), counts[3:])
+            return (one, two, none), counts[3:]
     whole = (np.array([window[0]]), np.array([window[1]]))
     zero, one, two = (intersection(union_of(start, end, state, number), whole) for number in range(3))
     above = either(zero, one)
     spans = (difference(one, zero), difference(two, above), difference(whole, either(above, two)))
-    both = (intersection(one, zero), intersection(two, above))
-    return States(spans, (int((both[0][1] - both[0][0]).sum()), int((both[1][1] - both[1][0]).sum())))
+    one_hidden, two_hidden = (intersection(one, zero), intersection(two, above))
+    return spans, (int(np.subtract(*one_hidden[::-1]).sum()), int(np.subtract(*two_hidden[::-1]).sum()))
 
 
 def own_calls(
@@ -299,9 +295,9 @@ def split(
     Calls as `own_calls` gives them; windows are disjoint and in order. None where the pass is not compiled, or windows
     are not so: then it takes a set of instants for each kind.
     """
-    into = np.zeros((len(start), kinds + 1), np.int64)
     if not is_there():
         return None
+    into = np.zeros((len(start), kinds + 1), np.int64)
     asked = native.split(*_columns(*calls[:2]), calls[2], *_columns(start, end), into.reshape(-1), short_ns, kinds + 1)
     return into if asked else None
 
@@ -432,7 +428,7 @@ def _cut(into: Pair, count: int) -> Pair:
 First = TypeVar("First")
 Second = TypeVar("Second")
 
-WORTH_A_THREAD = 10_000
+WORTH_A_THREAD: Final = 10_000
 """Rows. A pass over fewer is over before a thread has started, and a trace may have a thousand GPUs."""
 
 

@@ -281,12 +281,12 @@ class Rows:
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, names spelled out."""
         first = self.between(slice(FIRST_ROWS))
-        columns = [first._shown(name) for name in first._columns]
+        columns = [first._cells(name) for name in first._columns]
         rest = f", the first {FIRST_ROWS} shown" if len(self) > FIRST_ROWS else ""
         said = f"{rows_text(len(self))}, each {self.schema.row}{rest}"
         return html_table(list(self._columns), zip(*columns, strict=True), said)
 
-    def _shown(self, name: str) -> list[object]:
+    def _cells(self, name: str) -> list[object]:
         """A column's values for people: texts for codes, nothing for what was not recorded."""
         column, values = self.schema[name], self[name].tolist()
         if column.kind is Kind.TEXT:
@@ -337,7 +337,7 @@ class Rows:
         with needing("pyarrow", "to_arrow()", "'gpuledger[arrow]'"):
             import pyarrow as pa
 
-        def converted(column: ColumnSchema, values: NDArray[Any]) -> pyarrow.Array:
+        def to_array(column: ColumnSchema, values: NDArray[Any]) -> pyarrow.Array:
             if column.missing is None:
                 return pa.array(values)
             flat = values.reshape(-1)
@@ -348,7 +348,7 @@ class Rows:
                 return pa.DictionaryArray.from_arrays(known, pa.array(self.strings.as_unicode(), pa.string()))
             return known
 
-        return pa.table({name: converted(self.schema[name], values) for name, values in self._columns.items()})
+        return pa.table({name: to_array(self.schema[name], values) for name, values in self._columns.items()})
 
     def to_parquet(self, path: Path) -> None:
         """Write this table to a Parquet file."""

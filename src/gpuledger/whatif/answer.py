@@ -20,7 +20,7 @@ from gpuledger.findings.rules import PlainHost
 from gpuledger.ledger.books import Line
 from gpuledger.messages import say
 from gpuledger.replay.critical_path import critical_path
-from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.spans import Spans, cut_to, intersection, total, union
 from gpuledger.trace.sweep import states
@@ -104,8 +104,8 @@ def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStret
     if not len(windows):
         return ReplayedStretch(0, 0, 0, 0, 0)
     start, end, whose = cut_to(times.start[here], times.end[here], windows)
-    split = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
-    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
+    spans, _ = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
+    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in spans)
     whole, comm, copy, idle = (scenario.of_steady(ns) for ns in (total(windows), *exposed))
     return ReplayedStretch(whole, whole - comm - copy - idle, comm, copy, idle)
 
@@ -205,7 +205,7 @@ def _plain(
     if host.steady_ns is None:
         return None
     edits = edits_of(changes)
-    return host.saving(lambda graph: edited(graph, edits), max(now.steady_ns - then.steady_ns, 0), now.steady_ns)
+    return host.saving(lambda graph: apply_edits(graph, edits), max(now.steady_ns - then.steady_ns, 0), now.steady_ns)
 
 
 def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, steps: int) -> str:

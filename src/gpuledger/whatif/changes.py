@@ -31,10 +31,10 @@ from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
 from gpuledger.replay.edits import (
     Edit,
-    calls_scaled,
-    edited,
+    apply_edits,
     launched_for_nothing,
     operations_scaled,
+    scale_calls,
     with_launch_cost,
     without_calls,
     without_code,
@@ -164,8 +164,14 @@ class Changes:
             note, edit = say("the report has no such finding"), EDIT_OF[wanted](self.fixes)
             return ProgramChange(words, "", edit, is_bound=RULE_OF[wanted].is_bound, note=note, code=wanted)
         edit = finding.edit if self._as_findings else EDIT_OF[wanted](self.fixes)
-        told = finding.assumption, edit
-        return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
+        return ProgramChange(
+            words,
+            finding.assumption,
+            edit,
+            is_bound=finding.is_bound,
+            code=wanted,
+            reported_ns=finding.saving_ns,
+        )
 
     def every_fix(self) -> dict[str, ProgramChange]:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
@@ -177,8 +183,8 @@ class Changes:
     @property
     def _fixable(self) -> list[str]:
         """The codes that a change stands for: those that were found, then the others."""
-        found = [code for code, finding in self.findings.items() if finding.edit is not None]
-        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in EDIT_OF), *EDIT_OF)))
+        reported = [code for code, finding in self.findings.items() if finding.edit is not None]
+        return list(dict.fromkeys((*(code for code in reported if self._as_findings or code in EDIT_OF), *EDIT_OF)))
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
@@ -190,10 +196,10 @@ class Changes:
         return ProgramChange(
             say("{what} {factor} x as fast", what=name, factor=f"{factor:g}"),
             self._what_changes(meant),
-            self._scaled(meant, 1 / factor),
+            self._scale(meant, 1 / factor),
             Turn.SCALES,
             meant.time_ns,
-            self._scaled(meant, 0.0),
+            self._scale(meant, 0.0),
         )
 
     def remove(self, name: str) -> ProgramChange:
@@ -201,10 +207,10 @@ class Changes:
         meant = named_work(self.trace, self.device, name)
         if isinstance(meant, NamedLines) and all(line.is_idle for line in meant.lines):
             words = dict.fromkeys(_REMOVED[line.cause] for line in meant.lines if line.cause in _REMOVED)
-            assumption, edit = joined(say("; "), words), self._scaled(meant, 0.0)
+            assumption, edit = joined(say("; "), words), self._scale(meant, 0.0)
         elif isinstance(meant, NamedRanges):
             assumption = say("none of it runs, on the host or on the GPU")
-            edit = _range_gone(range_parts(self.scenario, meant.ranges))
+            edit = _remove_range(range_parts(self.scenario, meant.ranges))
         else:
             assumption = say("it does not run, and is not launched")
             edit = self.fixes.not_launched(self._operations(meant))
@@ -243,9 +249,9 @@ class Changes:
         return ProgramChange(
             say("a host {factor} x as fast", factor=f"{factor:g}"),
             say("all code and CUDA calls of all threads, but not what they wait for"),
-            _host_scaled(steady, 1 / factor),
+            _scale_host(steady, 1 / factor),
             Turn.SCALES,
-            utmost=_host_scaled(steady, 0.0),
+            utmost=_scale_host(steady, 0.0),
         )
 
     def launch_cost(self, cost_ns: int) -> ProgramChange:
@@ -274,22 +280,22 @@ class Changes:
 
     # what a name stands for, so many times as long
 
-    def _scaled(self, meant: NamedWork, share: float) -> Edit:
+    def _scale(self, meant: NamedWork, share: float) -> Edit:
         if isinstance(meant, NamedRanges):
-            return _range_scaled(range_parts(self.scenario, meant.ranges), share)
+            return _scale_range(range_parts(self.scenario, meant.ranges), share)
         operations = self._operations(meant)
-        causes = self._causes_scaled(meant.lines, share) if isinstance(meant, NamedLines) else []
-        return lambda graph: edited(operations_scaled(graph, operations, share), causes)
+        causes = self._scale_causes(meant.lines, share) if isinstance(meant, NamedLines) else []
+        return lambda graph: apply_edits(operations_scaled(graph, operations, share), causes)
 
-    def _causes_scaled(self, lines: Sequence[Line], share: float) -> list[Edit]:
+    def _scale_causes(self, lines: Sequence[Line], share: float) -> list[Edit]:
         """Of lines of idle time those that a change can do something about; refuses if there are none."""
         causes = [line.cause for line in lines if line.cause is not None]
         changing = [cause for cause in causes if cause in _REMOVED]
         if causes and not changing:
             raise NothingRecorded(f"no change removes '{causes[0].label}': its cause is unknown")
-        return [self._cause_scaled(cause, share) for cause in changing]
+        return [self._scale_cause(cause, share) for cause in changing]
 
-    def _cause_scaled(self, cause: Cause, share: float) -> Edit:
+    def _scale_cause(self, cause: Cause, share: float) -> Edit:
         """Idle time of a cause becomes shorter as what it is due to does."""
         if cause in _IN_CODE:
             code = np.where(self.fixes.steady, self.fixes.code_ns(cause), 0)
@@ -297,10 +303,10 @@ class Changes:
             return lambda graph: without_code(graph, after, _less(code[after], share))
         if cause is Cause.SYNC:
             waits = self.fixes.steady_calls(CallKind.SYNC)
-            return lambda graph: calls_scaled(without_waits(graph, waits), waits, 0.0)
+            return lambda graph: scale_calls(without_waits(graph, waits), waits, 0.0)
         if cause in _IN_CALLS:
             calls = self.fixes.steady_calls(_IN_CALLS[cause])
-            return lambda graph: calls_scaled(graph, calls, share)
+            return lambda graph: scale_calls(graph, calls, share)
         gaps = self.device.ledger.gaps
         chosen = np.flatnonzero(self.device.steady_gaps & (gaps.by_cause.of(cause) > 0) & (gaps.after >= 0))
         here, operations = self.scenario.part.places(gaps.after[chosen])
@@ -342,26 +348,26 @@ def _less(now_ns: Ints, share: float) -> Ints:
     return now_ns - left
 
 
-def _host_scaled(calls: Positions, share: float) -> Edit:
+def _scale_host(calls: Positions, share: float) -> Edit:
     def changed(graph: DependencyGraph) -> DependencyGraph:
         quick = without_code(graph, calls, _less(graph.calls.code_ns[calls], share))
-        return calls_scaled(quick, calls, share)
+        return scale_calls(quick, calls, share)
 
     return changed
 
 
-def _range_scaled(parts: RangeParts, share: float) -> Edit:
+def _scale_range(parts: RangeParts, share: float) -> Edit:
     inside = np.flatnonzero(parts.code_ns)
     less = _less(parts.code_ns[inside], share)
 
     def changed(graph: DependencyGraph) -> DependencyGraph:
         quick = operations_scaled(without_code(graph, inside, less), parts.operations, share)
-        return calls_scaled(quick, parts.calls, share)
+        return scale_calls(quick, parts.calls, share)
 
     return changed
 
 
-def _range_gone(parts: RangeParts) -> Edit:
+def _remove_range(parts: RangeParts) -> Edit:
     code = parts.code_ns.copy()
     code[parts.calls] = 0
     after = np.flatnonzero(code)
