@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.command_text import Edit, UnreadableText, edited, program_place, simple_commands, text_place
+from gpuledger.capture.command_text import (
+    Edit,
+    UnreadableText,
+    edit_command,
+    program_place,
+    simple_commands,
+    text_place,
+)
 from gpuledger.capture.launchers import launched, main_program, prefix_words, shells_behind
 from gpuledger.capture.manifest import Witness
 from gpuledger.capture.nsys import Wishes, nsys_command
@@ -171,8 +178,8 @@ def test_words_before_a_program_change_nothing_else(arguments: list[str]) -> Non
         return (Edit(0, 0, ("a b", "--")),)
 
     command = ("./run", *arguments)
-    assert edited(("env", "A=1", *command), before) == ("env", "A=1", "a b", "--", *command)
-    changed = edited(("sh", "-c", shlex.join(command)), before)
+    assert edit_command(("env", "A=1", *command), before) == ("env", "A=1", "a b", "--", *command)
+    changed = edit_command(("sh", "-c", shlex.join(command)), before)
     assert changed is not None
     assert shlex.split(changed[2]) == ["a b", "--", *command]
 
