@@ -259,7 +259,7 @@ def test_a_disk_that_is_full_for_the_manifest_is_one_sentence(tmp_path: Path, mo
     monkeypatch.setattr(manifests, "whole_file", no_room)
     begun = manifests.Manifest("nsys", None, (), ("a",), (("a",),), (), manifests.utc(0))
     with pytest.raises(OutputRefused, match="the disk is full"):
-        manifests.written(begun, tmp_path / "run.capture.json")
+        manifests.write_manifest(begun, tmp_path / "run.capture.json")
 
 
 def test_what_outlives_the_program_is_ended(fake: Tools) -> None:

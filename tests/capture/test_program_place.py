@@ -19,7 +19,7 @@ from gpuledger.capture.command_text import (
     simple_commands,
     text_place,
 )
-from gpuledger.capture.launchers import launched, main_program, prefix_words, shells_behind
+from gpuledger.capture.launchers import launch_of, main_program, prefix_words, shells_behind
 from gpuledger.capture.manifest import Witness
 from gpuledger.capture.nsys import Wishes, nsys_command
 from gpuledger.capture.torch_command import Schedule, torch_command
@@ -230,7 +230,7 @@ def test_nothing_here_is_asked_about_a_launcher_elsewhere(tmp_path: Path, monkey
     for name in ("torchrun", "python"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", f"/usr/bin:{tmp_path}")
-    found = launched(("torchrun", "x.py"), is_here=False)
+    found = launch_of(("torchrun", "x.py"), is_here=False)
     assert found is not None
     assert found.program == ("python", "-u", "x.py")
 

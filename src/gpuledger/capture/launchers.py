@@ -47,7 +47,6 @@ class Launch:
     begin: int
     """Where the program's own words begin."""
     rank_variable: str
-    """The variable that says which rank a process is."""
     python: tuple[str, ...] = ()
     """The interpreter that the launcher would put before the program by itself."""
     is_module: bool = False
@@ -102,7 +101,7 @@ _SRUN_VALUES: Final = frozenset(
 )
 
 
-def launched(command: Sequence[str], rank_variable: str | None = None, *, is_here: bool = True) -> Launch | None:
+def launch_of(command: Sequence[str], rank_variable: str | None = None, *, is_here: bool = True) -> Launch | None:
     """How a command starts its ranks; None if it does not begin with a launcher that is known here.
 
     Where it is not run here, or only behind what a shell sets up, nothing is looked up on our own PATH.
@@ -112,7 +111,7 @@ def launched(command: Sequence[str], rank_variable: str | None = None, *, is_her
     if name == "torchrun":
         return _torchrun(command, 1, python_beside(command[0], is_here=is_here), rank_variable)
     modules = ("torch.distributed.run", "torch.distributed.launch")
-    if PYTHON.fullmatch(name) and command[1:3] in (("-m", module) for module in modules):
+    if PYTHON.fullmatch(name) and command[1:2] == ("-m",) and "".join(command[2:3]) in modules:
         return _torchrun(command, 3, command[0], rank_variable)
     if name in _MPI:
         if ":" in command:

@@ -54,7 +54,6 @@ class Commit:
 
     commit: str
     is_dirty: bool
-    """Whether files differ from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ class EnvironmentWishes:
     noted: tuple[str, ...] = ()
     """Names for the manifest, besides those of the list; a star stands for any letters."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """What the program is to have."""
 
     def carried(self, here: Mapping[str, str]) -> dict[str, str]:
         """What a program elsewhere is to have: what was given, and what the names that were not given have here.
@@ -148,7 +146,6 @@ class PlainRun:
     window_ns: tuple[int, ...] | None = None
     """How long what is recorded took, once per process that has a window; None where that is not known."""
     reason: str | None = None
-    """Why it is not known."""
     seconds: float | None = None
     """How long the run took; None where there was none."""
     exit_code: int | None = None
@@ -172,7 +169,6 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     """What the program had, of the variables that are kept."""
     carried: dict[str, str] = field(default_factory=dict)
-    """What was set for the program with --env."""
     environment_of: str | None = None
     """The program that was seen to have `environment`; None where it is ours, which the program inherits."""
     machine: Machine | None = None
@@ -231,7 +227,7 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def written(manifest: Manifest, path: Path) -> None:
+def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest, whole or not at all."""
     text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
@@ -289,7 +285,6 @@ class Witness:
     names: tuple[str, ...]
     """What the user wants in the manifest."""
     wanted: Mapping[str, str]
-    """What the program is to have."""
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.command_text import Edit, edit_command
-from gpuledger.capture.launchers import launched
+from gpuledger.capture.launchers import launch_of
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
-from gpuledger.system.files import PARTIAL, cache_folder, make_private, placed
+from gpuledger.system.files import PARTIAL, cache_folder, make_private, put_in_place
 from gpuledger.system.machine import find_nsys
 from gpuledger.system.processes import Ran, run
 
@@ -108,7 +108,7 @@ OURS: Final = ("output", "force-overwrite", "session", "session-new", "export", 
 _FLAG: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def joined(presets: Iterable[str]) -> tuple[Flag, ...]:
+def preset_flags(presets: Iterable[str]) -> tuple[Flag, ...]:
     """The flags of these presets together, in the order of the first mention."""
     given = [flag for name in presets for flag in PRESETS[name].flags]
     flags = {flag.name: flag for flag in (*BASE, *given)}
@@ -119,7 +119,7 @@ def joined(presets: Iterable[str]) -> tuple[Flag, ...]:
     return tuple(flags.values())
 
 
-def changed(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag, ...]:
+def with_settings(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag, ...]:
     """The flags with the user's `FLAG=VALUE` in place of, or after, those of the presets."""
     by_name = {flag.name: flag for flag in flags}
     for setting in settings:
@@ -134,7 +134,7 @@ def changed(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag, ...]:
     return tuple(by_name.values())
 
 
-def traced(listed: str) -> str:
+def check_traces(listed: str) -> str:
     """What --trace lists, checked: nsys would say that a name is wrong only after a minute of loading."""
     names = tuple(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
     if not names:
@@ -186,7 +186,7 @@ def export_command(nsys: str, report: Path | str, target: Path | str) -> tuple[s
 def export_beside(nsys: Path, report: Path, start: Start) -> Path:
     """The export of a report of ours: NAME.sqlite beside NAME.nsys-rep, whole or not at all."""
     target = report.with_name(report.name.removesuffix(".nsys-rep") + ".sqlite")
-    with placed(target, ending=_NOT_WHOLE) as beside:
+    with put_in_place(target, ending=_NOT_WHOLE) as beside:
         _export(nsys, report, beside, start)
     return target
 
@@ -216,7 +216,7 @@ def exported(report: Path, *, seconds: float) -> Path:
             found=f"the cache folder is {folder}",
             hint="set XDG_CACHE_HOME to a folder that you can write to",
         ) from None
-    with placed(wanted, ending=_NOT_WHOLE) as beside:
+    with put_in_place(wanted, ending=_NOT_WHOLE) as beside:
         _export(nsys, report, beside, partial(run, seconds=seconds))
         for stale in folder.glob("*[0-9].sqlite"):
             stale.unlink(missing_ok=True)
@@ -274,7 +274,7 @@ class Wishes:
         return "steady" in self.presets or (self.duration is not None and self.duration <= SHORT_S)
 
 
-def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
+def complete_wishes(wishes: Wishes, command: Sequence[str]) -> Wishes:
     """The wishes with a preset: a program that takes --cuda-profiler says itself which part is steady."""
     if not wishes.presets:
         wishes = replace(wishes, presets=("steady",) if opens_window(command) else ("launch",))
@@ -298,9 +298,9 @@ def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
 
 def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
     """Every flag of the recording but for the output."""
-    flags = joined(wishes.presets)
+    flags = preset_flags(wishes.presets)
     if wishes.trace is not None:
-        asked = Flag("trace", traced(wishes.trace), "asked for with --trace")
+        asked = Flag("trace", check_traces(wishes.trace), "asked for with --trace")
         flags = tuple(asked if flag.name == "trace" else flag for flag in flags)
     if wishes.delay is not None:
         flags += (Flag("delay", f"{wishes.delay:g}", "seconds from the program's start before recording begins"),)
@@ -311,7 +311,7 @@ def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
         )
     if wishes.gpu_metrics is not False:
         flags += GPU_METRICS
-    return changed(flags, wishes.settings)
+    return with_settings(flags, wishes.settings)
 
 
 def nsys_command(
@@ -335,7 +335,7 @@ def nsys_command(
     per_rank = [file]
 
     def behind_launcher(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:
-        launch = launched(words, wishes.rank_variable, is_here=is_here and not in_text)
+        launch = launch_of(words, wishes.rank_variable, is_here=is_here and not in_text)
         if launch is None:
             return None
         per_rank[0] = replace(file, value=f"{file.value}_%q{{{launch.rank_variable}}}", why="one report per rank")
@@ -422,11 +422,11 @@ def remember(name: str, manifest: Path) -> None:
     """Note which manifest the running recording of a session has."""
     link = _folder() / name
     link.parent.mkdir(parents=True, exist_ok=True)
-    with placed(link) as beside:
+    with put_in_place(link) as beside:
         beside.symlink_to(manifest.absolute())
 
 
-def remembered(name: str) -> tuple[Path, float]:
+def recall(name: str) -> tuple[Path, float]:
     """The manifest of the running recording of a session, and when that began, in seconds as the system counts."""
     link = _folder() / name
     if not link.is_symlink():

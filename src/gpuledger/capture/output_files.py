@@ -14,7 +14,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.launchers import PYTHON, launched, main_program
+from gpuledger.capture.launchers import PYTHON, launch_of, main_program
 from gpuledger.errors import OutputRefused
 from gpuledger.system.files import reason_of
 
@@ -108,7 +108,7 @@ def _taken(place: CapturePlace) -> Path | None:
 def _stem(command: Sequence[str]) -> str:
     """A name for a profile of this command: the script's, the module's, or the program's."""
     program = main_program(command).words or tuple(command)
-    launch = launched(program)
+    launch = launch_of(program)
     words = launch.program if launch else program
     name = Path(words[0]).name
     if PYTHON.fullmatch(name):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.launchers import launched, main_program
+from gpuledger.capture.launchers import launch_of, main_program
 from gpuledger.capture.manifest import PlainRun, Witness
 from gpuledger.capture.nsys import Flag, Wishes, value_of
 from gpuledger.capture.output_files import CapturePlace
@@ -71,7 +71,7 @@ def run_plain(
         tell(f"without the profiler the program ended with exit code {ended.exit_code}")
         for line in ended.said.splitlines()[-_SHOWN_LINES:]:
             tell(f"  {line}")
-    windows, reason = windows_noted(notes)
+    windows, reason = parse_windows(notes)
     if windows is None:
         failed = f"the program ended with exit code {ended.exit_code} before it opened its window"
         reason = "interrupted" if ended.interrupted else reason or (failed if ended.exit_code else program.unseen)
@@ -85,7 +85,7 @@ _STAGES: Final = {
 }
 
 
-def windows_noted(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
+def parse_windows(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
     """How long the window of each process took, in the order in which they opened; else why that is not known."""
     opened, closed = set[int](), dict[int, tuple[int, int]]()
     for line in notes.splitlines():
@@ -170,7 +170,7 @@ def _not_twice(command: Sequence[str]) -> str | None:
         return "the program has input, which can be read once"
     if any(os.environ.get(name, "1").strip() not in ("", "0", "1") for name in _SIZES):
         return "it is one rank of several: the others would have to run twice, too"
-    launch = launched(main_program(command).words)
+    launch = launch_of(main_program(command).words)
     if launch is not None and not launch.starts_python:
         return "its ranks may be on several machines"
     if launch is not None and _nodes(launch.head) not in ("1", "1:1"):

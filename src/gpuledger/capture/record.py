@@ -180,7 +180,7 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
     )
 
 
-def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
+def record_program(recording: Recording, tell: Tell) -> CaptureOutcome:
     """Run the program under its tool, and bring everything to its end."""
     tool = recording.tool
     stages = {
@@ -193,15 +193,15 @@ def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
         plain = (without_secrets(recording.plain.argv),) if isinstance(recording.plain, PlainProgram) else ()
         argv = _started(recording, without_secrets(recording.argv), hide=True)
         begun = first_manifest(recording, (*plain, argv))
-        manifests.written(begun, recording.place.manifest)
+        manifests.write_manifest(begun, recording.place.manifest)
         try:
             if isinstance(recording.plain, PlainProgram):
                 plain_run, ended = run_plain(recording.plain, recording.variables.given, interruption, tell)
                 begun = replace(begun, plain=plain_run)
                 _seen_here(recording)  # it goes away: what the program had is asked of the recorded run
                 if interruption:
-                    return closed(recording, begun, replace(ended, interrupted=True), interruption)
-                manifests.written(begun, recording.place.manifest)
+                    return close_recording(recording, begun, replace(ended, interrupted=True), interruption)
+                manifests.write_manifest(begun, recording.place.manifest)
                 tell(f"now with {recording.tool}")
             ended = run_attended(
                 _started(recording, recording.argv),
@@ -211,11 +211,13 @@ def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
                 on_stage=lambda name: tell(stages[name]),
             )
         except ToolFailed as error:
-            manifests.written(replace(begun, state=manifests.FAILED, reason=error.claim), recording.place.manifest)
+            manifests.write_manifest(
+                replace(begun, state=manifests.FAILED, reason=error.claim), recording.place.manifest
+            )
             raise
         if ended.orphans:
             tell(f"ended processes that {recording.tool} left behind")
-        return closed(recording, begun, ended, interruption)
+        return close_recording(recording, begun, ended, interruption)
 
 
 def _started(recording: Recording, argv: Sequence[str], *, hide: bool = False) -> tuple[str, ...]:
@@ -226,7 +228,9 @@ def _started(recording: Recording, argv: Sequence[str], *, hide: bool = False) -
     return recording.remote.started(argv, manifests.environment(wanted, wanted) if hide else wanted, recording.script)
 
 
-def closed(recording: Recording, begun: Manifest, ended: AttendedRun, interruption: Interruption) -> CaptureOutcome:
+def close_recording(
+    recording: Recording, begun: Manifest, ended: AttendedRun, interruption: Interruption
+) -> CaptureOutcome:
     """After the program: bring the files here, export them, and say how it ended."""
     place, problem = recording.place, None
     seen = _seen_here(recording)
@@ -257,7 +261,7 @@ def closed(recording: Recording, begun: Manifest, ended: AttendedRun, interrupti
         files=tuple(RecordedFile(path.name, path.stat().st_size) for path in place.files()),
     )
     try:
-        manifests.written(done, place.manifest)
+        manifests.write_manifest(done, place.manifest)
     except GpuledgerError as error:
         problem = problem or error
     # the program's own exit code, unless we were interrupted, or it ended well and we did not

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.command_text import Edit, edit_command, edits_behind, program_place, text_place
-from gpuledger.capture.launchers import PYTHON, launched, python_beside
+from gpuledger.capture.launchers import PYTHON, launch_of, python_beside
 from gpuledger.capture.nsys import Flag
 from gpuledger.errors import GpuledgerError
 
@@ -76,7 +76,7 @@ def torch_command(
 
     def behind_python(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:
         near = is_here and not in_text
-        launch = launched(words, is_here=near)
+        launch = launch_of(words, is_here=near)
         if launch is not None and launch.python:
             return launch.with_each_rank((), recorder)
         if launch is not None:

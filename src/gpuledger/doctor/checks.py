@@ -191,7 +191,6 @@ class Diagnosis:
 
     checks: tuple[DoctorCheck, ...]
     records_with: tuple[str, ...]
-    """What can record a timeline here."""
     machine: Machine
     tools: tuple[Tool, ...]
     tracing_ns_per_call: float | None

@@ -38,15 +38,12 @@ class Probe:
     """What can be asked."""
 
     find: Callable[[str], Path | None]
-    """A program by name."""
     importer: Callable[[Path], Path | None]
-    """The importer that belongs to an nsys."""
     start: Callable[[Sequence[str | Path], float], Ran]
     """Run a program to its end, within so many seconds, or ToolFailed."""
     read: Callable[[str], str | None]
     """A small file of the system; None if there is none."""
     listed: Callable[[str], tuple[str, ...]]
-    """The names in a folder of the system."""
     environment: Mapping[str, str]
     machine: Callable[[], Machine]
     package: Callable[[str], str | None]
@@ -55,12 +52,10 @@ class Probe:
     refusal: Callable[[Path], str]
     """Why nothing can be written into a folder; empty if it can."""
     scratch: Callable[[], AbstractContextManager[Path]]
-    """A folder for a while."""
     folders: Mapping[str, Path]
     """Where profiles and temporary files would go, by what that is called."""
     python: Path
     versions: Mapping[str, str]
-    """Of Python and of gpuledger."""
 
 
 def here() -> Probe:

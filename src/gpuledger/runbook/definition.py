@@ -1,7 +1,7 @@
 """What a runbook may say, as values: words as they were written, with `${name}` not yet filled in.
 
 Each class is both what a part of the file may hold and what the rest of the package reads. `cells_of` makes the cells
-of the matrix from its axes, `pairs` those that are compared; `filled` puts values for `${name}` into a word, in which
+of the matrix from its axes, `pairs` those that are compared; `fill` puts values for `${name}` into a word, in which
 `$$` is a dollar sign.
 """
 
@@ -68,7 +68,6 @@ class Axis(RunbookPart, frozen=True, kw_only=True):
     flags: Fields[str, WordList[Word]] = field(default_factory=no_fields)
     """What `${NAME.flags}` stands for, by value."""
     needs: Fields[str, WordList[Need]] = field(default_factory=no_fields)
-    """What a value cannot do without."""
 
 
 class _StepPart(RunbookPart, frozen=True, kw_only=True):
@@ -353,12 +352,12 @@ def names_in(word: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def filled(word: str, values: Mapping[str, str]) -> str:
+def fill(word: str, values: Mapping[str, str]) -> str:
     """The word with each name replaced by its value. Values are not looked into again."""
     return _PLACEHOLDER.sub(lambda match: "$" if match[0] == "$$" else values[match[1]], word)
 
 
-def all_filled(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping[str, tuple[str, ...]]) -> list[str]:
+def fill_all(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping[str, tuple[str, ...]]) -> list[str]:
     """An argument list; a word that is a name of `lists` and nothing else becomes as many words as that has."""
     arguments: list[str] = []
     for word in words:
@@ -366,5 +365,5 @@ def all_filled(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping
         if len(names) == 1 and names[0] in lists:
             arguments += lists[names[0]]
         else:
-            arguments.append(filled(word, values))
+            arguments.append(fill(word, values))
     return arguments

@@ -20,7 +20,7 @@ from typing import Any, Final
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
-from gpuledger.runbook.files import STATE, emptied, json_at, last_line, log_at, make_folder, written
+from gpuledger.runbook.files import STATE, empty_folder, json_at, last_line, log_at, make_folder, written
 from gpuledger.runbook.plan import OURS, CellJob, Choices, PlannedComparison, environment_of, shown_command
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Patience, run_logged
@@ -197,7 +197,7 @@ class Engine:
 
     def _prelude(self, interruption: Interruption) -> list[GpuledgerError]:
         folder = self._choices.folder / "prelude"
-        emptied(folder)
+        empty_folder(folder)
         for job in plan.prelude_of(self._book, self._choices):
             self._tell(f"prelude: {job.title}")
             record = self._step(job, folder, environment_of(self._book, None, self._choices), interruption)
@@ -213,7 +213,7 @@ class Engine:
         self, cell: MatrixCell, cells: Sequence[MatrixCell], state: RunState, print_: str, interruption: Interruption
     ) -> GpuledgerError | None:
         folder = self._choices.cell_folder(cell)
-        emptied(folder)
+        empty_folder(folder)
         title = f"cell {cells.index(cell) + 1} of {len(cells)}: {cell.title}"
         absent = [self._missing[need] for need in plan.cell_needs(self._book, cell) if need in self._missing]
         if absent:
@@ -259,7 +259,7 @@ class Engine:
             try:
                 with log_at(log, heading) as file:
                     ended = run_logged(
-                        resolved(command, self._choices.python),
+                        started_command(command, self._choices.python),
                         interruption,
                         log=file,
                         environment=environment,
@@ -323,7 +323,7 @@ class Engine:
         return tuple(done)
 
 
-def resolved(command: Sequence[str], python: str = sys.executable) -> list[str]:
+def started_command(command: Sequence[str], python: str = sys.executable) -> list[str]:
     """A command as it is started: ours with the Python that runs us."""
     return [python, "-m", OURS, *command[1:]] if command[0] == OURS else list(command)
 

@@ -192,10 +192,10 @@ def saving_of(
     if predicted.step_ns is not None and fixed is not None and fixed.step_ns is not None:
         profiled = predicted.step_ns - fixed.step_ns
     prediction = (predicted.code, predicted.saving_ns, predicted.saving_low_ns)
-    return judged(SavingRow(two, OPEN, "", *prediction, profiled, plain, compare.within_share, corrected_ns))
+    return judge(SavingRow(two, OPEN, "", *prediction, profiled, plain, compare.within_share, corrected_ns))
 
 
-def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
+def slowed_cells(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
     """The cells that the profiler slows so much that their findings are of another run, in sentences."""
     sentences = []
     for cell, documents in cells.items():
@@ -209,7 +209,7 @@ def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[
     return sentences
 
 
-def judged(row: SavingRow) -> SavingRow:
+def judge(row: SavingRow) -> SavingRow:
     """The row with its verdict, where there is a limit and something to judge by."""
     measured, within = row.measured_ns, row.within_share
     if measured is None:
@@ -223,7 +223,7 @@ def judged(row: SavingRow) -> SavingRow:
     return replace(row, verdict=PASS if apart <= within else FAIL, reason=reason)
 
 
-def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]:
+def judge_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]:
     """Of rows that differ in `axis` alone, which are one measurement, repeated, the middle one keeps its verdict.
 
     A machine with other guests may change its pace between two captures. That spoils some of the turns, seldom most.

@@ -52,7 +52,7 @@ def make_folder(folder: Path) -> None:
         raise OutputRefused(f"{folder}: cannot be made: {reason_of(error)}") from None
 
 
-def emptied(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     """A folder of a cell, without what an earlier run left in it."""
     try:
         if folder.exists():

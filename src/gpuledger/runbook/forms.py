@@ -81,7 +81,7 @@ class Fields(dict[K, T]):
 Node = Word | Blank | Items[Any] | Fields[str, Any]
 
 
-def parsed(text: bytes) -> Node:
+def parse_tree(text: bytes) -> Node:
     """The tree of a file's content."""
     if len(text) > MOST_BYTES:
         raise RunbookFault(None, f"{len(text):,} bytes; a runbook has {MOST_BYTES:,} at most")
@@ -190,7 +190,6 @@ class RunbookPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Whether a value that is no mapping stands for one with just that key."""
 
     line: int = msgspec.field(default=0, name=f"{NOT_IN_FILE}line")
-    """Where it begins."""
 
     @classmethod
     def known_keys(cls) -> list[str]:

@@ -24,8 +24,8 @@ from gpuledger.runbook.definition import (
     Runbook,
     SavingCheck,
     Step,
-    all_filled,
-    filled,
+    fill,
+    fill_all,
     names_in,
     pairs,
 )
@@ -43,7 +43,6 @@ class Choices:
     variables: Mapping[str, str]
     folder: Path
     here: Path
-    """Where the runbook lies."""
     python: str
 
     def cell_folder(self, cell: MatrixCell) -> Path:
@@ -60,7 +59,6 @@ class CellJob:
     """A file in the folder of the cell."""
     needs: tuple[str, ...]
     inputs: tuple[Path, ...]
-    """Profiles that must be there."""
     optional: bool
     timeout_s: int | None
     gated: bool
@@ -72,7 +70,7 @@ def jobs_of(book: Runbook, cell: MatrixCell, choices: Choices) -> tuple[CellJob,
     folder = choices.cell_folder(cell)
     values = _values(choices) | dict(cell.values) | {"cell": cell.title, "folder": str(folder)}
     lists = {
-        f"{name}.flags": tuple(filled(word, values) for word in book.axes[name].flags.get(value, ()))
+        f"{name}.flags": tuple(fill(word, values) for word in book.axes[name].flags.get(value, ()))
         for name, value in cell.values
         if book.axes[name].flags
     }
@@ -104,7 +102,7 @@ def environment_of(book: Runbook, cell: MatrixCell | None, choices: Choices) -> 
         if cell is not None or all(used in values for used in names_in(text))
     }
     of_axes = {axis.environment: own[name] for name, axis in book.axes.items() if axis.environment and name in own}
-    return {name: filled(text, values) for name, text in known.items()} | of_axes
+    return {name: fill(text, values) for name, text in known.items()} | of_axes
 
 
 def cell_needs(book: Runbook, cell: MatrixCell) -> tuple[str, ...]:
@@ -131,7 +129,6 @@ class PlannedComparison:
     cells: tuple[MatrixCell, MatrixCell]
     job: CellJob
     result: Path
-    """The JSON that it leaves."""
 
 
 def comparisons_of(book: Runbook, cells: Sequence[MatrixCell], choices: Choices) -> tuple[PlannedComparison, ...]:
@@ -142,7 +139,7 @@ def comparisons_of(book: Runbook, cells: Sequence[MatrixCell], choices: Choices)
         if isinstance(compare, SavingCheck):
             continue
         gate = ["--gate"] if isinstance(compare, AlignCells) and compare.gate == "true" else []
-        flags = all_filled(compare.flags, _values(choices), {})
+        flags = fill_all(compare.flags, _values(choices), {})
         for two in pairs(cells, compare.before, compare.after):
             inputs = [_profile(book, cell, name, choices) for cell, name in zip(two, compare.profiles, strict=True)]
             stem = f"{len(planned) + 1:02d}-{compare.KEY}"
@@ -180,7 +177,7 @@ def _job(
     choices: Choices,
 ) -> CellJob:
     def words(given: tuple[str, ...]) -> list[str]:
-        return all_filled(given, values, lists)
+        return fill_all(given, values, lists)
 
     inputs: tuple[Path, ...] = ()
     gated = True

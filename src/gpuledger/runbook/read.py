@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import definition
 from gpuledger.runbook.definition import BUILT_IN, Axis, CellFilter, ReportStep, Runbook, SavingCheck, Step, cells_of
-from gpuledger.runbook.forms import RunbookFault, Word, check_keys, parsed, read_as, suggestion
+from gpuledger.runbook.forms import RunbookFault, Word, check_keys, parse_tree, read_as, suggestion
 from gpuledger.system.machine import find_ncu, find_nsys, machine
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ class BadRunbook(GpuledgerError):
 def runbook_of(text: bytes, file: str) -> Runbook:
     """The runbook in a file; `file` is how errors call it."""
     try:
-        runbook = replace(read_as(Runbook, parsed(text)), file=file)
+        runbook = replace(read_as(Runbook, parse_tree(text)), file=file)
         check_runbook(runbook)
     except RunbookFault as fault:
         line = "" if fault.line is None else f":{fault.line}"

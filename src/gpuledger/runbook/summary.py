@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import engine as states
-from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, filled, pairs
+from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
 from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome
 from gpuledger.runbook.figures import (
     FAIL,
@@ -18,9 +18,9 @@ from gpuledger.runbook.figures import (
     ReportedFinding,
     SavingRow,
     documents_of,
-    judged_by_the_middle,
+    judge_by_the_middle,
     saving_of,
-    slowed,
+    slowed_cells,
 )
 from gpuledger.runbook.files import json_at
 from gpuledger.runbook.plan import Choices, shown_settings
@@ -82,7 +82,7 @@ class RunSummary:
     cells: tuple[CellRow, ...]
     comparisons: tuple[ComparisonRow, ...]
     savings: tuple[SavingRow, ...]
-    slowed: tuple[str, ...]
+    slowed_cells: tuple[str, ...]
     """Cells that take much longer under the profiler, a sentence each."""
     targets: tuple[TargetRow, ...]
     missing: Mapping[str, str]
@@ -145,8 +145,8 @@ def summed_up(
         if isinstance(compare, SavingCheck):
             two_by_two = pairs(cells, compare.before, compare.after)
             saved = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
-            savings += saved if compare.over is None else judged_by_the_middle(saved, compare.over)
-            slow += slowed(compare, documents)
+            savings += saved if compare.over is None else judge_by_the_middle(saved, compare.over)
+            slow += slowed_cells(compare, documents)
     targets = tuple(row for target in book.targets for row in _targets(target, cells, documents, choices))
     wrong = [
         GpuledgerError(f"{book.file}:{row.target.line}: {row.figure.reason}", found=f"in {row.cell.title}")
@@ -205,7 +205,7 @@ def _target(
     target: FigureTarget, cell: MatrixCell, documents: Mapping[MatrixCell, Documents], choices: Choices
 ) -> TargetRow:
     values = dict(choices.variables) | dict(cell.values) | {"size": choices.size}
-    text = filled(target.at_most if target.at_most is not None else target.at_least or "", values)
+    text = fill(target.at_most if target.at_most is not None else target.at_least or "", values)
     try:
         limit = float(text)
     except ValueError:

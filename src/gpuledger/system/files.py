@@ -31,7 +31,7 @@ class Abandoned(Exception):
 
 
 @contextlib.contextmanager
-def placed(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iterator[Path]:
+def put_in_place(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iterator[Path]:
     """A name beside `path` that nothing has: what is made there takes the place of `path` once all went well.
 
     Without `overwrite`, FileExistsError tells that somebody else was first.
@@ -56,7 +56,7 @@ def whole_file(
 
     `private` is for its owner alone, whatever the user's umask allows; `durable` survives a crash of the machine.
     """
-    with placed(path, overwrite=overwrite) as beside:
+    with put_in_place(path, overwrite=overwrite) as beside:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
         with os.fdopen(handle, "wb") as file:
             yield file

@@ -34,13 +34,13 @@ _LOOK_FOR_LEFTOVERS_EVERY_S: Final = 0.02
 _KEPT_BYTES: Final = 64 * 1024
 
 
-def marked(mark: str, proc: Path = Path("/proc")) -> tuple[int, ...]:
+def marked_processes(mark: str, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """The processes whose environment carries this mark, but for ourselves."""
     wanted = f"{MARK}={mark}".encode()
     return tuple(pid for pid in _others(proc) if wanted in _file(proc, pid, "environ").split(b"\0"))
 
 
-def members(group: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
+def group_members(group: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """The processes of a group that still run: one that has ended stays in it until its parent asks, if ever."""
 
     def is_running_member(pid: int) -> bool:
@@ -66,7 +66,7 @@ def send(group: int, mark: str, which: signal.Signals) -> None:
     """Send a signal to a process group, and to what carries the mark outside of it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, which)
-    for pid in marked(mark):
+    for pid in marked_processes(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) != group:
                 os.kill(pid, which)
@@ -86,7 +86,7 @@ def end_leftovers(group: int, mark: str, *, patience_s: float) -> bool:
 
 def _left(group: int, mark: str) -> bool:
     if Path("/proc").is_dir():
-        return bool(members(group) or marked(mark))
+        return bool(group_members(group) or marked_processes(mark))
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

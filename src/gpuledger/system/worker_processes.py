@@ -70,7 +70,6 @@ class _Crew(Generic[Item, Result]):
     """Numbers of the items that nobody holds."""
     results: dict[int, Result] = field(default_factory=dict)
     deaths: Counter[int] = field(default_factory=Counter)
-    """How many workers died over each item."""
     failed_starts: int = 0
     workers: list[_Worker] = field(default_factory=list)
 

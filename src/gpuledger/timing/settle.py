@@ -153,7 +153,7 @@ def _take_until(
             look_at = count() + max(FEWEST // 2, count() // 10)
 
 
-def measured(
+def measure(
     take: Callable[[], Sequence[float]],
     now: Callable[[], int],
     *,
@@ -231,7 +231,7 @@ def pair_spread(first: Sequence[float], second: Sequence[float]) -> PairSpread:
     )
 
 
-def measured_in_turns(
+def measure_in_turns(
     take_first: Callable[[], Sequence[float]],
     take_second: Callable[[], Sequence[float]],
     now: Callable[[], int],

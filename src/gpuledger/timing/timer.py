@@ -35,7 +35,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gpuledger.capture.window import window
-from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measured, measured_in_turns, settled_after
+from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measure, measure_in_turns, settled_after
 
 Operation = Callable[[], object]
 Watch = Callable[[str], AbstractContextManager[object]]
@@ -76,7 +76,6 @@ class Timing:
     """Why it is not a graph; empty if it is one, or was not to be."""
     is_cold: bool
     calls: int
-    """Those measured."""
     batch: int
     """Calls in a sample."""
     warmup_calls: int
@@ -94,7 +93,6 @@ class TimedPair:
     second: Timing
     spread: PairSpread
     is_settled: bool
-    """Whether the difference is known as well as was asked for."""
 
 
 class _Stopwatch(Protocol):
@@ -137,7 +135,7 @@ def time_operation(
         warm = _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds)
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        spread = measured(
+        spread = measure(
             warm.take, time.perf_counter_ns, seconds=seconds, target_share=target_share, least_seconds=_LEAST_SECONDS
         )
         took = time.perf_counter_ns() - start
@@ -169,7 +167,7 @@ def time_in_turns(
         )
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        pair = measured_in_turns(
+        pair = measure_in_turns(
             one.take,
             other.take,
             time.perf_counter_ns,

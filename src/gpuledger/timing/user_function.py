@@ -118,7 +118,6 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _attribute(module: ModuleType, name: str, file: str) -> Callable[[], object]:
-    """A function of the module, or of a class in it."""
     value: object = module
     for part in name.split("."):
         if not hasattr(value, part):

@@ -7,7 +7,7 @@ import click
 from gpuledger.capture.launchers import remote
 from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, checked, ncu_flags
 from gpuledger.capture.output_files import place_for
-from gpuledger.capture.record import Recording, recorded
+from gpuledger.capture.record import Recording, record_program
 from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
@@ -68,11 +68,14 @@ def ncu(
     if manner.only_prints:
         argv = (shared.word_for("ncu", found), *options, *command)
         copied = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
-        shared.printed(
-            manner, flags, (shared.shown(manner, argv, there, witness),), [*shared.looked_at(witness), *copied]
+        shared.print_plan(
+            manner,
+            flags,
+            (shared.shown_command(manner, argv, there, witness),),
+            [*shared.environment_notes(witness), *copied],
         )
         return
-    executable = None if there else shared.needed("ncu", found)
+    executable = None if there else shared.require_tool("ncu", found)
     if not there:
         shared.check_program(command[0])
     recording = Recording(
@@ -86,4 +89,4 @@ def ncu(
         witness=witness,
         called_as=shared.called_as(),
     )
-    shared.ended(recorded(recording, tell), None, no_report=manner.no_report)
+    shared.finish(record_program(recording, tell), None, no_report=manner.no_report)

@@ -13,7 +13,7 @@ import click
 from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture import nsys as planned
-from gpuledger.capture.launchers import Remote, launched, remote
+from gpuledger.capture.launchers import Remote, launch_of, remote
 from gpuledger.capture.manifest import FAILED, Manifest
 from gpuledger.capture.nsys import PRESETS, Wishes, doubts, nsys_command, value_of
 from gpuledger.capture.output_files import EXPORT, MANIFEST, REPORTS, CapturePlace, place_for, prepare_place
@@ -22,10 +22,10 @@ from gpuledger.capture.record import (
     INTERRUPTED_CODE,
     CaptureOutcome,
     Recording,
-    closed,
+    close_recording,
     first_manifest,
     last_line,
-    recorded,
+    record_program,
 )
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
@@ -120,7 +120,7 @@ def nsys(
       gpuledger capture nsys --no-gpu-metrics -- python bench.py --cuda-profiler
     """
     name = planned.session_name(session) if session is not None else None
-    wishes = planned.completed(
+    wishes = planned.complete_wishes(
         Wishes(presets, trace, delay, duration, settings, rank_variable, name, gpu_metrics), command
     )
     if name is not None:
@@ -132,7 +132,6 @@ def nsys(
 def _profile(
     wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], there: Remote | None, *, no_plain: bool
 ) -> None:
-    """Record a program from here to its end, or print how that would be done."""
     place = place_for(manner.name, command, "nsys", force=manner.force)
     tool = None if there else find_nsys()
     if wishes.gpu_metrics is None and (tool is None or not wishes.is_short):
@@ -149,8 +148,8 @@ def _profile(
     warn(doubts(wishes, flags, command, place.folder))
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else nsys_plain(wishes, flags, command, place, witness)
     if manner.only_prints:
-        commands: tuple[Sequence[str], ...] = (shared.shown(manner, argv, there, witness if there else None),)
-        notes = [*shared.run_before(plain), *shared.looked_at(witness)]
+        commands: tuple[Sequence[str], ...] = (shared.shown_command(manner, argv, there, witness if there else None),)
+        notes = [*shared.plain_run_notes(plain), *shared.environment_notes(witness)]
         if there is not None:
             notes.append(f"then copied back to {place.folder.absolute()}, and exported")
         elif argv[1] != "profile":  # nsys stands behind the launcher
@@ -158,9 +157,9 @@ def _profile(
         else:
             export = planned.export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
             commands = (*commands, export)
-        shared.printed(manner, planned.reasons(flags), commands, notes)
+        shared.print_plan(manner, planned.reasons(flags), commands, notes)
         return
-    executable = None if there else shared.needed("nsys", tool)
+    executable = None if there else shared.require_tool("nsys", tool)
     if not there:
         shared.check_program(command[0])
     watched = tuple if witness is None else witness.before
@@ -188,7 +187,7 @@ def _profile(
         ranged=recording.ranged,
         duration_ns=None if wishes.duration is None else int(wishes.duration * 1e9),
     )
-    shared.ended(recorded(recording, tell), asked, no_report=manner.no_report)
+    shared.finish(record_program(recording, tell), asked, no_report=manner.no_report)
 
 
 def _launch_session(
@@ -198,16 +197,16 @@ def _launch_session(
     if via is not None:
         claim = "--session with --via: a session is reached only on its own machine"
         raise GpuledgerError(claim, hint="run gpuledger there")
-    if launched(command) is not None and "multi" in wishes.presets:
+    if launch_of(command) is not None and "multi" in wishes.presets:
         raise GpuledgerError("--session records all ranks into one report: take --preset=multi out")
     tool = find_nsys()
     flags = planned.flags_for(wishes)
     warn(doubts(wishes, flags, command, None))
     if manner.only_prints:
         argv = planned.launch_command(shared.word_for("nsys", tool), name, flags, command)
-        shared.printed(manner, planned.reasons(flags), (shared.shown(manner, argv),))
+        shared.print_plan(manner, planned.reasons(flags), (shared.shown_command(manner, argv),))
         sys.exit(0)
-    argv = planned.launch_command(str(shared.needed("nsys", tool)), name, flags, command)
+    argv = planned.launch_command(str(shared.require_tool("nsys", tool)), name, flags, command)
     shared.check_program(command[0])
     tell(f"session {name}: record a piece with `gpuledger capture start {name} -o NAME --duration=10`")
     with Interruption() as interruption:
@@ -242,7 +241,7 @@ def start(session: str, name: str | None, duration: float | None, force: bool, n
     with Interruption() as interruption:
         prepare_place(place)
         begun = first_manifest(recording, (recording.argv, _stop_command(recording)))
-        manifests.written(begun if duration else replace(begun, pid=None), place.manifest)
+        manifests.write_manifest(begun if duration else replace(begun, pid=None), place.manifest)
         done = run_attended(recording.argv, interruption, quiet=True)
         if done.exit_code != 0:
             error = ToolFailed(
@@ -251,7 +250,7 @@ def start(session: str, name: str | None, duration: float | None, force: bool, n
                 hint=f"is the server running, started with `gpuledger capture nsys --session={session} -- SERVER`? "
                 "`nsys sessions list` lists what there is; TMPDIR must be the same for both",
             )
-            manifests.written(replace(begun, state=FAILED, reason=error.claim), place.manifest)
+            manifests.write_manifest(replace(begun, state=FAILED, reason=error.claim), place.manifest)
             raise error
         if duration is None:
             planned.remember(session, place.manifest)
@@ -261,7 +260,7 @@ def start(session: str, name: str | None, duration: float | None, force: bool, n
         while time.monotonic() < until and not interruption:
             time.sleep(_LOOK_EVERY_S)
         outcome = _stop_recording(recording, begun, interruption, began)
-    shared.ended(outcome, CaptureWishes(duration_ns=int(duration * 1e9)), no_report=no_report)
+    shared.finish(outcome, CaptureWishes(duration_ns=int(duration * 1e9)), no_report=no_report)
 
 
 @click.command()
@@ -274,7 +273,7 @@ def stop(session: str, no_report: bool) -> None:
     Examples:
       gpuledger capture stop web
     """
-    path, began = planned.remembered(planned.session_name(session))
+    path, began = planned.recall(planned.session_name(session))
     place = CapturePlace(path.parent, path.name.removesuffix(MANIFEST), REPORTS["nsys"])
     recording = _recording(session, place, place.base, None)
     with Interruption() as interruption:
@@ -282,11 +281,11 @@ def stop(session: str, no_report: bool) -> None:
         begun = replace(begun, started_utc=manifests.utc(began))
         outcome = _stop_recording(recording, begun, interruption, began)
         planned.forget(session)
-    shared.ended(outcome, CaptureWishes(), no_report=no_report)
+    shared.finish(outcome, CaptureWishes(), no_report=no_report)
 
 
 def _recording(session: str, place: CapturePlace, output: Path, duration: float | None) -> Recording:
-    nsys = shared.needed("nsys", find_nsys())
+    nsys = shared.require_tool("nsys", find_nsys())
     return Recording(
         tool="nsys",
         executable=nsys,
@@ -310,4 +309,4 @@ def _stop_recording(recording: Recording, begun: Manifest, interruption: Interru
     with Interruption() as again:
         done = run_attended(_stop_command(recording), again, quiet=True)
     said = replace(done, interrupted=done.interrupted or early, seconds=time.time() - began)
-    return closed(recording, begun, said, interruption)
+    return close_recording(recording, begun, said, interruption)

@@ -1,6 +1,6 @@
 """What all captures share: their options, what is printed instead of running, and how a run is brought to its end.
 
-`ended` says what was recorded and whether that is what was asked for, and goes on with the report.
+`finish` says what was recorded and whether that is what was asked for, and goes on with the report.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def witness_for(
     return Witness(there.environment_file, wishes.noted, wanted)
 
 
-def looked_at(witness: Witness | None) -> list[str]:
+def environment_notes(witness: Witness | None) -> list[str]:
     """What is done about the program's environment besides what a printed command shows, for people."""
     if witness is None:
         return []
@@ -143,13 +143,13 @@ def looked_at(witness: Witness | None) -> list[str]:
     return [f"right before the program starts, its environment is looked at{must}"]
 
 
-def run_before(plain: PlainProgram | PlainRun) -> list[str]:
+def plain_run_notes(plain: PlainProgram | PlainRun) -> list[str]:
     """What is run before a printed command, for people."""
     note = "before that, the program runs once without the profiler; --no-plain leaves that out"
     return [note] if isinstance(plain, PlainProgram) else []
 
 
-def shown(
+def shown_command(
     manner: CaptureOptions,
     argv: Sequence[str],
     there: Remote | None = None,
@@ -179,7 +179,7 @@ def word_for(name: str, found: Path | None) -> str:
     return name if found is None or shutil.which(name) else str(found)
 
 
-def needed(name: str, found: Path | None) -> Path:
+def require_tool(name: str, found: Path | None) -> Path:
     """The tool, or one sentence about where it can be had."""
     if found is None:
         product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
@@ -206,7 +206,7 @@ def called_as() -> tuple[str, ...]:
     return ("gpuledger", *sys.argv[1:])
 
 
-def printed(
+def print_plan(
     manner: CaptureOptions,
     reasons: Sequence[tuple[str, str]],
     commands: Sequence[Sequence[str]],
@@ -227,7 +227,7 @@ def printed(
             click.echo(f"# {visible(note)}")
 
 
-def ended(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: bool) -> NoReturn:
+def finish(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: bool) -> NoReturn:
     """Say what came of it, and end with the exit code. Without `asked` the profile is one of kernels, of ncu."""
     written = [(file.name, file.bytes) for file in outcome.manifest.files]
     if written:
@@ -269,7 +269,7 @@ def _report_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report
             count = len(plain.window_ns)
             several = f", the mean of {count} processes" if count > 1 else ""
             tell(f"without the profiler the window took {time_text(round(sum(plain.window_ns) / count))}{several}")
-    manifests.written(replace(outcome.manifest, checks=tuple(checks)), outcome.place.manifest)
+    manifests.write_manifest(replace(outcome.manifest, checks=tuple(checks)), outcome.place.manifest)
     if not no_report:
         _report(outcome.profiles)
 

@@ -8,7 +8,7 @@ from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture.launchers import remote
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.plain_run import ELSEWHERE, LEFT_OUT, torch_plain
-from gpuledger.capture.record import Recording, recorded
+from gpuledger.capture.record import Recording, record_program
 from gpuledger.capture.torch_command import OURS, RUNNER, Schedule, torch_command, torch_flags
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
@@ -73,11 +73,14 @@ def torch(
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
         reasons = [(flag.argument if flag.value else f"--{flag.name}", flag.why) for flag in torch_flags(schedule)]
-        started = shared.shown(manner, argv, there, witness, RUNNER)
+        started = shared.shown_command(manner, argv, there, witness, RUNNER)
         copied = [f"then copied back to {place.folder.absolute()}"] if there else []
         whole = [("(no options)", "the profiler range of the program, or else the whole run")]
-        shared.printed(
-            manner, reasons or whole, (started,), [*shared.run_before(plain), *shared.looked_at(witness), *copied]
+        shared.print_plan(
+            manner,
+            reasons or whole,
+            (started,),
+            [*shared.plain_run_notes(plain), *shared.environment_notes(witness), *copied],
         )
         return
     if not there and command[0] != OURS:
@@ -95,4 +98,4 @@ def torch(
         called_as=shared.called_as(),
         plain=plain,
     )
-    shared.ended(recorded(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
+    shared.finish(record_program(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
