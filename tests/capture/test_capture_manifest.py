@@ -21,12 +21,12 @@ from gpuledger.capture.manifest import (
     commit_of,
     environment,
     utc,
-    written,
+    write_manifest,
 )
 from gpuledger.capture.secrets import WITHHELD, looks_secret, without_secrets
 from gpuledger.errors import OutputRefused
 from gpuledger.system.machine import InstalledGpu, Machine
-from gpuledger.system.processes import MARK, marked, members
+from gpuledger.system.processes import MARK, group_members, marked_processes
 from support.command import ROOT
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
@@ -47,7 +47,7 @@ def test_a_manifest_is_a_document(tmp_path: Path) -> None:
         exit_code=130,
     )
     for each in (BEGUN, whole):
-        written(each, tmp_path / "run.capture.json")
+        write_manifest(each, tmp_path / "run.capture.json")
         found = json.loads((tmp_path / "run.capture.json").read_text())
         SCHEMA.validate(found)
         assert found["started_utc"] == "1970-01-01T00:00:00.000Z"
@@ -57,7 +57,7 @@ def test_a_manifest_is_a_document(tmp_path: Path) -> None:
 
 def test_a_manifest_is_for_its_owner_alone_and_holds_no_secret_of_the_prefix(tmp_path: Path) -> None:
     via = ("kubectl", "--token", "hush", "exec", "pod", "--")
-    written(replace(BEGUN, via=via), tmp_path / "run.capture.json")
+    write_manifest(replace(BEGUN, via=via), tmp_path / "run.capture.json")
     assert (tmp_path / "run.capture.json").stat().st_mode & 0o777 == 0o600
     assert json.loads((tmp_path / "run.capture.json").read_text())["via"][1:3] == ["--token", WITHHELD]
 
@@ -70,13 +70,13 @@ def test_any_text_can_be_written_down(words: list[str], variables: dict[str, str
 
 
 def test_text_that_is_none_does_not_break_the_file(tmp_path: Path) -> None:
-    written(replace(BEGUN, command=("a\udc80b",)), tmp_path / "run.capture.json")
+    write_manifest(replace(BEGUN, command=("a\udc80b",)), tmp_path / "run.capture.json")
     assert json.loads((tmp_path / "run.capture.json").read_text())["command"] == ["a\udc80b"]
 
 
 def test_a_place_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(OutputRefused, match="cannot be written to: no such file or directory"):
-        written(BEGUN, tmp_path / "nowhere" / "run.capture.json")
+        write_manifest(BEGUN, tmp_path / "nowhere" / "run.capture.json")
 
 
 def test_only_listed_variables_are_kept() -> None:
@@ -179,13 +179,13 @@ def test_marks_are_read_from_environments(tmp_path: Path) -> None:
         (tmp_path / pid / "environ").write_text(content)
     (tmp_path / "14").mkdir()
     (tmp_path / "self").mkdir()
-    assert marked("x", tmp_path) == (10,)
-    assert marked("x", tmp_path / "none") == ()
+    assert marked_processes("x", tmp_path) == (10,)
+    assert marked_processes("x", tmp_path / "none") == ()
 
 
 def test_members_of_a_group_are_read_from_their_state(tmp_path: Path) -> None:
     for pid, stat in (("20", "20 (a) b) S 1 7 7"), ("21", "21 (x) Z 1 7 7"), ("22", "22 (x) R 1 8 8"), ("23", "")):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "stat").write_text(stat)
-    assert members(7, tmp_path) == (20,)
-    assert members(9, tmp_path) == ()
+    assert group_members(7, tmp_path) == (20,)
+    assert group_members(9, tmp_path) == ()

@@ -5,26 +5,27 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.launchers import launched
+from gpuledger.capture.launchers import launch_of
 from gpuledger.capture.nsys import (
     BASE,
     LEAST_FREE_BYTES,
     PRESETS,
     Wishes,
-    changed,
-    completed,
+    check_traces,
+    complete_wishes,
     doubts,
     flags_for,
-    joined,
     nsys_command,
-    traced,
+    preset_flags,
     value_of,
+    with_settings,
 )
 from gpuledger.capture.output_files import place_for
 from gpuledger.cli.main import cli
@@ -215,31 +216,31 @@ def test_a_sound_capture_is_not(wishes: Wishes, command: list[str]) -> None:
 
 def test_a_full_disk_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wishes = Wishes(("launch",))
-    monkeypatch.setattr("gpuledger.capture.nsys._free_bytes", lambda _: LEAST_FREE_BYTES - 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=LEAST_FREE_BYTES - 1))
     [warning] = doubts(wishes, flags_for(wishes), ["./a"], tmp_path)
     assert "2.00 GB are free" in warning
-    monkeypatch.setattr("gpuledger.capture.nsys._free_bytes", lambda _: LEAST_FREE_BYTES)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=LEAST_FREE_BYTES))
     assert doubts(wishes, flags_for(wishes), ["./a"], tmp_path) == ()
 
 
 def test_the_preset_follows_the_command() -> None:
-    assert completed(Wishes(), ["python", "x.py", "--cuda-profiler"]).presets == ("steady",)
-    assert completed(Wishes(), ["python", "x.py"]).presets == ("launch",)
-    assert completed(Wishes(("memory",)), ["python", "x.py", "--cuda-profiler"]).presets == ("memory",)
+    assert complete_wishes(Wishes(), ["python", "x.py", "--cuda-profiler"]).presets == ("steady",)
+    assert complete_wishes(Wishes(), ["python", "x.py"]).presets == ("launch",)
+    assert complete_wishes(Wishes(("memory",)), ["python", "x.py", "--cuda-profiler"]).presets == ("memory",)
 
 
 def test_a_server_needs_its_times_or_a_session() -> None:
     for wishes in (Wishes(("server",)), Wishes(("server",), duration=5), Wishes(("server",), delay=5)):
         with pytest.raises(GpuledgerError, match="needs --delay and --duration"):
-            completed(wishes, ["./serve"])
-    assert completed(Wishes(("server",), session="web"), ["./serve"])
+            complete_wishes(wishes, ["./serve"])
+    assert complete_wishes(Wishes(("server",), session="web"), ["./serve"])
     with pytest.raises(GpuledgerError, match="records nothing yet"):
-        completed(Wishes(("server",), session="web", duration=3), ["./serve"])
+        complete_wishes(Wishes(("server",), session="web", duration=3), ["./serve"])
 
 
 @given(st.lists(st.sampled_from(sorted(PRESETS)), unique=True))
 def test_joined_presets_keep_every_flag_once_and_the_last_word(names: list[str]) -> None:
-    flags = joined(names)
+    flags = preset_flags(names)
     assert len({flag.name for flag in flags}) == len(flags)
     assert {flag.name for flag in BASE} <= {flag.name for flag in flags}
     assert all(flag.why for flag in flags)
@@ -252,7 +253,7 @@ def test_joined_presets_keep_every_flag_once_and_the_last_word(names: list[str])
 
 
 def test_settings_replace_and_add_flags() -> None:
-    flags = changed(BASE, ["cuda-graph-trace=node", "--gpu-metrics-devices=all"])
+    flags = with_settings(BASE, ["cuda-graph-trace=node", "--gpu-metrics-devices=all"])
     assert value_of(flags, "cuda-graph-trace") == "node"
     assert value_of(flags, "gpu-metrics-devices") == "all"
     assert value_of(flags, "sample") == "none"
@@ -261,15 +262,15 @@ def test_settings_replace_and_add_flags() -> None:
 @pytest.mark.parametrize("setting", ["sample", "=x", "Sample=none", "-x=1", "output=x", "session-new=a", "a b=c", ""])
 def test_a_setting_that_is_none_is_refused(setting: str) -> None:
     with pytest.raises(GpuledgerError):
-        changed(BASE, [setting])
+        with_settings(BASE, [setting])
 
 
 def test_a_misspelt_trace_is_refused_and_an_unknown_one_is_not() -> None:
     with pytest.raises(GpuledgerError, match="did you mean nvtx"):
-        traced("cuda,nvxt")
+        check_traces("cuda,nvxt")
     with pytest.raises(GpuledgerError, match="names nothing"):
-        traced(" ,")
-    assert traced("cuda, nvtx,cuda,zz9") == "cuda,nvtx,zz9"
+        check_traces(" ,")
+    assert check_traces("cuda, nvtx,cuda,zz9") == "cuda,nvtx,zz9"
 
 
 def test_every_flag_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +312,7 @@ TORCHRUN = "torchrun --nproc_per_node=8 --master_port 29530"
     ],
 )
 def test_a_launcher_is_told_from_what_it_starts(command: str, head: str, program: str, variable: str) -> None:
-    found = launched(command.split())
+    found = launch_of(command.split())
     assert found is not None
     assert (" ".join(found.head), " ".join(found.program), found.rank_variable) == (head, program, variable)
 
@@ -334,13 +335,13 @@ def test_without_a_launcher_there_are_no_ranks(command: str) -> None:
 @pytest.mark.parametrize("command", ["torchrun", "torchrun --nnodes 2", "srun -n 3", "mpirun -n 2 --"])
 def test_a_launcher_without_a_program_is_refused(command: str) -> None:
     with pytest.raises(GpuledgerError, match="no program to run"):
-        launched(command.split())
+        launch_of(command.split())
 
 
 def test_what_cannot_be_rewritten_is_refused() -> None:
     for command in ("mpirun -n 1 ./a : -n 1 ./b", "torchrun --run-path x.py"):
         with pytest.raises(GpuledgerError):
-            launched(command.split())
+            launch_of(command.split())
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=5))
@@ -407,4 +408,4 @@ def test_samples_of_the_gpu_are_asked_for_by_name() -> None:
     slower = flags_for(Wishes(("launch",), settings=(f"{FREQUENCY}=10000",), gpu_metrics=True))
     assert value_of(slower, FREQUENCY) == "10000"
     with pytest.raises(GpuledgerError, match="--session with --gpu-metrics"):
-        completed(Wishes(("server",), session="s", gpu_metrics=True), ["./serve"])
+        complete_wishes(Wishes(("server",), session="s", gpu_metrics=True), ["./serve"])

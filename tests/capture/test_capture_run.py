@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from gpuledger.capture import manifest as manifests
 from gpuledger.errors import OutputRefused, ToolFailed
 from gpuledger.system.interruption import Interruption, held_interrupts
-from gpuledger.system.processes import Patience, attended
+from gpuledger.system.processes import Patience, run_attended
 from gpuledger.version import own_version
 from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
 from support.command import PATIENCE_S, ROOT, gpuledger
@@ -259,7 +259,7 @@ def test_a_disk_that_is_full_for_the_manifest_is_one_sentence(tmp_path: Path, mo
     monkeypatch.setattr(manifests, "whole_file", no_room)
     begun = manifests.Manifest("nsys", None, (), ("a",), (("a",),), (), manifests.utc(0))
     with pytest.raises(OutputRefused, match="the disk is full"):
-        manifests.written(begun, tmp_path / "run.capture.json")
+        manifests.write_manifest(begun, tmp_path / "run.capture.json")
 
 
 def test_what_outlives_the_program_is_ended(fake: Tools) -> None:
@@ -365,7 +365,7 @@ def test_a_program_is_asked_then_told_then_made() -> None:
     with Interruption() as interruption:
         interruption.count = 1
         patience = Patience(asked=0.5, told=0.2, made=5)
-        done = attended([sys.executable, "-c", code], interruption, patience=patience, on_stage=stages.append)
+        done = run_attended([sys.executable, "-c", code], interruption, patience=patience, on_stage=stages.append)
     assert (done.exit_code, done.interrupted) == (137, True) or stages == ["SIGINT"]
     if stages != ["SIGINT"]:  # a signal before Python has set its handlers ends it at once
         assert stages == ["SIGINT", "SIGTERM", "SIGKILL"]
@@ -379,7 +379,7 @@ def test_whatever_goes_wrong_with_us_the_program_does_not_run_on(tmp_path: Path)
     interruption = Interruption()
     interruption.count = 1
     with pytest.raises(BrokenPipeError):
-        attended([sys.executable, "-c", code], interruption, on_stage=broken)
+        run_attended([sys.executable, "-c", code], interruption, on_stage=broken)
     assert alive(str(tmp_path)) == []
 
 
@@ -400,7 +400,7 @@ def test_what_was_ignored_stays_ignored(which: signal.Signals) -> None:
     try:
         with Interruption() as interruption, held_interrupts():
             os.kill(os.getpid(), which)
-            assert attended([sys.executable, "-c", code], interruption).exit_code == 0
+            assert run_attended([sys.executable, "-c", code], interruption).exit_code == 0
             os.kill(os.getpid(), which)
             assert interruption.count == 0
         assert signal.getsignal(which) is signal.SIG_IGN
@@ -424,7 +424,7 @@ def test_ctrl_c_is_held_back_until_the_end() -> None:
 def test_only_the_end_of_what_is_said_is_kept() -> None:
     code = "import sys; sys.stdout.write('x' * 300_000 + 'end')"
     with Interruption() as interruption:
-        done = attended([sys.executable, "-c", code], interruption, quiet=True)
+        done = run_attended([sys.executable, "-c", code], interruption, quiet=True)
     assert len(done.said) == 64 * 1024
     assert done.said.endswith("xend")
 
@@ -433,7 +433,7 @@ def test_what_cannot_be_started_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "not-a-program").write_text("hello")
     (tmp_path / "not-a-program").chmod(0o755)
     with Interruption() as interruption, pytest.raises(ToolFailed, match="could not be started"):
-        attended([tmp_path / "not-a-program"], interruption)
+        run_attended([tmp_path / "not-a-program"], interruption)
 
 
 def test_ranks_are_recorded_one_by_one(fake: Tools) -> None:

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.capture.manifest import PlainRun
-from gpuledger.capture.nsys import Wishes, completed, flags_for
+from gpuledger.capture.nsys import Wishes, complete_wishes, flags_for
 from gpuledger.capture.output_files import CapturePlace
 from gpuledger.capture.plain_run import (
     FIRST,
     NOTES_VARIABLE,
     PlainProgram,
     nsys_plain,
+    parse_windows,
     torch_plain,
     window_library,
-    windows_noted,
 )
 from gpuledger.capture.torch_command import Schedule
 from gpuledger.capture.torch_runner import WindowClock
@@ -62,7 +62,7 @@ def test_the_first_window_is_timed_and_every_call_goes_on(marked: MarkedPrograms
     printed, calls, notes = ran(tmp_path, marked.program)
     assert printed == "7 8\n"  # what the runtime answers is what the program gets
     assert calls == ["wait", "start", "wait", "stop", "start", "stop"]
-    windows, reason = windows_noted("\n".join(notes))
+    windows, reason = parse_windows("\n".join(notes))
     assert (len(notes), reason) == (2, None)
     assert windows is not None
     assert windows[0] >= 3_000_000
@@ -176,7 +176,7 @@ def test_where_a_plain_run_would_not_be_the_same_there_is_none(wishes: Wishes, c
     if window_library() is None:
         pytest.skip("the library that sees windows was not built")
     words = tuple(command.split())
-    wishes = completed(wishes, words)
+    wishes = complete_wishes(wishes, words)
     plain = nsys_plain(wishes, flags_for(wishes), words, PLACE, None)
     assert isinstance(plain, PlainRun)
     assert (plain.seconds, plain.window_ns) == (None, None)
@@ -248,7 +248,7 @@ def test_the_clock_runs_while_steps_are_active(tmp_path: Path, wait: int, steps:
     made.end()
     notes = (tmp_path / "notes").read_text().splitlines() if lines else []
     assert len(notes) == lines
-    assert (windows_noted("\n".join(notes))[0] is not None) == (lines == 2)
+    assert (parse_windows("\n".join(notes))[0] is not None) == (lines == 2)
 
 
 def test_without_steps_the_first_profiler_range_is_timed(tmp_path: Path) -> None:
@@ -268,6 +268,6 @@ def test_each_process_has_one_window_whatever_else_is_noted(
     windows: dict[int, tuple[int, int]], junk: list[str]
 ) -> None:
     lines = [f"{pid} {start} {start + length}" for pid, (start, length) in windows.items()]
-    found, reason = windows_noted("\n".join([*junk, *lines, *lines]))
+    found, reason = parse_windows("\n".join([*junk, *lines, *lines]))
     assert reason is None
     assert sorted(found or ()) == sorted(length for _, length in windows.values())

@@ -11,8 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.command_text import Edit, UnreadableText, edited, program_place, simple_commands, text_place
-from gpuledger.capture.launchers import launched, main_program, prefix_words, shells_behind
+from gpuledger.capture.command_text import (
+    Edit,
+    UnreadableText,
+    edit_command,
+    program_place,
+    simple_commands,
+    text_place,
+)
+from gpuledger.capture.launchers import launch_of, main_program, prefix_words, shells_behind
 from gpuledger.capture.manifest import Witness
 from gpuledger.capture.nsys import Wishes, nsys_command
 from gpuledger.capture.torch_command import Schedule, torch_command
@@ -171,8 +178,8 @@ def test_words_before_a_program_change_nothing_else(arguments: list[str]) -> Non
         return (Edit(0, 0, ("a b", "--")),)
 
     command = ("./run", *arguments)
-    assert edited(("env", "A=1", *command), before) == ("env", "A=1", "a b", "--", *command)
-    changed = edited(("sh", "-c", shlex.join(command)), before)
+    assert edit_command(("env", "A=1", *command), before) == ("env", "A=1", "a b", "--", *command)
+    changed = edit_command(("sh", "-c", shlex.join(command)), before)
     assert changed is not None
     assert shlex.split(changed[2]) == ["a b", "--", *command]
 
@@ -223,7 +230,7 @@ def test_nothing_here_is_asked_about_a_launcher_elsewhere(tmp_path: Path, monkey
     for name in ("torchrun", "python"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", f"/usr/bin:{tmp_path}")
-    found = launched(("torchrun", "x.py"), is_here=False)
+    found = launch_of(("torchrun", "x.py"), is_here=False)
     assert found is not None
     assert found.program == ("python", "-u", "x.py")
 

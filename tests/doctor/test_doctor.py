@@ -831,7 +831,7 @@ def test_an_old_driver_is_asked_for_less() -> None:
 
 @given(st.text() | st.lists(st.text(",. 0123456789[N/A]"), max_size=5).map("\n".join))
 def test_whatever_nvidia_smi_prints_is_no_error(output: str) -> None:
-    for row in machine.parsed(output, FIELDS):
+    for row in machine.smi_rows(output, FIELDS):
         assert machine._gpu(row).memory_bytes >= 0
     machine.by_smi(SMI, lambda *_, **__: Ran(0, output))
 

@@ -20,9 +20,9 @@ from gpuledger.runbook.definition import (
     MatrixCell,
     Runbook,
     SavingCheck,
-    all_filled,
     cells_of,
-    filled,
+    fill,
+    fill_all,
     names_in,
     pairs,
 )
@@ -33,13 +33,13 @@ from gpuledger.runbook.figures import (
     Documents,
     SavingRow,
     documents_of,
-    judged,
-    judged_by_the_middle,
+    judge,
+    judge_by_the_middle,
     nanoseconds,
     saving_of,
-    slowed,
+    slowed_cells,
 )
-from gpuledger.runbook.forms import MOST_BYTES, Fields, Listed, Word, WordList, parsed, read_as
+from gpuledger.runbook.forms import MOST_BYTES, Fields, Listed, Word, WordList, parse_tree, read_as
 from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
 from gpuledger.runbook.read import runbook_of
 from support.command import ROOT
@@ -319,16 +319,16 @@ def test_a_typing_error_is_refused_or_harmless(at: int, text: str) -> None:
 
 
 def test_words_are_filled() -> None:
-    assert filled("--mode=${mode}$$x", {"mode": "${x}"}) == "--mode=${x}$x"
+    assert fill("--mode=${mode}$$x", {"mode": "${x}"}) == "--mode=${x}$x"
     assert names_in("a$${b}${c}") == ("c",)
-    assert all_filled(("a", "${x.flags}", "${y}"), {"y": "1 2"}, {"x.flags": ("-f", "v")}) == ["a", "-f", "v", "1 2"]
+    assert fill_all(("a", "${x.flags}", "${y}"), {"y": "1 2"}, {"x.flags": ("-f", "v")}) == ["a", "-f", "v", "1 2"]
     with pytest.raises(BadPlaceholder):
         names_in("${a b}")
 
 
 @given(st.text(alphabet="ab$ {}", max_size=30))
 def test_a_word_with_its_dollars_doubled_is_itself(word: str) -> None:
-    assert filled(word.replace("$", "$$"), {}) == word
+    assert fill(word.replace("$", "$$"), {}) == word
     assert names_in(word.replace("$", "$$")) == ()
 
 
@@ -488,7 +488,7 @@ ONE, OTHER = MatrixCell((("mode", "loop"),), "a"), MatrixCell((("mode", "grouped
 def saving(says: str = "top", **others: str) -> SavingCheck:
     """A check of a saving between all cells, as a runbook says it."""
     fields = {"saving": says, "from": "{}", "to": "{}", **others}
-    return read_as(SavingCheck, parsed("\n".join(f"{key}: {value}" for key, value in fields.items()).encode()))
+    return read_as(SavingCheck, parse_tree("\n".join(f"{key}: {value}" for key, value in fields.items()).encode()))
 
 
 def report(step: int, *findings: tuple[str, int]) -> dict[str, object]:
@@ -555,16 +555,16 @@ def test_of_repeated_savings_the_middle_one_is_judged(
         return MatrixCell((("turn", str(turn)), ("mode", mode)), f"{mode}{turn}")
 
     rows = [
-        judged(SavingRow((cell("a", at), cell("b", at)), OPEN, "", "X", round(1000 * ratio), None, 1000, None, 0.2))
+        judge(SavingRow((cell("a", at), cell("b", at)), OPEN, "", "X", round(1000 * ratio), None, 1000, None, 0.2))
         if ratio is not None
         else SavingRow((cell("a", at), cell("b", at)), OPEN, "a is not finished")
         for at, ratio in enumerate(ratios)
     ]
-    found = judged_by_the_middle(rows, "turn")
+    found = judge_by_the_middle(rows, "turn")
     assert [row.verdict for row in found] == [verdict if at == middle else OPEN for at in range(len(rows))]
     assert all(f"turn={middle} is the middle one" in row.reason for at, row in enumerate(found) if at != middle)
     other = replace(rows[0], cells=(cell("c", 0), cell("d", 0)))  # another pair is another measurement
-    assert judged_by_the_middle([*rows, other], "turn")[: len(rows)] == found
+    assert judge_by_the_middle([*rows, other], "turn")[: len(rows)] == found
 
 
 def test_a_column_of_savings_is_there_if_any_row_has_it() -> None:
@@ -581,18 +581,18 @@ def test_a_cell_that_the_profiler_slows_is_told() -> None:
         ONE: Documents({"bench": {"median_ms": 1.6}}, {"report": report(4_000_000)}),
         OTHER: Documents({"bench": {"median_ms": 3.0}}, {"report": report(4_000_000)}),
     }
-    assert slowed(compare, cells) == [
+    assert slowed_cells(compare, cells) == [
         "mode=loop: a step takes 1.60 ms unprofiled and 4.00 ms profiled, 2.50 x: "
         "what its report would save is in part the profiler's own"
     ]
-    assert slowed(saving(), cells) == []
+    assert slowed_cells(saving(), cells) == []
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0, 2))
 def test_prediction_and_saving_may_lie_so_far_apart(predicted: int, measured: int, within: float) -> None:
-    row = judged(SavingRow((ONE, OTHER), OPEN, "", "X", predicted, None, measured, None, within))
+    row = judge(SavingRow((ONE, OTHER), OPEN, "", "X", predicted, None, measured, None, within))
     assert (row.verdict == PASS) == (abs(predicted - measured) <= within * measured)
-    assert judged(replace(row, profiled_ns=-measured)).verdict == FAIL
+    assert judge(replace(row, profiled_ns=-measured)).verdict == FAIL
 
 
 def test_documents_of_a_cell_are_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.errors import OutputRefused
-from gpuledger.system.files import PARTIAL, Abandoned, placed, replacing, whole_file
+from gpuledger.system.files import PARTIAL, Abandoned, put_in_place, replacing, whole_file
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_file_takes_its_place_when_it_is_whole(target: Path) -> None:
 
 
 def test_what_another_program_makes_takes_its_place(target: Path) -> None:
-    with placed(target, ending=".partial.txt") as beside:
+    with put_in_place(target, ending=".partial.txt") as beside:
         assert not beside.exists()
         assert beside.name.endswith(".partial.txt")
         beside.write_text("new")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measured_in_turns, pair_spread
+from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measure_in_turns, pair_spread
 from support.command import ROOT, gpuledger, gpuledger_process
 
 MOCKS = """\
@@ -60,7 +60,7 @@ def in_turns(first: float, second: float, noise: random.Random, seconds: float =
     def pace() -> float:
         return 1 + 0.5 * ((len(taken) // 2) % 7) / 7
 
-    return measured_in_turns(
+    return measure_in_turns(
         lambda: take(first * pace() * noise.gauss(1, 0.002)),
         lambda: take(second * pace() * noise.gauss(1, 0.002)),
         now,
@@ -87,7 +87,7 @@ def test_who_goes_first_changes_from_round_to_round() -> None:
         order.append(name)
         return [1.0]
 
-    measured_in_turns(lambda: take("a"), lambda: take("b"), lambda: next(ticks), seconds=0.4, target_share=0.01)
+    measure_in_turns(lambda: take("a"), lambda: take("b"), lambda: next(ticks), seconds=0.4, target_share=0.01)
     assert "".join(order)[:8] == "abbaabba"
 
 

@@ -29,7 +29,7 @@ from gpuledger.timing.settle import (
     batch_size,
     blocks,
     interval,
-    measured,
+    measure,
     median,
     rank_below,
     settled_after,
@@ -98,7 +98,7 @@ def test_stopping_when_it_is_tight_does_not_spoil_the_interval() -> None:
     hits = 0
     for _ in range(300):
         clock = Clock()
-        found = measured(
+        found = measure(
             lambda clock=clock: [clock.takes(1e6 * chance.lognormvariate(0, 0.03))],  # type: ignore[misc]
             clock,
             seconds=60,
@@ -136,18 +136,18 @@ def test_ranks_of_many_samples_are_near_the_exact_ones_and_on_the_safe_side(coun
 
 def test_it_stops_as_soon_as_it_is_sure() -> None:
     clock = Clock()
-    found = measured(lambda: [clock.takes(1e6)], clock, seconds=5, target_share=0.01)
+    found = measure(lambda: [clock.takes(1e6)], clock, seconds=5, target_share=0.01)
     assert (found.samples, found.median_ns, found.interval_ns) == (FEWEST, 1e6, (1e6, 1e6))
 
 
 def test_it_looks_for_as_long_as_things_take_to_change() -> None:
     clock = Clock()
-    assert measured(lambda: [clock.takes(1e6)], clock, seconds=5, target_share=0.01, least_seconds=1).samples == 1000
+    assert measure(lambda: [clock.takes(1e6)], clock, seconds=5, target_share=0.01, least_seconds=1).samples == 1000
 
 
 def test_it_gives_up_when_the_time_is_over_and_says_how_far_it_came() -> None:
     clock, turn = Clock(), iter(range(10**6))
-    found = measured(lambda: [clock.takes(1e6 if next(turn) % 2 else 2e6)], clock, seconds=1, target_share=0.01)
+    found = measure(lambda: [clock.takes(1e6 if next(turn) % 2 else 2e6)], clock, seconds=1, target_share=0.01)
     assert clock() <= 1.01e9
     assert not found.is_within(0.01)
     assert found.interval_ns == (1e6, 2e6)
@@ -157,7 +157,7 @@ def test_it_gives_up_when_the_time_is_over_and_says_how_far_it_came() -> None:
 
 def test_one_sample_that_takes_longer_than_there_is_time_is_kept() -> None:
     clock = Clock()
-    found = measured(lambda: [clock.takes(60e9)], clock, seconds=5, target_share=0.01)
+    found = measure(lambda: [clock.takes(60e9)], clock, seconds=5, target_share=0.01)
     assert (found.samples, found.median_ns, found.interval_ns, found.off_share) == (1, 60e9, None, None)
     assert not found.is_within(0.5)
 

@@ -1,16 +1,15 @@
 """Where in a command its program stands, and how words are put before it: a command and an editor in, a command out.
 
 `env A=1 python x.py` and `timeout 60 torchrun x.py` hand on to a program; `bash -lc 'source env.sh && torchrun x.py'`
-starts it from a text, in which the words go before the same program, quoted, and all else stays as it was written.
-
-A text that a shell is to run in, its simple commands out, each word with its place in the text; nothing is expanded.
+starts it from a text, in which the words go before the same program, quoted, and all else stays as it was written. Such
+a text is read into its simple commands, each word with its place in the text; nothing is expanded.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,74 +76,66 @@ def text_place(command: Sequence[str]) -> int | None:
 
 def simple_commands(text: str) -> tuple[SimpleCommand, ...]:
     """Every simple command of the text, in its order."""
-    return _Reader(text).commands()
+    reader = _Reader(text)
+    while reader.place < len(text):
+        reader.read_one()
+    reader.close()
+    return tuple(reader.commands)
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._place = 0
-        self._words: list[ShellWord] = []
-        self._end = 0
-        self._commands: list[SimpleCommand] = []
+        self.text, self.place = text, 0
+        self.words: list[ShellWord] = []
+        self.end = 0
+        self.commands: list[SimpleCommand] = []
 
-    def commands(self) -> tuple[SimpleCommand, ...]:
-        text = self._text
-        while self._place < len(text):
-            letter = text[self._place]
-            in_test = bool(self._words) and self._words[0].source == "[[" and self._words[-1].source != "]]"
-            if text.startswith("\\\n", self._place):
-                self._place += 2
-            elif letter in " \t":
-                self._place += 1
-            elif letter == "#":
-                self._place = _found(text, "\n", self._place, len(text))
-            elif in_test and letter in "<>&|()":
-                self._place += 1
-            elif redirection := self._redirection():
-                self._redirected(redirection)
-            elif letter in "\n;&|()":
-                self._operator(letter)
-            else:
-                self._word()
-        self._close()
-        return tuple(self._commands)
+    def read_one(self) -> None:
+        """One word, operator, redirection or blank."""
+        text, letter = self.text, self.text[self.place]
+        in_test = bool(self.words) and self.words[0].source == "[[" and self.words[-1].source != "]]"
+        if text.startswith("\\\n", self.place):
+            self.place += 2
+        elif letter in " \t" or (in_test and letter in "<>&|()"):
+            self.place += 1
+        elif letter == "#":
+            self.place = _find(text, "\n", self.place, len(text))
+        elif redirection := self._redirection():
+            self._skip_redirection(redirection)
+        elif letter in "\n;&|()":
+            if text.startswith("((", self.place):
+                raise UnreadableText("arithmetic")
+            if letter == "(" and self.words:
+                self.words = []  # the name of a function
+            self.close()
+            self.place += 1
+        else:
+            word = ShellWord(text[self.place : _word_end(text, self.place)], self.place)
+            self.place = word.end
+            if self.words or word.source not in _COMMAND_FOLLOWS:
+                self.words.append(word)
+                self.end = word.end
 
     def _redirection(self) -> str:
-        match = _REDIRECTION.match(self._text, self._place)
-        is_process = match is not None and match[0] in ("<", ">") and self._text[match.end() : match.end() + 1] == "("
+        match = _REDIRECTION.match(self.text, self.place)
+        is_process = match is not None and match[0] in ("<", ">") and self.text[match.end() : match.end() + 1] == "("
         return "" if match is None or is_process else match[0]
 
-    def _redirected(self, operator: str) -> None:
-        if operator == "<" and self._text.startswith("<<", self._place):
+    def _skip_redirection(self, operator: str) -> None:
+        if operator == "<" and self.text.startswith("<<", self.place):
             raise UnreadableText("a here-document")
-        if self._words and self._words[-1].end == self._place and self._words[-1].source.isdecimal():
-            self._words.pop()  # a descriptor's number
-        self._place += len(operator)
-        while self._text[self._place : self._place + 1] in (" ", "\t"):
-            self._place += 1
-        self._end = self._place = _word_end(self._text, self._place)
+        if self.words and self.words[-1].end == self.place and self.words[-1].source.isdecimal():
+            self.words.pop()  # a descriptor's number
+        self.place += len(operator)
+        while self.text[self.place : self.place + 1] in (" ", "\t"):
+            self.place += 1
+        self.end = self.place = _word_end(self.text, self.place)
 
-    def _operator(self, letter: str) -> None:
-        if self._text.startswith("((", self._place):
-            raise UnreadableText("arithmetic")
-        if letter == "(" and self._words:
-            self._words = []  # the name of a function
-        self._close()
-        self._place += 1
-
-    def _word(self) -> None:
-        word = ShellWord(self._text[self._place : _word_end(self._text, self._place)], self._place)
-        self._place = word.end
-        if not self._words and word.source in _COMMAND_FOLLOWS:
-            return
-        self._words.append(word)
-        self._end = word.end
-
-    def _close(self) -> None:
-        if self._words and self._words[0].source not in _NO_COMMAND:
-            self._commands.append(SimpleCommand(tuple(self._words), self._end))
-        self._words = []
+    def close(self) -> None:
+        """The end of a command."""
+        if self.words and self.words[0].source not in _NO_COMMAND:
+            self.commands.append(SimpleCommand(tuple(self.words), self.end))
+        self.words = []
 
 
 def _word_end(text: str, place: int) -> int:
@@ -167,7 +158,7 @@ def _piece_end(text: str, place: int) -> int:
     if letter == "\\":
         return min(place + 2, len(text))
     if letter == "'":
-        return _found(text, "'", place + 1) + 1
+        return _find(text, "'", place + 1) + 1
     if letter in '"`' or two == "$'":
         opening = two if two == "$'" else letter
         closing, place = opening[-1], place + len(opening)
@@ -188,20 +179,18 @@ def _bracket_end(text: str, place: int) -> int:
     while depth:
         if place >= len(text):
             raise UnreadableText(f"a {opening} without its end")
-        if text[place] == closing:
-            depth, place = depth - 1, place + 1
-        elif text[place] == opening:
-            depth, place = depth + 1, place + 1
-        else:
-            place = _piece_end(text, place)
+        depth += (text[place] == opening) - (text[place] == closing)
+        place = place + 1 if text[place] in (opening, closing) else _piece_end(text, place)
     return place
 
 
-def _found(text: str, wanted: str, begin: int, otherwise: int | None = None) -> int:
+def _find(text: str, wanted: str, begin: int, otherwise: int | None = None) -> int:
     place = text.find(wanted, begin)
-    if place < 0 and otherwise is None:
+    if place >= 0:
+        return place
+    if otherwise is None:
         raise UnreadableText(f"a {wanted} without its end")
-    return place if place >= 0 else otherwise or 0
+    return otherwise
 
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.ASCII | re.DOTALL)
@@ -263,11 +252,15 @@ def program_place(words: Sequence[str], *, in_text: bool = False) -> ProgramPlac
     return ProgramPlace(min(place, len(words)), tuple(changes))
 
 
-def edited(command: Sequence[str], editor: Editor) -> tuple[str, ...] | None:
+def edit_command(command: Sequence[str], editor: Editor) -> tuple[str, ...] | None:
     """The command with its program changed; None where the editor knows no program in it."""
     words = tuple(command)
     edits = edits_behind(words, 0, editor)
-    return None if edits is None else _applied(words, edits)
+    if edits is None:
+        return None
+    for edit in sorted(edits, key=lambda edit: edit.begin, reverse=True):
+        words = (*words[: edit.begin], *edit.words, *words[edit.end :])
+    return words
 
 
 def edits_behind(
@@ -283,7 +276,7 @@ def edits_behind(
         text = _edited_text(program[place], editor)
         return None if text is None else (Edit(begin + place, begin + place + 1, (text,)),)
     edits = editor(program, in_text)
-    return None if edits is None else tuple(Edit(begin + each.begin, begin + each.end, each.words) for each in edits)
+    return None if edits is None else tuple(Edit(begin + edit.begin, begin + edit.end, edit.words) for edit in edits)
 
 
 def _edited_text(text: str, editor: Editor) -> str | None:
@@ -306,16 +299,10 @@ def _edited_text(text: str, editor: Editor) -> str | None:
             hint="record one at a time; put the others into a file that the text runs first",
         )
     for command, edits in changed:
-        for edit in sorted(edits, key=lambda each: each.begin, reverse=True):
+        for edit in sorted(edits, key=lambda edit: edit.begin, reverse=True):
             begin = command.words[edit.begin].begin if edit.begin < len(command.words) else command.end
             end = begin if edit.end == edit.begin else command.words[edit.end - 1].end
             after = " " if edit.words and edit.end == edit.begin else ""
             text = f"{text[:begin]}{shlex.join(edit.words)}{after}{text[end:]}"
         return text
     return None
-
-
-def _applied(words: tuple[str, ...], edits: Iterable[Edit]) -> tuple[str, ...]:
-    for edit in sorted(edits, key=lambda each: each.begin, reverse=True):
-        words = (*words[: edit.begin], *edit.words, *words[edit.end :])
-    return words

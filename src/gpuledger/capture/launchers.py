@@ -1,14 +1,10 @@
-"""Launchers of ranks: a command in, how it starts its ranks and what each of them runs out.
+"""Launchers of ranks, and commands on other machines: a command in, how it starts its ranks and what each runs out.
 
 torchrun, mpirun, mpiexec and srun take options of their own before the program. To know where the program begins, one
 must know which options take a value in a word of its own; those that are not listed here are read as taking none when
-they are short or long flags of MPI and Slurm, and as taking one when they are torchrun's.
-
-Which program a command is there for: the command in, the place of its program out, also in the text of a shell.
-
-What --via says: a prefix in, what becomes of the words behind it out, and whether it asks for a terminal.
-
-A command on another machine or in a pod, by a prefix such as `ssh HOST` or `kubectl exec POD --`.
+they are short or long flags of MPI and Slurm, and as taking one when they are torchrun's. `main_program` finds the
+program that a command is there for, also in the text of a shell. A `Remote` runs a command on another machine or in a
+pod, by the prefix that --via gives, such as `ssh HOST` or `kubectl exec POD --`.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +32,7 @@ from gpuledger.capture.command_text import (
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
-from gpuledger.system.processes import Ran, fetched, run
+from gpuledger.system.processes import Ran, fetch_output, run
 
 PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*")
 _MPI: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh", "mpiexec.openmpi", "mpirun.openmpi")
@@ -52,7 +47,6 @@ class Launch:
     begin: int
     """Where the program's own words begin."""
     rank_variable: str
-    """The variable that says which rank a process is."""
     python: tuple[str, ...] = ()
     """The interpreter that the launcher would put before the program by itself."""
     is_module: bool = False
@@ -107,7 +101,7 @@ _SRUN_VALUES: Final = frozenset(
 )
 
 
-def launched(command: Sequence[str], rank_variable: str | None = None, *, is_here: bool = True) -> Launch | None:
+def launch_of(command: Sequence[str], rank_variable: str | None = None, *, is_here: bool = True) -> Launch | None:
     """How a command starts its ranks; None if it does not begin with a launcher that is known here.
 
     Where it is not run here, or only behind what a shell sets up, nothing is looked up on our own PATH.
@@ -116,15 +110,14 @@ def launched(command: Sequence[str], rank_variable: str | None = None, *, is_her
     name = Path(command[0]).name
     if name == "torchrun":
         return _torchrun(command, 1, python_beside(command[0], is_here=is_here), rank_variable)
-    if PYTHON.fullmatch(name) and tuple(command[1:2]) == ("-m",) and command[2:3]:
-        if command[2] in ("torch.distributed.run", "torch.distributed.launch"):
-            return _torchrun(command, 3, command[0], rank_variable)
-        return None
+    modules = ("torch.distributed.run", "torch.distributed.launch")
+    if PYTHON.fullmatch(name) and command[1:2] == ("-m",) and "".join(command[2:3]) in modules:
+        return _torchrun(command, 3, command[0], rank_variable)
     if name in _MPI:
         if ":" in command:
             raise GpuledgerError("mpirun with several programs (`:`) cannot be rewritten: put nsys before each by hand")
         variable = rank_variable or ("PMI_RANK" if "hydra" in name else "OMPI_COMM_WORLD_RANK")
-        return _split(command, {**_MPI_VALUES}, variable)
+        return _split(command, _MPI_VALUES, variable)
     if name == "srun":
         return _split(command, dict.fromkeys(_SRUN_VALUES, 1), rank_variable or "SLURM_PROCID")
     return None
@@ -134,11 +127,9 @@ def python_beside(script: str, *, is_here: bool) -> str:
     """The interpreter that a script of a Python package would use: the one of its own folder."""
     if not is_here:
         return str(Path(script).parent / "python") if "/" in script else "python"
-    found = shutil.which(script)
-    beside = Path(found).parent / "python" if found else None
-    if beside is None or not beside.exists() or shutil.which("python") == str(beside):
-        return "python"
-    return str(beside)
+    path = shutil.which(script)
+    beside = Path(path or "").parent / "python"
+    return str(beside) if path and beside.exists() and shutil.which("python") != str(beside) else "python"
 
 
 def _torchrun(command: tuple[str, ...], place: int, python: str, rank_variable: str | None) -> Launch:
@@ -169,7 +160,7 @@ def _torchrun(command: tuple[str, ...], place: int, python: str, rank_variable: 
     )
 
 
-def _split(command: tuple[str, ...], values: dict[str, int], variable: str) -> Launch:
+def _split(command: tuple[str, ...], values: Mapping[str, int], variable: str) -> Launch:
     place = 1
     while place < len(command) and command[place].startswith("-") and command[place] != "--":
         place += 1 + values.get(command[place], 0)
@@ -251,10 +242,10 @@ def prefix_words(via: str) -> tuple[str, ...]:
         raise GpuledgerError("--via is empty", hint="e.g. --via='ssh HOST' or --via='kubectl exec POD --'")
     if Path(words[0]).name in ("kubectl", "oc") and "--" not in words:
         raise GpuledgerError(f"--via={via!r}: kubectl takes what follows for its own options", hint="end it with --")
-    for program, option in [(program, option) for program, options in _programs(words) for option in options]:
-        if _asks_for_terminal(program, option):
+    for program, options in _programs(words):
+        if asking := [option for option in options if _asks_for_terminal(program, option)]:
             raise GpuledgerError(
-                f"--via={via!r}: {option} asks {program} for a terminal",
+                f"--via={via!r}: {asking[0]} asks {program} for a terminal",
                 found="a terminal changes line ends, so what comes back is damaged, and puts errors into the output",
                 hint=f"leave it out{'; -i alone may stay' if program != _SSH else ''}",
             )
@@ -346,8 +337,10 @@ class Remote:
         return f"{self.folder}/{_ENVIRONMENT}"
 
     def argv(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The command with its prefix."""
-        return (*self.prefix, *(reduce(_quoted, range(shells_behind(self.prefix)), word) for word in command))
+        """The command with its prefix, quoted once for each shell on the way."""
+        for _ in range(shells_behind(self.prefix)):
+            command = [shlex.quote(word) for word in command]
+        return (*self.prefix, *command)
 
     def started(
         self, command: Sequence[str], variables: Mapping[str, str] | None = None, script: Path | None = None
@@ -382,9 +375,9 @@ class Remote:
         there = f"{self.folder}/{name}"
         counted = self._asked("wc", "-c", there)
         size = re.search(r"(?m)^\s*(\d+)", counted.output)
-        done = fetched(self.argv(("cat", there)), target, interruption)
+        exit_code = fetch_output(self.argv(("cat", there)), target, interruption)
         got = target.stat().st_size if target.exists() else 0
-        if done.exit_code != 0 or size is None or got != int(size[1]):
+        if exit_code != 0 or size is None or got != int(size[1]):
             target.unlink(missing_ok=True)
             prefix = shlex.join(without_secrets(self.prefix))
             raise ToolFailed(
@@ -404,7 +397,3 @@ class Remote:
 def remote(via: str) -> Remote:
     """The place that --via names."""
     return Remote(prefix_words(via))
-
-
-def _quoted(word: str, _: int) -> str:
-    return shlex.quote(word)

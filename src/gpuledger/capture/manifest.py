@@ -2,10 +2,8 @@
 
 It is written before the program starts and again at the end, each time beside and then renamed, so that whatever
 happens in between a reader finds a whole file that says how far the capture came. The document is gpuledger.capture/1.
-
-What a run depended on besides its command: environment variables and the commit.
-
-What the environment of a program really is: a command in, the same command with a look at it out.
+What a run depended on besides its command stands in it: the commit, and environment variables, which a `Witness` looks
+at where the program may have others than we have.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from gpuledger.capture.launchers import main_program
 from gpuledger.capture.output_files import MANIFEST_SCHEMA
 from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
-from gpuledger.system.files import whole_file
+from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.machine import Machine
 from gpuledger.system.processes import run
 from gpuledger.version import own_version
@@ -56,7 +54,6 @@ class Commit:
 
     commit: str
     is_dirty: bool
-    """Whether files differ from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,6 @@ class EnvironmentWishes:
     noted: tuple[str, ...] = ()
     """Names for the manifest, besides those of the list; a star stands for any letters."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """What the program is to have."""
 
     def carried(self, here: Mapping[str, str]) -> dict[str, str]:
         """What a program elsewhere is to have: what was given, and what the names that were not given have here.
@@ -94,16 +90,10 @@ def environment_wishes(words: Iterable[str]) -> EnvironmentWishes:
     return EnvironmentWishes(tuple(noted), given)
 
 
-def kept_names(more: Iterable[str] = ()) -> tuple[str, ...]:
-    """The names of variables that may be kept, with those that the user adds."""
-    return tuple(dict.fromkeys((*KEPT, *more)))
-
-
 def environment(variables: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """The variables that may be kept, by name; the values of secrets are withheld."""
-    wanted = kept_names(more)
-    kept = {name: value for name, value in variables.items() if _matches(name, wanted)}
-    return {name: shown_value(name, value) for name, value in sorted(kept.items())}
+    wanted = (*KEPT, *more)
+    return {name: shown_value(name, value) for name, value in sorted(variables.items()) if _matches(name, wanted)}
 
 
 def _matches(name: str, wanted: Iterable[str]) -> bool:
@@ -156,7 +146,6 @@ class PlainRun:
     window_ns: tuple[int, ...] | None = None
     """How long what is recorded took, once per process that has a window; None where that is not known."""
     reason: str | None = None
-    """Why it is not known."""
     seconds: float | None = None
     """How long the run took; None where there was none."""
     exit_code: int | None = None
@@ -180,7 +169,6 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     """What the program had, of the variables that are kept."""
     carried: dict[str, str] = field(default_factory=dict)
-    """What was set for the program with --env."""
     environment_of: str | None = None
     """The program that was seen to have `environment`; None where it is ours, which the program inherits."""
     machine: Machine | None = None
@@ -198,6 +186,15 @@ class Manifest:
     pid: int | None = field(default_factory=os.getpid)
 
     def to_dict(self) -> dict[str, Any]:
+        plain = machine = None
+        if self.plain is not None:
+            plain = dataclasses.asdict(self.plain)
+            plain["window_ns"] = None if self.plain.window_ns is None else list(self.plain.window_ns)
+            plain["seconds"] = None if self.plain.seconds is None else round(self.plain.seconds, 3)
+        if self.machine is not None:
+            keys = ("index", "name", "memory_bytes", "sm_mhz", "highest_sm_mhz", "power_limit_mw")
+            gpus = [{key: getattr(gpu, key) for key in keys} for gpu in self.machine.gpus]
+            machine = {"driver": self.machine.driver, "gpus": gpus, "reason": self.machine.reason or None}
         return {
             "schema": MANIFEST_SCHEMA,
             "state": self.state,
@@ -206,39 +203,23 @@ class Manifest:
             "versions": {"gpuledger": own_version(), self.tool: self.tool_version},
             "presets": list(self.presets),
             "command": without_secrets(self.command),
-            "commands": [without_secrets(each) for each in self.commands],
+            "commands": [without_secrets(command) for command in self.commands],
             "called_as": without_secrets(self.called_as),
             "via": None if self.via is None else without_secrets(self.via),
             "session": self.session,
             "started_utc": self.started_utc,
             "seconds": None if self.seconds is None else round(self.seconds, 3),
             "exit_code": self.exit_code,
-            "plain": None if self.plain is None else _plain(self.plain),
+            "plain": plain,
             "pid": self.pid,
             "environment": self.environment,
             "environment_of": self.environment_of,
             "carried": self.carried,
             "git": None if self.git is None else {"commit": self.git.commit, "dirty": self.git.is_dirty},
-            "machine": None if self.machine is None else _machine(self.machine),
-            "files": [dataclasses.asdict(each) for each in self.files],
-            "checks": [dataclasses.asdict(each) for each in self.checks],
+            "machine": machine,
+            "files": [dataclasses.asdict(file) for file in self.files],
+            "checks": [dataclasses.asdict(check) for check in self.checks],
         }
-
-
-def _plain(plain: PlainRun) -> dict[str, Any]:
-    return dataclasses.asdict(plain) | {
-        "window_ns": None if plain.window_ns is None else list(plain.window_ns),
-        "seconds": None if plain.seconds is None else round(plain.seconds, 3),
-    }
-
-
-def _machine(machine: Machine) -> dict[str, Any]:
-    keys = ("index", "name", "memory_bytes", "sm_mhz", "highest_sm_mhz", "power_limit_mw")
-    return {
-        "driver": machine.driver,
-        "gpus": [{key: getattr(gpu, key) for key in keys} for gpu in machine.gpus],
-        "reason": machine.reason or None,
-    }
 
 
 def utc(seconds: float) -> str:
@@ -246,7 +227,7 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def written(manifest: Manifest, path: Path) -> None:
+def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest, whole or not at all."""
     text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
@@ -256,17 +237,15 @@ def written(manifest: Manifest, path: Path) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise full(path.parent) from None
         raise OutputRefused(
-            f"{path.parent}: cannot be written to: {(error.strerror or str(error)).lower()}",
+            f"{path.parent}: cannot be written to: {reason_of(error)}",
             hint="-o names another place for the profile",
         ) from None
 
 
 def full(folder: Path) -> OutputRefused:
     """The error where a disk is full."""
-    return OutputRefused(
-        f"{folder}: the disk is full",
-        hint="free some space, or name another place with -o; shorter captures are smaller",
-    )
+    hint = "free some space, or name another place with -o; shorter captures are smaller"
+    return OutputRefused(f"{folder}: the disk is full", hint=hint)
 
 
 _SCRIPT: Final = (
@@ -306,12 +285,11 @@ class Witness:
     names: tuple[str, ...]
     """What the user wants in the manifest."""
     wanted: Mapping[str, str]
-    """What the program is to have."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """What stands before the program. Secrets are not looked at: their values would stand here, too."""
-        kept = [name.replace("*", "[^=]*") for name in kept_names(self.names) if not looks_secret(name)]
+        kept = [name.replace("*", "[^=]*") for name in dict.fromkeys((*KEPT, *self.names)) if not looks_secret(name)]
         settings = (f"{name}={value}" for name, value in self.wanted.items() if not looks_secret(name))
         return ("sh", "-c", _SCRIPT, "gpuledger", self.file, f"^({'|'.join(kept)})=", *settings, "--")
 

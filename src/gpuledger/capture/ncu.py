@@ -1,9 +1,8 @@
 """NVIDIA's `ncu`: which launches to profile and what to measure in, its argument list and what the run costs out.
 
 Nothing is started here. Every option is written as `--flag=value`, and all that matter are written out, so that a
-command does the same whatever the defaults of the ncu that runs it.
-
-Names of Nsight Compute's metrics: a name in, whether it is one out, and else which was meant.
+command does the same whatever the defaults of the ncu that runs it. `is_metric` says whether a name is one of ncu's,
+`complaint` which was meant where it is not.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Measure:
 
     @classmethod
     def of_set(cls, name: str) -> Measure:
-        options = tuple(f"--section={each}" for each in SECTIONS) if name == "verdict" else (f"--set={name}",)
+        options = tuple(f"--section={section}" for section in SECTIONS) if name == "verdict" else (f"--set={name}",)
         return cls(options, SETS[name])
 
     @classmethod
@@ -110,14 +109,14 @@ def ncu_flags(choice: Choice, measure: Measure, export: str, *, run_by_us: bool 
         (f"--filter-mode={mode}", "what --launch-skip and --launch-count count"),
         ("--kernel-name-base=function", "kernels are named by their function, without template arguments"),
     ]
-    if choice.windowed:
-        chosen.append(("--profile-from-start=no", "nothing before cudaProfilerStart: no loading, no warm-up"))
-    if choice.kernel is not None:
-        chosen.append((f"--kernel-name=regex:{choice.kernel}", "only these kernels are replayed"))
-    if choice.skip is not None:
-        chosen.append((f"--launch-skip={choice.skip}", "launches to let pass first"))
-    if choice.count is not None:
-        chosen.append((f"--launch-count={choice.count}", "launches to profile: each is replayed several times"))
+    window = "no" if choice.windowed else None
+    for option, value, why in (
+        ("--profile-from-start=", window, "nothing before cudaProfilerStart: no loading, no warm-up"),
+        ("--kernel-name=regex:", choice.kernel, "only these kernels are replayed"),
+        ("--launch-skip=", choice.skip, "launches to let pass first"),
+        ("--launch-count=", choice.count, "launches to profile: each is replayed several times"),
+    ):
+        chosen += [] if value is None else [(f"{option}{value}", why)]
     return (
         *sections,
         # the default locks them to base, and times would not compare with the timeline's
@@ -134,14 +133,10 @@ def ncu_command(
     functions: Sequence[str], skip: int, count: int, measure: Measure, export: str, command: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The arguments of one run: of each launch configuration of these functions, skip some launches and take some."""
-    choice = Choice(_filter(functions), skip, count, per_configuration=True)
-    return ("ncu", *(flag for flag, _ in ncu_flags(choice, measure, export)), *(command or (PLACEHOLDER,)))
-
-
-def _filter(functions: Sequence[str]) -> str:
-    """A regular expression for these names and no others; only what is special to every dialect is escaped."""
+    # these names and no others; only what is special to every dialect of regular expressions is escaped
     names = "|".join(_SPECIAL.sub(r"\\\1", name) for name in functions)
-    return f"^({names})$"
+    choice = Choice(f"^({names})$", skip, count, per_configuration=True)
+    return ("ncu", *(flag for flag, _ in ncu_flags(choice, measure, export)), *(command or (PLACEHOLDER,)))
 
 
 ROLLUPS: Final = ("avg", "sum", "min", "max")
@@ -243,12 +238,9 @@ def _ending(parts: list[str]) -> list[str]:
         else:
             near = difflib.get_close_matches(first, (*ROLLUPS, *RATIOS), n=1)
             first = _MEANT.get(first) or (near[0] if near else first)
-    return [first, _submetric(rest)] if rest else [first]
-
-
-def _submetric(text: str) -> str:
-    if text in SUBMETRICS:
-        return text
-    if f"{text}_elapsed" in SUBMETRICS:  # of the four that it may be, the one that ncu's own sections use
-        return f"{text}_elapsed"
-    return next(iter(difflib.get_close_matches(text, SUBMETRICS, n=1)), text)
+    if rest and rest not in SUBMETRICS:
+        if f"{rest}_elapsed" in SUBMETRICS:  # of the four that it may be, the one that ncu's own sections use
+            rest = f"{rest}_elapsed"
+        else:
+            rest = next(iter(difflib.get_close_matches(rest, SUBMETRICS, n=1)), rest)
+    return [first, rest] if rest else [first]

@@ -1,10 +1,8 @@
-"""What `capture nsys` will do: wishes in, flags with reasons, the command and doubts out. Nothing runs here.
+"""NVIDIA's `nsys`: what the user wants recorded in; flags with their reasons, commands and doubts out.
 
-NVIDIA's `nsys`: what to record in, its argument list out; a report in, the path of its SQLite export out.
-
-Presets of `capture nsys`: names in, the flags of `nsys profile` out, each with the reason why it is there.
-
-Recording pieces of a server that runs: `nsys launch` once, then `nsys start` and `nsys stop` as often as wanted.
+`PRESETS` are names for sets of flags; `nsys_command` makes the command of one recording, `launch_command` and
+`start_command` those that record pieces of a server that runs. Nothing runs here, but for `nsys export`: a report in,
+the path of its SQLite export out (`exported`, `export_beside`).
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.command_text import Edit, edited
-from gpuledger.capture.launchers import launched
+from gpuledger.capture.command_text import Edit, edit_command
+from gpuledger.capture.launchers import launch_of
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
-from gpuledger.system.files import PARTIAL, cache_folder, make_private, placed
+from gpuledger.system.files import PARTIAL, cache_folder, make_private, put_in_place
 from gpuledger.system.machine import find_nsys
 from gpuledger.system.processes import Ran, run
 
@@ -99,17 +97,8 @@ PRESETS: Final = {
 TRACES: Final = (
     *("cuda", "cuda-hw", "cuda-sw", "nvtx", "osrt", "cublas", "cublas-verbose", "cudnn", "cusparse"),
     *("cusparse-verbose", "cusolver", "cusolver-verbose", "mpi", "ucx", "oshmem", "nvvideo", "gds", "opengl"),
-    *(
-        "opengl-annotations",
-        "vulkan",
-        "vulkan-annotations",
-        "openacc",
-        "openmp",
-        "opencl",
-        "openxr",
-        "tegra-accelerators",
-    ),
-    *("syscall", "python-gil", "none"),
+    *("opengl-annotations", "vulkan", "vulkan-annotations", "openacc", "openmp", "opencl", "openxr"),
+    *("tegra-accelerators", "syscall", "python-gil", "none"),
 )
 """What nsys can trace. A newer one may know more: an unknown name is only refused if it is nearly one of these."""
 
@@ -119,24 +108,20 @@ OURS: Final = ("output", "force-overwrite", "session", "session-new", "export", 
 _FLAG: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def joined(presets: Iterable[str]) -> tuple[Flag, ...]:
+def preset_flags(presets: Iterable[str]) -> tuple[Flag, ...]:
     """The flags of these presets together, in the order of the first mention."""
-    flags = {flag.name: flag for flag in BASE}
-    traced: list[Flag] = []
-    for name in presets:
-        for flag in PRESETS[name].flags:
-            if flag.name == "trace":
-                traced.append(flag)
-            flags[flag.name] = flag
+    given = [flag for name in presets for flag in PRESETS[name].flags]
+    flags = {flag.name: flag for flag in (*BASE, *given)}
+    traced = [flag for flag in given if flag.name == "trace"]
     if len(traced) > 1:
-        every = ",".join(dict.fromkeys(each for flag in traced for each in flag.value.split(",")))
+        every = ",".join(dict.fromkeys(name for flag in traced for name in flag.value.split(",")))
         flags["trace"] = Flag("trace", every, "; ".join(dict.fromkeys(flag.why for flag in traced)))
     return tuple(flags.values())
 
 
-def changed(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag, ...]:
+def with_settings(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag, ...]:
     """The flags with the user's `FLAG=VALUE` in place of, or after, those of the presets."""
-    found = {flag.name: flag for flag in flags}
+    by_name = {flag.name: flag for flag in flags}
     for setting in settings:
         name, equals, value = setting.partition("=")
         name = name.removeprefix("--")
@@ -145,11 +130,11 @@ def changed(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag, ...]:
         if name in OURS:
             instead = {"output": "-o", "force-overwrite": "--force", "session-new": "--session"}.get(name, f"--{name}")
             raise GpuledgerError(f"--set={setting}: gpuledger sets --{name} itself", hint=f"use {instead}")
-        found[name] = Flag(name, value, "asked for with --set")
-    return tuple(found.values())
+        by_name[name] = Flag(name, value, "asked for with --set")
+    return tuple(by_name.values())
 
 
-def traced(listed: str) -> str:
+def check_traces(listed: str) -> str:
     """What --trace lists, checked: nsys would say that a name is wrong only after a minute of loading."""
     names = tuple(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
     if not names:
@@ -158,6 +143,11 @@ def traced(listed: str) -> str:
         if name not in TRACES and (close := difflib.get_close_matches(name, TRACES, n=1, cutoff=0.7)):
             raise GpuledgerError(f"--trace: nsys traces no {name!r}: did you mean {close[0]}?")
     return ",".join(names)
+
+
+def reasons(flags: Iterable[Flag]) -> list[tuple[str, str]]:
+    """Each flag as it is given, and why."""
+    return [(flag.argument, flag.why) for flag in flags]
 
 
 def value_of(flags: Iterable[Flag], name: str) -> str:
@@ -196,7 +186,7 @@ def export_command(nsys: str, report: Path | str, target: Path | str) -> tuple[s
 def export_beside(nsys: Path, report: Path, start: Start) -> Path:
     """The export of a report of ours: NAME.sqlite beside NAME.nsys-rep, whole or not at all."""
     target = report.with_name(report.name.removesuffix(".nsys-rep") + ".sqlite")
-    with placed(target, ending=_NOT_WHOLE) as beside:
+    with put_in_place(target, ending=_NOT_WHOLE) as beside:
         _export(nsys, report, beside, start)
     return target
 
@@ -210,7 +200,14 @@ def exported(report: Path, *, seconds: float) -> Path:
         return wanted
     nsys = find_nsys()
     if nsys is None:
-        raise _not_installed(report)
+        beside = report.with_suffix(".sqlite")
+        export = f"`nsys export --type=sqlite {report.name}`, then open the .sqlite"
+        raise MissingPackage(
+            f"{report.name}: an Nsight Systems report; opening it needs nsys, which was not found",
+            hint=f"{beside.name} is next to it: open that"
+            if beside.exists()
+            else f"export it where nsys is installed: {export}",
+        )
     try:
         make_private(folder)
     except OSError as error:
@@ -219,7 +216,7 @@ def exported(report: Path, *, seconds: float) -> Path:
             found=f"the cache folder is {folder}",
             hint="set XDG_CACHE_HOME to a folder that you can write to",
         ) from None
-    with placed(wanted, ending=_NOT_WHOLE) as beside:
+    with put_in_place(wanted, ending=_NOT_WHOLE) as beside:
         _export(nsys, report, beside, partial(run, seconds=seconds))
         for stale in folder.glob("*[0-9].sqlite"):
             stale.unlink(missing_ok=True)
@@ -250,16 +247,6 @@ def _export(nsys: Path, report: Path, target: Path, start: Start) -> None:
     )
 
 
-def _not_installed(report: Path) -> GpuledgerError:
-    beside = report.with_suffix(".sqlite")
-    hint = f"export it where nsys is installed: `nsys export --type=sqlite {report.name}`, then open the .sqlite"
-    if beside.exists():
-        hint = f"{beside.name} is next to it: open that"
-    return MissingPackage(
-        f"{report.name}: an Nsight Systems report; opening it needs nsys, which was not found", hint=hint
-    )
-
-
 LEAST_FREE_BYTES: Final = 2_000_000_000
 """A warning below this: a minute of a busy server takes about as much."""
 
@@ -287,7 +274,7 @@ class Wishes:
         return "steady" in self.presets or (self.duration is not None and self.duration <= SHORT_S)
 
 
-def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
+def complete_wishes(wishes: Wishes, command: Sequence[str]) -> Wishes:
     """The wishes with a preset: a program that takes --cuda-profiler says itself which part is steady."""
     if not wishes.presets:
         wishes = replace(wishes, presets=("steady",) if opens_window(command) else ("launch",))
@@ -311,9 +298,9 @@ def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
 
 def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
     """Every flag of the recording but for the output."""
-    flags = joined(wishes.presets)
+    flags = preset_flags(wishes.presets)
     if wishes.trace is not None:
-        asked = Flag("trace", traced(wishes.trace), "asked for with --trace")
+        asked = Flag("trace", check_traces(wishes.trace), "asked for with --trace")
         flags = tuple(asked if flag.name == "trace" else flag for flag in flags)
     if wishes.delay is not None:
         flags += (Flag("delay", f"{wishes.delay:g}", "seconds from the program's start before recording begins"),)
@@ -324,7 +311,7 @@ def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
         )
     if wishes.gpu_metrics is not False:
         flags += GPU_METRICS
-    return changed(flags, wishes.settings)
+    return with_settings(flags, wishes.settings)
 
 
 def nsys_command(
@@ -348,13 +335,13 @@ def nsys_command(
     per_rank = [file]
 
     def behind_launcher(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:
-        launch = launched(words, wishes.rank_variable, is_here=is_here and not in_text)
+        launch = launch_of(words, wishes.rank_variable, is_here=is_here and not in_text)
         if launch is None:
             return None
         per_rank[0] = replace(file, value=f"{file.value}_%q{{{launch.rank_variable}}}", why="one report per rank")
         return launch.with_each_rank(profile_command(nsys, (*per_rank, overwrite, *flags)))
 
-    argv = edited(command, behind_launcher)
+    argv = edit_command(command, behind_launcher)
     if argv is None:
         raise GpuledgerError(
             f"--preset=multi: {command[0]} is no launcher of ranks that is known here, nor does it start one",
@@ -367,43 +354,43 @@ def nsys_command(
 
 def doubts(wishes: Wishes, flags: Sequence[Flag], command: Sequence[str], folder: Path | None) -> tuple[str, ...]:
     """What is likely to go wrong, one sentence each; `folder` is where the profile will lie, if that is here."""
-    found = []
+    sentences = []
     trace = value_of(flags, "trace").split(",")
     ranged = value_of(flags, "capture-range") == "cudaProfilerApi"
     if wishes.duration is not None and wishes.delay is None and not ranged:
-        found.append(
+        sentences.append(
             f"--duration={wishes.duration:g} counts from the start of the program, so it records loading; "
             "add --delay=SECONDS, or --preset=steady"
         )
     if "nvtx" not in trace:
-        found.append(
+        sentences.append(
             "nvtx is not traced: the program's ranges are lost, and with them steps and layers; add it to --trace"
         )
-    if not any(each.startswith("cuda") for each in trace):
-        found.append("cuda is not traced: no kernel will be recorded; add it to --trace")
+    if not any(name.startswith("cuda") for name in trace):
+        sentences.append("cuda is not traced: no kernel will be recorded; add it to --trace")
     if ranged and not any("profil" in word.lower() for word in command):
-        found.append(
+        sentences.append(
             "recording begins only when the program calls cudaProfilerStart, and nothing in the command says so: "
             "`with gpuledger.window('steady', profiler=True):` calls it, and so does --cuda-profiler of our benches"
         )
     sampled = [name for name in ("sample", "cpuctxsw") if value_of(flags, name) not in ("", "none")]
     if sampled:
         given = " ".join(f"--{name}={value_of(flags, name)}" for name in sampled)
-        found.append(
+        sentences.append(
             f"{given} writes gigabytes in a minute, and tells nothing about the GPU; all processes that the "
             "command starts are traced without it"
         )
     if value_of(flags, "cuda-graph-trace").startswith("graph") and any("graph" in word.lower() for word in command):
-        found.append("CUDA graphs are recorded whole: the kernels inside stay unseen; add --preset=graph")
-    free = _free_bytes(folder) if folder is not None else None
-    if free is not None and free < LEAST_FREE_BYTES:
-        found.append(f"only {free / 1e9:.2f} GB are free in {folder}: a profile of a minute takes up to 2 GB")
-    return tuple(found)
-
-
-def _free_bytes(folder: Path) -> int | None:
-    existing = next((each for each in (folder.absolute(), *folder.absolute().parents) if each.exists()), None)
-    return None if existing is None else shutil.disk_usage(existing).free
+        sentences.append("CUDA graphs are recorded whole: the kernels inside stay unseen; add --preset=graph")
+    for place in () if folder is None else (folder.absolute(), *folder.absolute().parents):
+        if place.exists():
+            free = shutil.disk_usage(place).free
+            if free < LEAST_FREE_BYTES:
+                sentences.append(
+                    f"only {free / 1e9:.2f} GB are free in {folder}: a profile of a minute takes up to 2 GB"
+                )
+            break
+    return tuple(sentences)
 
 
 START_FLAGS: Final = ("sample", "cpuctxsw", "stats", "capture-range", "capture-range-end")
@@ -431,20 +418,15 @@ def start_command(nsys: str, name: str, output: str) -> tuple[str, ...]:
     return (nsys, "start", f"--session={name}", *(flag.argument for flag in flags))
 
 
-def stop_command(nsys: str, name: str) -> tuple[str, ...]:
-    """Ends the recording, and writes the report."""
-    return (nsys, "stop", f"--session={name}")
-
-
 def remember(name: str, manifest: Path) -> None:
     """Note which manifest the running recording of a session has."""
     link = _folder() / name
     link.parent.mkdir(parents=True, exist_ok=True)
-    with placed(link) as beside:
+    with put_in_place(link) as beside:
         beside.symlink_to(manifest.absolute())
 
 
-def remembered(name: str) -> tuple[Path, float]:
+def recall(name: str) -> tuple[Path, float]:
     """The manifest of the running recording of a session, and when that began, in seconds as the system counts."""
     link = _folder() / name
     if not link.is_symlink():

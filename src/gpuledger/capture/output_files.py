@@ -2,8 +2,7 @@
 
 A capture owns NAME.* for its endings: the report, its export and the manifest. A name that the user chose is never
 overwritten unless asked; where none was chosen, one is made from the command, with a number if it is taken.
-
-How the files of a capture end, and where the manifest of a profile would be: light, for whoever opens a profile.
+`manifests_of` says where the manifest of a profile would be: light, for whoever opens a profile.
 """
 
 from __future__ import annotations
@@ -11,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.launchers import PYTHON, launched, main_program
+from gpuledger.capture.launchers import PYTHON, launch_of, main_program
 from gpuledger.errors import OutputRefused
+from gpuledger.system.files import reason_of
 
 REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
 """What each tool's report ends in."""
@@ -34,7 +35,7 @@ def manifests_of(profile: Path) -> tuple[Path, ...]:
         return ()
     name = profile.name.removesuffix(ending)
     names = dict.fromkeys((name, re.sub(r"_\d+$", "", name)))
-    return tuple(profile.with_name(f"{each}{MANIFEST}") for each in names)
+    return tuple(profile.with_name(f"{name}{MANIFEST}") for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class CapturePlace:
     def reports(self) -> tuple[Path, ...]:
         """The reports that are there now, the ranks in order: NAME.ending, NAME_0.ending, NAME_1.ending."""
         form = re.compile(re.escape(self.name) + r"(?:_(\d+))?" + re.escape(self.ending))
-        found = [(match, path) for path in self._files() if (match := form.fullmatch(path.name))]
-        return tuple(path for _, path in sorted(found, key=lambda each: int(each[0][1] or -1)))
+        ranks = {path: int(match[1] or -1) for path in self._files() if (match := form.fullmatch(path.name))}
+        return tuple(sorted(ranks, key=ranks.__getitem__))
 
     def files(self) -> tuple[Path, ...]:
         """Everything that belongs to the capture, but for the manifest."""
@@ -73,9 +74,12 @@ def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: b
     """A place that is free; with `force`, whatever was there may go."""
     ending = REPORTS[tool]
     if wanted is None:
-        return _numbered(CapturePlace(Path(), _stem(command), ending), force=force)
+        stem = _stem(command)
+        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+        places = (CapturePlace(Path(), name, ending) for name in names)
+        return next(place for place in places if force or not _taken(place))
     path = Path(wanted)
-    name = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.name)
+    name = next((path.name.removesuffix(known) for known in ENDINGS if path.name.endswith(known)), path.name)
     if not name or name in (".", "..") or wanted.endswith("/"):
         raise OutputRefused(f"{wanted or 'an empty name'}: -o takes the name of the profile, without an ending")
     place = CapturePlace(path.parent, name, ending)
@@ -84,7 +88,7 @@ def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: b
     return place
 
 
-def prepared(place: CapturePlace) -> None:
+def prepare_place(place: CapturePlace) -> None:
     """Make the folder, and take away what an earlier capture of that name left: it would be taken for the new one."""
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,7 @@ def prepared(place: CapturePlace) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise OutputRefused(
-            f"{place.folder}: cannot be written to: {(error.strerror or str(error)).lower()}",
+            f"{place.folder}: cannot be written to: {reason_of(error)}",
             hint="-o names another place for the profile",
         ) from None
 
@@ -101,23 +105,15 @@ def _taken(place: CapturePlace) -> Path | None:
     return next((path for path in (*place.files(), place.manifest) if path.exists()), None)
 
 
-def _numbered(place: CapturePlace, *, force: bool) -> CapturePlace:
-    number = 1
-    found = place
-    while not force and _taken(found):
-        number += 1
-        found = CapturePlace(place.folder, f"{place.name}-{number}", place.ending)
-    return found
-
-
 def _stem(command: Sequence[str]) -> str:
     """A name for a profile of this command: the script's, the module's, or the program's."""
     program = main_program(command).words or tuple(command)
-    launch = launched(program)
+    launch = launch_of(program)
     words = launch.program if launch else program
     name = Path(words[0]).name
     if PYTHON.fullmatch(name):
         after = [word for word in words[1:] if not word.startswith("-")]
-        if after and "-c" not in words[1 : words.index(after[0])]:
-            name = after[0].rpartition(".")[2] if "-m" in words[1 : words.index(after[0])] else Path(after[0]).stem
+        options = words[1 : words.index(after[0])] if after else ("-c",)
+        if "-c" not in options:
+            name = after[0].rpartition(".")[2] if "-m" in options else Path(after[0]).stem
     return re.sub(r"[^\w.-]", "_", name).strip(".") or "capture"

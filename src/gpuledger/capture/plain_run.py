@@ -1,9 +1,8 @@
 """The program once without its profiler, before it is recorded: how to run it in, how long its window took out.
 
 What it writes is kept back, as the recorded run will write it again; where it fails, the end of it is shown. Its input
-is empty: that of the user is for the recorded run.
-
-Whether a program can be run without its profiler so that the time of what is recorded is known, and how.
+is empty: that of the user is for the recorded run. `nsys_plain` and `torch_plain` say whether a program can be run so
+that the time of what is recorded is known, and how.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.launchers import launched, main_program
+from gpuledger.capture.launchers import launch_of, main_program
 from gpuledger.capture.manifest import PlainRun, Witness
 from gpuledger.capture.nsys import Flag, Wishes, value_of
 from gpuledger.capture.output_files import CapturePlace
 from gpuledger.capture.torch_command import Schedule, torch_command
 from gpuledger.capture.window import opens_window
 from gpuledger.system.interruption import Interruption
-from gpuledger.system.processes import AttendedRun, attended
+from gpuledger.system.processes import AttendedRun, run_attended
 
 FIRST: Final = (
     "first once without the profiler, to know what profiling costs: this doubles the time; --no-plain leaves it out"
@@ -56,7 +55,7 @@ def run_plain(
     tell(FIRST)
     program.file.unlink(missing_ok=True)
     try:
-        ended = attended(
+        ended = run_attended(
             program.argv,
             interruption,
             environment={**given, **program.environment},
@@ -72,9 +71,10 @@ def run_plain(
         tell(f"without the profiler the program ended with exit code {ended.exit_code}")
         for line in ended.said.splitlines()[-_SHOWN_LINES:]:
             tell(f"  {line}")
-    windows, reason = windows_noted(notes)
+    windows, reason = parse_windows(notes)
     if windows is None:
-        reason = "interrupted" if ended.interrupted else reason or _unseen(program, ended.exit_code)
+        failed = f"the program ended with exit code {ended.exit_code} before it opened its window"
+        reason = "interrupted" if ended.interrupted else reason or (failed if ended.exit_code else program.unseen)
     return PlainRun(windows, reason, ended.seconds, ended.exit_code, program.how), ended
 
 
@@ -85,7 +85,7 @@ _STAGES: Final = {
 }
 
 
-def windows_noted(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
+def parse_windows(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
     """How long the window of each process took, in the order in which they opened; else why that is not known."""
     opened, closed = set[int](), dict[int, tuple[int, int]]()
     for line in notes.splitlines():
@@ -97,12 +97,6 @@ def windows_noted(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
     if closed:
         return tuple(end_ns - start_ns for start_ns, end_ns in sorted(closed.values())), None
     return None, "the program opened its window, and never closed it" if opened else None
-
-
-def _unseen(program: PlainProgram, exit_code: int) -> str:
-    if exit_code:
-        return f"the program ended with exit code {exit_code} before it opened its window"
-    return program.unseen
 
 
 NOTES_VARIABLE: Final = "GPULEDGER_PLAIN_WINDOW"
@@ -174,18 +168,14 @@ def _not_twice(command: Sequence[str]) -> str | None:
     """Why a run before the recorded one would not be the same run."""
     if _has_input():
         return "the program has input, which can be read once"
-    if _is_rank(os.environ):
+    if any(os.environ.get(name, "1").strip() not in ("", "0", "1") for name in _SIZES):
         return "it is one rank of several: the others would have to run twice, too"
-    launch = launched(main_program(command).words)
+    launch = launch_of(main_program(command).words)
     if launch is not None and not launch.starts_python:
         return "its ranks may be on several machines"
     if launch is not None and _nodes(launch.head) not in ("1", "1:1"):
         return "its ranks are on several machines"
     return None
-
-
-def _is_rank(variables: Mapping[str, str]) -> bool:
-    return any(variables.get(name, "1").strip() not in ("", "0", "1") for name in _SIZES)
 
 
 def _nodes(words: Sequence[str]) -> str:

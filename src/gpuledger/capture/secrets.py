@@ -1,10 +1,8 @@
 """What of a command or a setting may be written down: words in, the same words without secrets out.
 
-A secret is known by its name (`secret_names`), by the form of its value (`hf_...`, `Bearer ...`, `user:pass@`), or
-because it looks drawn at random. Where a command is a text for a shell or JSON, only the value in it is withheld.
-A file, a number of tokens, or `$NAME` is none, whatever it is called.
-
-Whether a name is one of a secret: of an option, a variable, a key or a header; yes or no out.
+A secret is known by its name (`looks_secret`: of an option, a variable, a key or a header), by the form of its value
+(`hf_...`, `Bearer ...`, `user:pass@`), or because it looks drawn at random. Where a command is a text for a shell or
+JSON, only the value in it is withheld. A file, a number of tokens, or `$NAME` is none, whatever it is called.
 """
 
 from __future__ import annotations
@@ -60,23 +58,21 @@ _OTHERWISE: Final = {
 
 def looks_secret(name: str) -> bool:
     """Whether a variable, an option or a key of this name may hold something that nobody else should read."""
-    return is_strong(name) or _is_weak(_words(name))
+    words = _words(name)
+    if not words or _is_about(words):
+        return False
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if any(map(_STRONG.fullmatch, words)):
+        return True
+    if last in _PLURAL:
+        return before in _SECRET_BEFORE
+    return _WEAK.fullmatch(last) is not None and last not in _ENGLISH and before not in _OTHERWISE.get(last, ())
 
 
 def is_strong(name: str) -> bool:
     """Whether it is a secret whatever its value looks like: a password may be a number."""
     words = _words(name)
     return bool(words) and not _is_about(words) and any(map(_STRONG.fullmatch, words))
-
-
-def _is_weak(words: Sequence[str]) -> bool:
-    if not words or _is_about(words):
-        return False
-    last = words[-1]
-    before = words[-2] if len(words) > 1 else ""
-    if last in _PLURAL:
-        return before in _SECRET_BEFORE
-    return _WEAK.fullmatch(last) is not None and last not in _ENGLISH and before not in _OTHERWISE.get(last, ())
 
 
 def _is_about(words: Sequence[str]) -> bool:
@@ -167,8 +163,9 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
             shown.append(WITHHELD)
         else:
             shown.append(_without(word, is_text=_SHELL_TEXT.fullmatch(before) is not None))
-    literal = sorted((text for text in known if len(text) > 3), key=len, reverse=True)
-    return [_replaced(word, literal) for word in shown]
+    for secret in sorted((text for text in known if len(text) > 3), key=len, reverse=True):
+        shown = [word.replace(secret, WITHHELD) for word in shown]
+    return shown
 
 
 def may_not_be_shown(name: str, value: str) -> bool:
@@ -191,9 +188,9 @@ def _without(word: str, *, is_text: bool) -> str:
     whole = None if is_text else _WHOLE.fullmatch(word)
     if whole is not None and may_not_be_shown(whole["name"], whole["value"]):
         return word[: whole.start("value")] + WITHHELD
-    for find in (_after_names, _by_form, _random_runs):
-        word = _cut(word, find(word))
-    return word
+    word = _cut(word, _after_names(word))
+    word = _cut(word, (match.span(match.lastgroup or 0) for match in _FORM.finditer(word)))
+    return _cut(word, (run.span() for run in _RUN.finditer(word) if _looks_random(run[0])))
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -211,35 +208,21 @@ def _after_names(text: str) -> Iterator[tuple[int, int]]:
     end = 0
     for mark in sorted(marks, key=re.Match.start):
         name, sign = mark["name"], mark["sign"]
-        is_signature = _SIGNED_ADDRESS.fullmatch(name) is not None and text[mark.start() - 1 : mark.start()] in (
-            "?",
-            "&",
-        )
+        in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
+        is_signature = in_query and _SIGNED_ADDRESS.fullmatch(name) is not None
         if mark.start() < end or not (is_signature or looks_secret(name)):
             continue
         value = (_HEADER_VALUE if _HEADER.fullmatch(name) else _VALUE).match(text, mark.end())
-        if value is None or _is_no_setting(name, sign, value["bare"]):
+        if value is None:
             continue
         kind = "bare" if value["quoted"] is None else "quoted"
+        is_spaced = "=" in sign and sign.strip() != sign  # code
+        is_entry = ":" in sign and name.lower() == "key"
+        if kind == "bare" and (is_spaced or is_entry or value["bare"].startswith("//")):
+            continue
         if is_signature or may_not_be_shown(name, value[kind]):
             end = value.end()
             yield value.span(kind)
-
-
-def _is_no_setting(name: str, sign: str, bare: str | None) -> bool:
-    """Code, an address, or an entry that is called `key`: what only looks like a name with its value."""
-    if bare is None:
-        return False
-    spaced = "=" in sign and sign.strip() != sign
-    return spaced or bare.startswith("//") or (":" in sign and name.lower() == "key")
-
-
-def _by_form(text: str) -> Iterator[tuple[int, int]]:
-    return (found.span(found.lastgroup or 0) for found in _FORM.finditer(text))
-
-
-def _random_runs(text: str) -> Iterator[tuple[int, int]]:
-    return (run.span() for run in _RUN.finditer(text) if _looks_random(run[0]))
 
 
 def _looks_random(text: str) -> bool:
@@ -255,9 +238,3 @@ def _looks_random(text: str) -> bool:
     changes = sum(one != next_ for one, next_ in pairwise(kinds))
     in_words = sum(map(len, _LETTERS.findall(text)))
     return changes >= _CHANGES_SHARE * (len(kinds) - 1) and in_words < _WORDS_SHARE * small
-
-
-def _replaced(word: str, secrets: Sequence[str]) -> str:
-    for text in secrets:
-        word = word.replace(text, WITHHELD)
-    return word

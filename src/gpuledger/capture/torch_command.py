@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.command_text import Edit, edited, edits_behind, program_place, text_place
-from gpuledger.capture.launchers import PYTHON, launched, python_beside
+from gpuledger.capture.command_text import Edit, edit_command, edits_behind, program_place, text_place
+from gpuledger.capture.launchers import PYTHON, launch_of, python_beside
 from gpuledger.capture.nsys import Flag
 from gpuledger.errors import GpuledgerError
 
-RUNNER: Final = Path(__file__).parent / "runner.py"
+RUNNER: Final = Path(__file__).parent / "torch_runner.py"
 OURS: Final = "gpuledger"
+_WARMUP: Final = "steps that the profiler runs in, and throws away: its own start-up"
 _TAKE_A_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
 
 
@@ -38,21 +39,21 @@ class Schedule:
 def torch_flags(schedule: Schedule) -> tuple[Flag, ...]:
     """The runner's options, each with its reason; a value of nothing stands for a switch."""
     steps = f"ranges named {schedule.step_range}" if schedule.step_range else "optimizer steps"
-    flags = []
-    if schedule.active:
-        flags = [
-            Flag("wait", str(schedule.wait), f"{steps} that are let pass before anything: start-up"),
-            Flag("warmup", str(schedule.warmup), "steps that the profiler runs in, and throws away: its own start-up"),
-            Flag("active", str(schedule.active), "steps that are recorded"),
-        ]
-    if schedule.step_range:
-        flags.append(Flag("step-range", schedule.step_range, "a step ends with each NVTX range of this name"))
-    switches = (
-        ("record-shapes", schedule.record_shapes, "the shapes of every operator's inputs: needed for TFLOP/s"),
-        ("with-stack", schedule.with_stack, "Python's call stack at every operator: slow, but names the line"),
-        ("memory", schedule.memory, "allocations and releases of tensors, and the history of torch's allocator"),
+    flags = (
+        (schedule.active, "wait", schedule.wait, f"{steps} that are let pass before anything: start-up"),
+        (
+            schedule.active,
+            "warmup",
+            schedule.warmup,
+            "steps that the profiler runs in, and throws away: its own start-up",
+        ),
+        (schedule.active, "active", schedule.active, "steps that are recorded"),
+        (schedule.step_range, "step-range", schedule.step_range, "a step ends with each NVTX range of this name"),
+        (schedule.record_shapes, "record-shapes", "", "the shapes of every operator's inputs: needed for TFLOP/s"),
+        (schedule.with_stack, "with-stack", "", "Python's call stack at every operator: slow, but names the line"),
+        (schedule.memory, "memory", "", "allocations and releases of tensors, and the history of torch's allocator"),
     )
-    return (*flags, *(Flag(name, "", why) for name, wanted, why in switches if wanted))
+    return tuple(Flag(name, str(value), why) for is_wanted, name, value, why in flags if is_wanted)
 
 
 def torch_command(
@@ -75,26 +76,23 @@ def torch_command(
 
     def behind_python(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:
         near = is_here and not in_text
-        launch = launched(words, is_here=near)
+        launch = launch_of(words, is_here=near)
         if launch is not None and launch.python:
             return launch.with_each_rank((), recorder)
         if launch is not None:
             return edits_behind(words, launch.begin, behind_python, in_text=in_text)
         if Path(words[0]).name == OURS:
-            python = _python_of_ours(words[0], is_here=near)
+            # of what is on the PATH, or else the Python that runs us
+            is_ours = near and shutil.which(words[0]) is None
+            python = sys.executable if is_ours else python_beside(words[0], is_here=near)
             return (Edit(0, 1, (python, *recorder, "-m", OURS)),)
         place = _script_place(words)
         return None if place is None else (Edit(place, place, recorder),)
 
-    argv = edited(command, behind_python)
+    argv = edit_command(command, behind_python)
     if argv is None:
         raise _no_python(tuple(command))
     return argv
-
-
-def _python_of_ours(script: str, *, is_here: bool) -> str:
-    """The Python that runs gpuledger: of what is on the PATH, or else the one that runs us."""
-    return sys.executable if is_here and shutil.which(script) is None else python_beside(script, is_here=is_here)
 
 
 def _script_place(words: tuple[str, ...]) -> int | None:

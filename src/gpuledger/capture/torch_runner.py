@@ -278,7 +278,7 @@ def run(target: list[str]) -> None:
         runpy.run_path(target[0], run_name="__main__")
 
 
-def parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def parse_options(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Our options, and what is to be run."""
     cut = argv.index("--")
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -299,7 +299,7 @@ def _ended(number: int, _: object) -> None:
 
 def main(argv: list[str]) -> int:
     """Record one run. Whether anything was recorded shows in the file; the exit code is the script's."""
-    wanted, target = parsed(argv)
+    wanted, target = parse_options(argv)
     try:
         torch = import_module("torch")
     except ImportError as error:

@@ -1,8 +1,7 @@
 """The cases of the benchmark: `cases.yaml` in; causes by name, programs with their captures and measured savings out.
 
 Causes are named without any tool's words. Whoever answers may use a cause's id, one of its aliases, or only its area.
-
-What a tool says of the cases, as JSON: the document gpuledger.diagnosis-answers/1.
+`answers_of` reads what a tool says of the cases, as JSON: the document gpuledger.diagnosis-answers/1.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.system.files import reason_of
 from gpuledger.trace.model import NotMeasured
 
 CaseKind = Literal["fault", "fixed", "decoy", "tuned"]
@@ -204,7 +204,7 @@ def answers_at(path: Path, benchmark: DiagnosisBenchmark) -> DiagnosisAnswers:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
     except OSError as error:
-        raise BadAnswers(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise BadAnswers(f"{path}: cannot be read: {reason_of(error)}") from None
     if len(text) > _LARGEST:
         raise BadAnswers(f"{path}: answers have {_LARGEST:,} bytes at most")
     return answers_of(text, str(path), benchmark)

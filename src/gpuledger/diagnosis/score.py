@@ -3,8 +3,7 @@
 Right is what names an accepted cause. First, among the first three, and whether the first at least names the area;
 whether its saving is what the fix saved; and what is claimed of programs that do not have it. Findings about the
 recording take no place. A finding that says it saves less than NO_CLAIM percent claims nothing: runs differ by as much.
-
-Our own answers: a report of each capture, its findings by the causes of the list.
+`own_answers` gives our own: a report of each capture, its findings by the causes of the list.
 """
 
 from __future__ import annotations
@@ -117,44 +116,33 @@ def case_score(
     benchmark: DiagnosisBenchmark, case: DiagnosisCase, findings: Sequence[NamedFinding] | None
 ) -> CaseScore:
     """How right the findings of one case are; None: it was not answered."""
-    told = [finding for finding in findings or () if benchmark.named(finding.cause) != RECORDING][:LOOKED_AT]
-    causes = [benchmark.named(finding.cause) for finding in told]
-    place = next((at for at, cause in enumerate(causes) if cause in case.accepted), None)
+    looked_at = [finding for finding in findings or () if benchmark.named(finding.cause) != RECORDING][:LOOKED_AT]
+    causes = [benchmark.named(finding.cause) for finding in looked_at]
+    place = next((place for place, cause in enumerate(causes) if cause in case.accepted), None)
     right = None if place is None else causes[place]
+    faults = (*(fault for fault in case.faults if right in fault.accepted), *case.faults)
     areas = {benchmark.area_of[cause] for cause in case.accepted}
+
+    def is_false(finding: NamedFinding, cause: str | None) -> bool:
+        """Of a tuned program every reason is false, in any words; what names no reason at all is none."""
+        if finding.saving_percent is not None and finding.saving_percent < NO_CLAIM:
+            return False
+        if case.kind == "tuned":
+            return benchmark.area_of.get(cause or "") != RECORDING
+        return cause in case.never
+
+    named = list(zip(looked_at, causes, strict=True))
     return CaseScore(
         case,
         is_answered=findings is not None,
-        first=told[0].cause if told else "",
+        first=looked_at[0].cause if looked_at else "",
         place=None if place is None else place + 1,
         is_area_right=bool(causes) and benchmark.area_of.get(causes[0] or "") in areas,
-        said_percent=None if place is None else told[place].saving_percent,
-        measured=_measured(case, right),
-        false_claims=tuple(
-            finding.cause
-            for finding, cause in zip(told, causes, strict=True)
-            if _is_claim(finding) and _is_false(benchmark, case, cause)
-        ),
-        not_in_list=tuple(finding.cause for finding, cause in zip(told, causes, strict=True) if cause is None),
+        said_percent=None if place is None else looked_at[place].saving_percent,
+        measured=faults[0].saving if faults else NotMeasured("nothing is wrong"),
+        false_claims=tuple(finding.cause for finding, cause in named if is_false(finding, cause)),
+        not_in_list=tuple(finding.cause for finding, cause in named if cause is None),
     )
-
-
-def _measured(case: DiagnosisCase, cause: str | None) -> MeasuredSaving | NotMeasured:
-    """What fixing the fault with this cause saved; of none, the first of them."""
-    if not case.faults:
-        return NotMeasured("nothing is wrong")
-    return next((fault for fault in case.faults if cause in fault.accepted), case.faults[0]).saving
-
-
-def _is_claim(finding: NamedFinding) -> bool:
-    return finding.saving_percent is None or finding.saving_percent >= NO_CLAIM
-
-
-def _is_false(benchmark: DiagnosisBenchmark, case: DiagnosisCase, cause: str | None) -> bool:
-    """Of a tuned program every reason is false, in any words; what names no reason at all is none."""
-    if case.kind == "tuned":
-        return benchmark.area_of.get(cause or "") != RECORDING
-    return cause in case.never
 
 
 def tally(scores: Iterable[CaseScore]) -> ScoreTally:

@@ -146,11 +146,11 @@ class ExaminedMachine:
 
     @cached_property
     def nsys_says(self) -> Ran:
-        return self._about(self.nsys)
+        return self.ask([self.nsys or "", "--version"], SECONDS)
 
     @cached_property
     def ncu_says(self) -> Ran:
-        return self._about(self.ncu)
+        return self.ask([self.ncu or "", "--version"], SECONDS)
 
     @property
     def nsys_version(self) -> str | None:
@@ -166,17 +166,17 @@ class ExaminedMachine:
         version = self.probe.package("torch") if self.has_gpu else None
         if version is None:
             return None
-        try:
-            ran = self.python(self.handed.torch, *(("--quick",) if self.is_quick else ()), seconds=_TORCH_SECONDS)
-        except ToolFailed as error:
-            return TorchInstallation(version, None, 0, None, error.claim)
+        # its folder is not put on the path, and its warnings are only printed
+        program = (self.probe.python, "-P", "-Wdefault", self.handed.torch)
+        ran = self.ask([*program, *(("--quick",) if self.is_quick else ())], _TORCH_SECONDS)
         match = _TORCH.search(ran.output)
         if match is None:
-            return TorchInstallation(version, None, 0, None, last_words(ran))
+            said = ran.output if ran.exit_code == NOT_RUN else last_words(ran)
+            return TorchInstallation(version, None, 0, None, said)
         cuda = None if match[2] == "None" else match[2]
         kernels = None if match[4] == "None" else int(match[4])
         said = next((line.strip() for line in ran.output.splitlines() if _TORCH_TOO_NEW in line), "")
-        return TorchInstallation(match[1], cuda, int(match[3]), kernels, clipped(said))
+        return TorchInstallation(match[1], cuda, int(match[3]), kernels, clip(said))
 
     @property
     def torch_records(self) -> bool:
@@ -185,7 +185,16 @@ class ExaminedMachine:
     @cached_property
     def container(self) -> str:
         """What kind of container this is; empty if none was recognised."""
-        return _container(self.probe)
+        environment, groups = self.probe.environment, self.probe.read("/proc/1/cgroup") or ""
+        kinds = {"kubepods": "Kubernetes", "docker": "Docker", "containerd": "containerd", "lxc": "LXC"}
+        signs = (
+            ("Kubernetes", environment.get("KUBERNETES_SERVICE_HOST")),
+            ("Docker", self.probe.read("/.dockerenv") is not None),
+            ("Podman", self.probe.read("/run/.containerenv") is not None),
+            *((kind, word in groups) for word, kind in kinds.items()),
+            ("Apptainer", environment.get("APPTAINER_CONTAINER") or environment.get("SINGULARITY_CONTAINER")),
+        )
+        return next((kind for kind, is_seen in signs if is_seen), "")
 
     @cached_property
     def capabilities(self) -> int | None:
@@ -193,33 +202,15 @@ class ExaminedMachine:
         match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", self.probe.read("/proc/self/status") or "", re.MULTILINE)
         return int(match[1], 16) if match else None
 
-    def python(self, program: Path, *arguments: str, seconds: float) -> Ran:
-        """Run a program in this Python; its folder is not put on the path, and its warnings are only printed."""
-        return self.probe.start([self.probe.python, "-P", "-Wdefault", program, *arguments], seconds)
-
-    def _about(self, tool: Path | None) -> Ran:
-        """What a tool says of itself, or the system of it where it does not start."""
+    def ask(self, argv: Sequence[str | Path], seconds: float) -> Ran:
+        """What a program says, or the system of it where it does not start or end."""
         try:
-            return self.probe.start([tool or "", "--version"], SECONDS)
+            return self.probe.start(argv, seconds)
         except ToolFailed as error:
             return Ran(NOT_RUN, error.claim)
 
 
-def _container(probe: Probe) -> str:
-    if probe.environment.get("KUBERNETES_SERVICE_HOST"):
-        return "Kubernetes"
-    for mark, kind in (("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")):
-        if probe.read(mark) is not None:
-            return kind
-    groups = probe.read("/proc/1/cgroup") or ""
-    for word, kind in (("kubepods", "Kubernetes"), ("docker", "Docker"), ("containerd", "containerd"), ("lxc", "LXC")):
-        if word in groups:
-            return kind
-    apptainer = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
-    return "Apptainer" if any(probe.environment.get(name) for name in apptainer) else ""
-
-
-def clipped(text: str) -> str:
+def clip(text: str) -> str:
     """Somebody else's words, as far as they are worth repeating."""
     text = " ".join(text.split())
     return text if len(text) <= _MOST_WORDS else text[: _MOST_WORDS - 1] + "…"
@@ -227,7 +218,7 @@ def clipped(text: str) -> str:
 
 def last_words(ran: Ran) -> str:
     """The last line that a program printed, without its full stop."""
-    return clipped(ran.last_line[-4 * _MOST_WORDS :]).rstrip(".")
+    return clip(ran.last_line[-4 * _MOST_WORDS :]).rstrip(".")
 
 
 _LIBRARY: Final = re.compile(r"(lib[\w+.-]+\.so[\w.]*): cannot open shared object file")

@@ -1,9 +1,8 @@
-"""Whether profiles can be recorded on a machine: a `ExaminedMachine` in, every check with its outcome out.
+"""Whether profiles can be recorded on a machine: an `ExaminedMachine` in, every check with its outcome out.
 
 A check answers one question and never ends the others: what it cannot find out is "not checked", with the reason.
-Checks that hang on something that is missing say only that it is missing.
-
-Checks of what lies around the GPU: Python and its packages, torch, the container, the disk.
+Checks that hang on something that is missing say only that it is missing. Those of what lies around the GPU are here:
+Python and its packages, torch, the container, the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from gpuledger.doctor.check import (
     DoctorOutcome,
     DoctorVerdict,
     ExaminedMachine,
-    TorchInstallation,
     not_checked,
     ok,
     problem,
@@ -65,19 +63,14 @@ def packages(patient: ExaminedMachine) -> DoctorOutcome:
 
 def torch(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether torch.profiler records kernels."""
-    version = patient.probe.package("torch")
     if not patient.has_gpu:
         return NO_GPU
-    if version is None:
+    seen = patient.torch
+    if seen is None:
         return not_checked(
             f"torch is not in this Python ({patient.probe.python})",
             "a program in another Python is recorded all the same; `gpuledger bench` needs torch here",
         )
-    seen = patient.torch
-    return not_checked("torch was not started") if seen is None else _torch(seen)
-
-
-def _torch(seen: TorchInstallation) -> DoctorOutcome:
     name = f"torch {seen.version}"
     if seen.cuda is None and seen.said:
         return warning(
@@ -135,30 +128,29 @@ LEAST_BYTES: Final = 200 * 10**6
 
 def disk(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether there is room for a profile where it would be written."""
-    probe = patient.probe
-    told = []
+    probe, rooms = patient.probe, []
     for name, folder in probe.folders.items():
+        is_temporary = "temporary" in name
+        command = "export TMPDIR=FOLDER" if is_temporary else "cd FOLDER"
         if refusal := probe.refusal(folder):
-            other = "set TMPDIR to a folder that you can write to" if "temporary" in name else "go to another folder"
-            commands = ("export TMPDIR=FOLDER",) if "temporary" in name else ("cd FOLDER",)
-            return problem(
-                f"{name} ({folder}) cannot be written to: {refusal}", "no profile can be stored", other, *commands
-            )
-        free = probe.free_bytes(folder)
-        told.append((name, folder, free))
-    short = [(name, folder, free) for name, folder, free in told if free is not None and free < ENOUGH_BYTES]
+            found = f"{name} ({folder}) cannot be written to: {refusal}"
+            fix = "set TMPDIR to a folder that you can write to" if is_temporary else "go to another folder"
+            return problem(found, "no profile can be stored", fix, command)
+        rooms.append((probe.free_bytes(folder), name, folder, command))
+    known = [(free, name, folder, command) for free, name, folder, command in rooms if free is not None]
+    short = [room for room in known if room[0] < ENOUGH_BYTES]
     if short:
-        name, folder, free = min(short, key=lambda each: each[2])
+        free, name, folder, command = min(short, key=lambda room: room[0])
         make = problem if free < LEAST_BYTES else warning
         return make(
             f"{name} ({folder}): {free / 1e9:.2f} GB free, under 2 GB",
             "a profile with its export takes hundreds of MB, and one that does not fit is lost",
             "make room, or use another disk",
-            "export TMPDIR=FOLDER" if "temporary" in name else "cd FOLDER",
+            command,
         )
-    if any(free is None for _, _, free in told):
+    if len(known) < len(rooms):
         return not_checked("the system does not say how much is free")
-    return ok("; ".join(f"{name}: {(free or 0) / 1e9:.0f} GB free" for name, _, free in told))
+    return ok("; ".join(f"{name}: {free / 1e9:.0f} GB free" for free, name, _, _ in known))
 
 
 CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
@@ -199,7 +191,6 @@ class Diagnosis:
 
     checks: tuple[DoctorCheck, ...]
     records_with: tuple[str, ...]
-    """What can record a timeline here."""
     machine: Machine
     tools: tuple[Tool, ...]
     tracing_ns_per_call: float | None
@@ -214,43 +205,28 @@ class Diagnosis:
         return tuple(check for check in self.checks if check.outcome.verdict is verdict)
 
 
-def _say_nothing(_: str) -> None:
-    """For callers who do not wait."""
-
-
-def diagnosed(patient: ExaminedMachine, tell: Callable[[str], None] = _say_nothing) -> Diagnosis:
+def diagnosed(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: None) -> Diagnosis:
     """Make every check; `tell` is told the name of each before it begins."""
-    made = []
     for name, check in CHECKS.items():
         if name == "PROFILE" and patient.written is None:
             continue
         tell(name)
-        outcome = _checked(check, patient)
-        patient.outcomes[name] = outcome
-        made.append(DoctorCheck(name, outcome))
+        try:
+            patient.outcomes[name] = check(patient)
+        except GpuledgerError as error:
+            patient.outcomes[name] = not_checked(error.claim)
     tools = [Tool("nsys", patient.nsys, patient.nsys_version)]
     if patient.has_gpu:  # without a GPU nobody asks for the others
         tools.append(Tool("ncu", patient.ncu, patient.ncu_version))
-    torch_version = patient.probe.package("torch")
-    if torch_version is not None:
+    if (torch_version := patient.probe.package("torch")) is not None:
         tools.append(Tool("torch", None, torch_version))
-    return Diagnosis(tuple(made), _records_with(patient), patient.machine, tuple(tools), patient.tracing_ns_per_call)
-
-
-def _checked(check: Callable[[ExaminedMachine], DoctorOutcome], patient: ExaminedMachine) -> DoctorOutcome:
-    try:
-        return check(patient)
-    except GpuledgerError as error:
-        return not_checked(error.claim)
-
-
-def _records_with(patient: ExaminedMachine) -> tuple[str, ...]:
-    if not patient.has_gpu:
-        return ()
     wrong = {name for name, outcome in patient.outcomes.items() if outcome.verdict is DoctorVerdict.PROBLEM}
-    ways = []
-    if patient.nsys_version and not wrong & {"nsys", "nsys export", "Trial capture"}:
-        ways.append("nsys")
-    if patient.torch_records:
-        ways.append("torch.profiler")
-    return tuple(ways)
+    nsys_records = patient.nsys_version and not wrong & {"nsys", "nsys export", "Trial capture"}
+    ways = (("nsys", nsys_records), ("torch.profiler", patient.torch_records)) if patient.has_gpu else ()
+    return Diagnosis(
+        tuple(DoctorCheck(name, outcome) for name, outcome in patient.outcomes.items()),
+        tuple(way for way, records in ways if records),
+        patient.machine,
+        tuple(tools),
+        patient.tracing_ns_per_call,
+    )

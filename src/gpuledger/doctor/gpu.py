@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from gpuledger.doctor.check import (
     NO_GPU,
-    NOT_RUN,
     DoctorOutcome,
     ExaminedMachine,
     last_words,
@@ -15,9 +15,7 @@ from gpuledger.doctor.check import (
     problem,
     warning,
 )
-from gpuledger.errors import ToolFailed
 from gpuledger.system.machine import InstalledGpu
-from gpuledger.system.processes import Ran
 
 _SMI_SECONDS: Final = 30.0
 _ELSEWHERE: Final = "record on a machine with a GPU, copy the export here, and look at it here"
@@ -28,20 +26,17 @@ _GIB: Final = 2**30
 
 def gpu(patient: ExaminedMachine) -> DoctorOutcome:
     """Which GPUs there are, and through which driver."""
-    told = patient.machine
-    if not told.gpus:
+    machine = patient.machine
+    if not machine.gpus:
         return _why_none(patient)
-    names: dict[str, int] = {}
-    for each in told.gpus:
-        text = f"{each.name} ({each.memory_bytes / _GIB:.0f} GiB)"
-        names[text] = names.get(text, 0) + 1
+    names = Counter(f"{card.name} ({card.memory_bytes / _GIB:.0f} GiB)" for card in machine.gpus)
     cards = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())
-    driver = f"driver {told.driver or 'of unknown version'}"
-    cuda = f", for CUDA up to {told.cuda}" if told.cuda else ""
-    found = f"{cards}; {driver}{cuda}; according to {told.told_by or 'the driver'}"
-    if told.reason:
+    driver = f"driver {machine.driver or 'of unknown version'}"
+    cuda = f", for CUDA up to {machine.cuda}" if machine.cuda else ""
+    found = f"{cards}; {driver}{cuda}; according to {machine.told_by or 'the driver'}"
+    if machine.reason:
         return warning(
-            f"{found}; {told.reason}",
+            f"{found}; {machine.reason}",
             "a GPU that does not answer has failed or may not be used",
             "see what the driver says of it",
             "nvidia-smi",
@@ -58,10 +53,7 @@ def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
     smi = probe.find("nvidia-smi")
     said = ""
     if smi is not None:
-        try:
-            ran = probe.start([smi], _SMI_SECONDS)
-        except ToolFailed as error:
-            ran = Ran(NOT_RUN, error.claim)
+        ran = patient.ask([smi], _SMI_SECONDS)
         said = last_words(ran)
         if "version mismatch" in ran.output:
             return problem(
@@ -98,7 +90,9 @@ def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
             "load the driver; where that fails, it does not fit the kernel and has to be installed again",
             "sudo modprobe nvidia",
         )
-    if _card(patient):
+    devices = [f"/sys/bus/pci/devices/{name}" for name in probe.listed("/sys/bus/pci/devices")]
+    cards = [device for device in devices if (probe.read(f"{device}/class") or "").startswith("0x03")]
+    if any((probe.read(f"{card}/vendor") or "").strip() == _NVIDIA for card in cards):
         return problem(
             "a GPU of NVIDIA is built in, but there is no driver",
             means,
@@ -107,38 +101,24 @@ def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
     return problem("no GPU of NVIDIA, no driver", means, _ELSEWHERE, *_EXPORT)
 
 
-def _card(patient: ExaminedMachine) -> bool:
-    """Whether the bus knows a display or compute card of NVIDIA's, whatever the drivers say."""
-    for name in patient.probe.listed("/sys/bus/pci/devices"):
-        folder = f"/sys/bus/pci/devices/{name}"
-        is_card = (patient.probe.read(f"{folder}/class") or "").startswith("0x03")
-        if is_card and (patient.probe.read(f"{folder}/vendor") or "").strip() == _NVIDIA:
-            return True
-    return False
-
-
 def sharing(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether a program gets a whole GPU, and whether several may use one."""
     if not patient.has_gpu:
         return NO_GPU
     gpus = patient.machine.gpus
-    closed = [each for each in gpus if each.compute_mode == "prohibited"]
-    alone = [each for each in gpus if (each.compute_mode or "").startswith("exclusive")]
-    split = [each for each in gpus if each.is_split]
-    mend = "nvidia-smi --compute-mode=DEFAULT"
+    closed = [card for card in gpus if card.compute_mode == "prohibited"]
+    alone = [card for card in gpus if (card.compute_mode or "").startswith("exclusive")]
+    split = [card for card in gpus if card.is_split]
+    share = "sudo nvidia-smi --compute-mode=DEFAULT"
     if closed:
-        return problem(
-            f"{_which(closed)}: the compute mode is `prohibited`",
-            "no CUDA program may use it",
-            "allow it again",
-            f"sudo {mend}",
-        )
+        found = f"{_which(closed)}: the compute mode is `prohibited`"
+        return problem(found, "no CUDA program may use it", "allow it again", share)
     if alone:
         return warning(
             f"{_which(alone)}: the compute mode is `{alone[0].compute_mode}`",
             "one program at a time: with two ranks on it, or a server that runs already, the next one fails",
             "where that is not intended, share it",
-            f"sudo {mend}",
+            share,
         )
     if split:
         return warning(
@@ -148,7 +128,7 @@ def sharing(patient: ExaminedMachine) -> DoctorOutcome:
             "for roofline figures, use a whole GPU",
             "sudo nvidia-smi --multi-instance-gpu=0",
         )
-    if all(each.compute_mode is None and each.is_split is None for each in gpus):
+    if all(card.compute_mode is None and card.is_split is None for card in gpus):
         return not_checked("the driver does not say")
     return ok("whole GPUs, and several programs may use one")
 
@@ -158,33 +138,33 @@ def clocks(patient: ExaminedMachine) -> DoctorOutcome:
     if not patient.has_gpu:
         return NO_GPU
     gpus = patient.machine.gpus
-    held = [each for each in gpus if each.throttled_by]
+    held = [card for card in gpus if card.throttled_by]
     if held:
-        why = sorted({reason for each in held for reason in each.throttled_by})
+        why = sorted({reason for card in held for reason in card.throttled_by})
         return warning(
             f"{_which(held)}: held down by {', '.join(why)}",
             "times are longer than this GPU can do, and differ from run to run",
             "see when it happens; `gpuledger time` says it for one operation",
             "nvidia-smi --query --display=PERFORMANCE",
         )
-    told = [text for each in gpus if (text := _clock(each))]
-    if not told:
+    texts = [text for card in gpus if (text := _clock(card))]
+    if not texts:
         return not_checked("the driver does not tell clocks")
-    return ok("; ".join(dict.fromkeys(told)), "clocks follow load and heat; compare runs of the same state")
+    return ok("; ".join(dict.fromkeys(texts)), "clocks follow load and heat; compare runs of the same state")
 
 
-def _clock(each: InstalledGpu) -> str:
+def _clock(card: InstalledGpu) -> str:
     parts = []
-    if each.sm_mhz is not None:
-        highest = f", highest {each.highest_sm_mhz} MHz" if each.highest_sm_mhz is not None else ""
-        parts.append(f"SM clock {each.sm_mhz} MHz now{highest}")
-    if each.power_limit_mw is not None:
-        parts.append(f"power limit {each.power_limit_mw / 1000:.0f} W")
+    if card.sm_mhz is not None:
+        highest = f", highest {card.highest_sm_mhz} MHz" if card.highest_sm_mhz is not None else ""
+        parts.append(f"SM clock {card.sm_mhz} MHz now{highest}")
+    if card.power_limit_mw is not None:
+        parts.append(f"power limit {card.power_limit_mw / 1000:.0f} W")
     return ", ".join(parts)
 
 
 def _which(gpus: list[InstalledGpu]) -> str:
-    return ("GPU " if len(gpus) == 1 else "GPUs ") + ", ".join(str(each.index) for each in gpus)
+    return ("GPU " if len(gpus) == 1 else "GPUs ") + ", ".join(str(card.index) for card in gpus)
 
 
 def environment(patient: ExaminedMachine) -> DoctorOutcome:
@@ -227,7 +207,8 @@ def other_profilers(patient: ExaminedMachine) -> DoctorOutcome:
             "unset it, or record outside of the other profiler",
             *(f"unset {name}" for name in set_),
         )
-    running = _running(patient)
+    pids = (name for name in patient.probe.listed("/proc") if name.isdecimal())
+    running = {(patient.probe.read(f"/proc/{pid}/comm") or "").strip() for pid in pids}
     if profilers := [name for name in _PROFILERS if name in running]:
         return warning(
             f"{' and '.join(profilers)} runs already",
@@ -245,9 +226,3 @@ def other_profilers(patient: ExaminedMachine) -> DoctorOutcome:
         )
     hidden = "outside of this container nothing can be seen" if patient.container else ""
     return ok("none seen", hidden)
-
-
-def _running(patient: ExaminedMachine) -> set[str]:
-    """The names of all processes, as far as they can be seen from here."""
-    numbers = (name for name in patient.probe.listed("/proc") if name.isdecimal())
-    return {(patient.probe.read(f"/proc/{number}/comm") or "").strip() for number in numbers}

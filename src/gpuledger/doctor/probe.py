@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from gpuledger.system.files import reason_of
 from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys, machine
 from gpuledger.system.processes import Ran, run
 from gpuledger.version import own_version
@@ -37,15 +38,12 @@ class Probe:
     """What can be asked."""
 
     find: Callable[[str], Path | None]
-    """A program by name."""
     importer: Callable[[Path], Path | None]
-    """The importer that belongs to an nsys."""
     start: Callable[[Sequence[str | Path], float], Ran]
     """Run a program to its end, within so many seconds, or ToolFailed."""
     read: Callable[[str], str | None]
     """A small file of the system; None if there is none."""
     listed: Callable[[str], tuple[str, ...]]
-    """The names in a folder of the system."""
     environment: Mapping[str, str]
     machine: Callable[[], Machine]
     package: Callable[[str], str | None]
@@ -54,12 +52,10 @@ class Probe:
     refusal: Callable[[Path], str]
     """Why nothing can be written into a folder; empty if it can."""
     scratch: Callable[[], AbstractContextManager[Path]]
-    """A folder for a while."""
     folders: Mapping[str, Path]
     """Where profiles and temporary files would go, by what that is called."""
     python: Path
     versions: Mapping[str, str]
-    """Of Python and of gpuledger."""
 
 
 def here() -> Probe:
@@ -83,11 +79,10 @@ def here() -> Probe:
 
 
 def _find(name: str) -> Path | None:
-    special = {"nsys": find_nsys, "ncu": find_ncu}
-    if name in special:
-        return special[name]()
-    found = shutil.which(name)
-    return Path(found) if found else None
+    if name in ("nsys", "ncu"):
+        return find_nsys() if name == "nsys" else find_ncu()
+    path = shutil.which(name)
+    return Path(path) if path else None
 
 
 def _read(path: str) -> str | None:
@@ -107,12 +102,12 @@ def _listed(path: str) -> tuple[str, ...]:
 
 def _machine_in_time() -> Machine:
     """NVML is a library and cannot be stopped; a thread that waits for it can be left behind."""
-    told: list[Machine] = []
-    thread = threading.Thread(target=lambda: told.append(machine()), name="gpuledger driver", daemon=True)
+    answers: list[Machine] = []
+    thread = threading.Thread(target=lambda: answers.append(machine()), name="gpuledger driver", daemon=True)
     thread.start()
     thread.join(_DRIVER_SECONDS)
     late = f"the driver did not answer within {_DRIVER_SECONDS:.0f} s"
-    return told[0] if told else Machine(None, None, (), late)
+    return answers[0] if answers else Machine(None, None, (), late)
 
 
 def _package(name: str) -> str | None:
@@ -140,7 +135,7 @@ def _refusal(folder: Path) -> str:
             file.write(b"\0" * 4096)
             file.flush()
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return reason_of(error)
     return ""
 
 

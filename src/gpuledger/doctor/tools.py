@@ -1,8 +1,8 @@
-"""Checks of Nsight Systems: is it here, can it write and export reports, does it read what was asked about.
+"""Checks of NVIDIA's tools: a machine in, an outcome out.
 
-Checks of Nsight Compute: is it here, and may this user read the GPU's performance counters.
-
-A tiny real capture: the smallest CUDA program recorded, exported and read; and what tracing adds to a CUDA call.
+Of Nsight Systems: is it here, can it write and export reports, does it read what was asked about, can it sample. Of
+Nsight Compute: is it here, and may this user read the GPU's counters. `trial` makes a tiny real capture, the smallest
+CUDA program recorded, exported and read, which also tells what tracing adds to a CUDA call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from gpuledger.doctor.check import (
     warning,
 )
 from gpuledger.errors import GpuledgerError, ToolFailed
-from gpuledger.system.machine import ASKED, PERMISSION, sampled_gpus, why_not_sampled
+from gpuledger.system.files import reason_of
+from gpuledger.system.machine import ASKED, PERMISSION, sampled_gpus, version_in, why_not_sampled
 from gpuledger.system.processes import Ran
 
 _SITE: Final = "https://developer.nvidia.com/nsight-systems"
@@ -38,35 +39,37 @@ NO_NSYS: Final = not_checked("no nsys")
 
 def nsys(patient: ExaminedMachine) -> DoctorOutcome:
     """Where it is, and which version."""
-    tool = patient.nsys
-    if tool is None:
-        return _missing(patient)
-    said = patient.nsys_says
-    if library := missing_library(said.output):
-        return _lacks(patient, f"{tool} does not start: {library} is missing", "nothing is recorded", library)
-    if patient.nsys_version is None:
-        return problem(
-            f"{tool} does not say its version: {last_words(said)}",
-            "it does not work as it should",
-            f"install Nsight Systems again, see {_SITE}",
+    if patient.nsys is not None:
+        fix = "install the library, or put it into a folder that LD_LIBRARY_PATH names"
+        return _starts(
+            patient, patient.nsys, patient.nsys_says, "nothing is recorded", fix, f"Systems again, see {_SITE}"
         )
-    return ok(f"{patient.nsys_version}, {tool}")
-
-
-def _missing(patient: ExaminedMachine) -> DoctorOutcome:
     if not patient.has_gpu:
         return not_checked("no GPU, and no nsys either", "exports (.sqlite) need none; only .nsys-rep files do")
     fix = f"install Nsight Systems: NVIDIA's package repository of CUDA has it, or {_SITE}"
-    cuda = patient.machine.cuda
-    commands = (f"sudo apt-get install cuda-nsight-systems-{cuda.replace('.', '-')}",) if cuda else ()
+    commands = _install_commands(patient, "cuda-nsight-systems")
     if patient.torch_records:
         return warning("not found", "torch.profiler can record, but not operating-system calls", fix, *commands)
     return problem("not found", "timelines cannot be recorded", fix, *commands)
 
 
-def _lacks(patient: ExaminedMachine, found: str, means: str, library: str) -> DoctorOutcome:
-    commands = library_commands(library, patient.probe.find)
-    return problem(found, means, "install the library, or put it into a folder that LD_LIBRARY_PATH names", *commands)
+def _install_commands(patient: ExaminedMachine, package: str) -> tuple[str, ...]:
+    cuda = patient.machine.cuda
+    return (f"sudo apt-get install {package}-{cuda.replace('.', '-')}",) if cuda else ()
+
+
+def _starts(
+    patient: ExaminedMachine, tool: Path, ran: Ran, means: str, library_fix: str, product: str
+) -> DoctorOutcome:
+    """Whether a tool that was asked for its version tells it."""
+    if library := missing_library(ran.output):
+        commands = library_commands(library, patient.probe.find)
+        return problem(f"{tool} does not start: {library} is missing", means, library_fix, *commands)
+    version = version_in(ran.output)
+    if version is None:
+        found = f"{tool} does not say its version: {last_words(ran)}"
+        return problem(found, "it does not work as it should", f"install Nsight {product}")
+    return ok(f"{version}, {tool}")
 
 
 def export(patient: ExaminedMachine) -> DoctorOutcome:
@@ -77,11 +80,18 @@ def export(patient: ExaminedMachine) -> DoctorOutcome:
     if patient.nsys_version is None:
         return not_checked("nsys does not work")
     importer = patient.probe.importer(tool)
-    by_itself = _started(patient, [str(importer), "--version"], SECONDS) if importer else Ran(0, "")
-    asked = _asked_for_nothing(patient, tool)
+    by_itself = patient.ask([str(importer), "--version"], SECONDS) if importer else Ran(0, "")
+    with patient.probe.scratch() as folder:  # of a report that is not there: it loads all it needs before it looks
+        options = ["--type=sqlite", f"--output={folder / 'nothing.sqlite'}", str(folder / "nothing.nsys-rep")]
+        asked = patient.ask([str(tool), "export", *options], _EXPORT_SECONDS)
+    asked = Ran(asked.exit_code, asked.output.replace(str(folder), "…"))
     if library := missing_library(by_itself.output) or missing_library(asked.output):
-        means = "nsys records, but its importer does not start, so there is no report and no export"
-        return _lacks(patient, f"the importer lacks {library}", means, library)
+        return problem(
+            f"the importer lacks {library}",
+            "nsys records, but its importer does not start, so there is no report and no export",
+            "install the library, or put it into a folder that LD_LIBRARY_PATH names",
+            *library_commands(library, patient.probe.find),
+        )
     wrong = [ran for ran in (by_itself, asked) if ran.exit_code == NOT_RUN]
     if "importer" in asked.output.lower():
         wrong.append(asked)
@@ -92,21 +102,6 @@ def export(patient: ExaminedMachine) -> DoctorOutcome:
             f"install the whole of Nsight Systems, see {_SITE}; or export on another machine",
         )
     return ok("the importer starts")
-
-
-def _asked_for_nothing(patient: ExaminedMachine, tool: Path) -> Ran:
-    """What `nsys export` says to a report that is not there; it loads all that it needs before it looks."""
-    with patient.probe.scratch() as folder:
-        options = ["--type=sqlite", f"--output={folder / 'nothing.sqlite'}", str(folder / "nothing.nsys-rep")]
-        ran = _started(patient, [str(tool), "export", *options], _EXPORT_SECONDS)
-    return Ran(ran.exit_code, ran.output.replace(str(folder), "…"))
-
-
-def _started(patient: ExaminedMachine, argv: list[str], seconds: float) -> Ran:
-    try:
-        return patient.probe.start(argv, seconds)
-    except ToolFailed as error:
-        return Ran(NOT_RUN, error.claim)
 
 
 def profile(patient: ExaminedMachine) -> DoctorOutcome:
@@ -149,7 +144,7 @@ def gpu_metrics(patient: ExaminedMachine) -> DoctorOutcome:
         return NO_GPU
     if patient.nsys_version is None:
         return not_checked("nsys does not work")
-    ran = _started(patient, [str(patient.nsys), *ASKED], SECONDS)
+    ran = patient.ask([str(patient.nsys), *ASKED], SECONDS)
     if ran.exit_code == NOT_RUN:
         return not_checked(f"nsys does not say: {last_words(ran)}")
     reason = why_not_sampled(ran.output)
@@ -208,31 +203,15 @@ def ncu(patient: ExaminedMachine) -> DoctorOutcome:
     """Where it is, and which version."""
     if not patient.has_gpu:
         return NO_GPU
-    tool = patient.ncu
-    if tool is None:
-        cuda = patient.machine.cuda
-        commands = (f"sudo apt-get install cuda-nsight-compute-{cuda.replace('.', '-')}",) if cuda else ()
-        return warning(
-            "not found",
-            "timelines need none; what limits a single kernel stays unknown",
-            f"install Nsight Compute: NVIDIA's package repository of CUDA has it, or {_NCU_SITE}",
-            *commands,
-        )
-    said = patient.ncu_says
-    if library := missing_library(said.output):
-        return problem(
-            f"{tool} does not start: {library} is missing",
-            "single kernels cannot be measured",
-            "install the library",
-            *library_commands(library, patient.probe.find),
-        )
-    if patient.ncu_version is None:
-        return problem(
-            f"{tool} does not say its version: {last_words(said)}",
-            "it does not work as it should",
-            f"install Nsight Compute again, see {_NCU_SITE}",
-        )
-    return ok(f"{patient.ncu_version}, {tool}")
+    if patient.ncu is not None:
+        means, again = "single kernels cannot be measured", f"Compute again, see {_NCU_SITE}"
+        return _starts(patient, patient.ncu, patient.ncu_says, means, "install the library", again)
+    return warning(
+        "not found",
+        "timelines need none; what limits a single kernel stays unknown",
+        f"install Nsight Compute: NVIDIA's package repository of CUDA has it, or {_NCU_SITE}",
+        *_install_commands(patient, "cuda-nsight-compute"),
+    )
 
 
 def counters(patient: ExaminedMachine) -> DoctorOutcome:
@@ -249,7 +228,8 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
         return not_checked("only administrators may read them, and whether this user may is unknown")
     if bits >> _SYS_ADMIN & 1:
         return ok("only administrators may read them, and this process may (CAP_SYS_ADMIN)")
-    if bits >> _PERFMON & 1 and _release(patient) >= _PERFMON_SINCE:
+    release = re.match(r"\d+", patient.machine.driver or "")  # 570 of 570.133.20
+    if bits >> _PERFMON & 1 and release and int(release[0]) >= _PERFMON_SINCE:
         return ok("only administrators may read them, and this process may (CAP_PERFMON)")
     found = "only administrators may read them, and this process is none (no CAP_SYS_ADMIN)"
     means = "ncu will be refused with ERR_NVGPUCTRPERM; timelines need no counters"
@@ -271,12 +251,6 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
         "sudo update-initramfs -u  # dracut --force, on Red Hat",
         "sudo reboot",
     )
-
-
-def _release(patient: ExaminedMachine) -> int:
-    """The driver's release, 570 of 570.133.20; 0 if it is not known."""
-    match = re.match(r"\d+", patient.machine.driver or "")
-    return int(match[0]) if match else 0
 
 
 TRIAL_SECONDS: Final = 60.0
@@ -306,24 +280,24 @@ def trial(patient: ExaminedMachine) -> DoctorOutcome:
         return not_checked("nsys cannot write a report, as said above")
     try:
         with patient.probe.scratch() as folder:
-            return _tried(patient, patient.nsys, folder)
+            return _try(patient, patient.nsys, folder)
     except _Failed as failed:
         return failed.outcome
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        return not_checked(f"no temporary folder for it: {why}")
+        return not_checked(f"no temporary folder for it: {reason_of(error)}")
 
 
-def _tried(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorOutcome:
+def _try(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorOutcome:
     program: tuple[str | Path, ...] = (patient.probe.python, "-P", patient.handed.launches)
-    launches, plain_ns = _launched(_run(patient, program, "a small CUDA program"), _PLAIN_FAILED)
-    report = folder / "trial.nsys-rep"
+    launches, plain_ns = _launches(_run(patient, program, "a small CUDA program"), _PLAIN_FAILED)
+    report, stored = folder / "trial.nsys-rep", folder / "trial.sqlite"
     recording = (nsys, "profile", *OPTIONS, f"--output={report.with_suffix('')}", *program)
     traced = _run(patient, recording, "`nsys profile`")
     if not report.exists():
-        raise _Failed(_no_report(traced))
-    _, traced_ns = _launched(traced, _TRACED_FAILED)
-    stored = folder / "trial.sqlite"
+        library = missing_library(traced.output)
+        found = f"its importer lacks {library}" if library else last_words(traced)
+        raise _Failed(problem(f"nsys wrote no report: {found}", "nothing can be recorded with it", _AGAIN))
+    _, traced_ns = _launches(traced, _TRACED_FAILED)
     exporting = (nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={stored}", report)
     exported = _run(patient, exporting, "`nsys export`")
     if not stored.exists():
@@ -332,10 +306,6 @@ def _tried(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorOutcome:
         kernels = patient.handed.kernels_in(stored)
     except GpuledgerError as error:
         raise _Failed(problem(f"its export cannot be read: {error.claim}", "", _TELL)) from None
-    return _compared(patient, launches, kernels, plain_ns, traced_ns)
-
-
-def _compared(patient: ExaminedMachine, launches: int, kernels: int, plain_ns: int, traced_ns: int) -> DoctorOutcome:
     if kernels == 0:
         return problem(
             f"nsys recorded none of {launches:,} kernels",
@@ -349,12 +319,8 @@ def _compared(patient: ExaminedMachine, launches: int, kernels: int, plain_ns: i
         f"({plain_ns / 1000:.1f} us plain, {traced_ns / 1000:.1f} us traced)"
     )
     if kernels < launches:
-        return warning(
-            f"{kernels:,} of {launches:,} kernels recorded; {cost}",
-            "records are lost",
-            "look at the health of your profiles",
-            "gpuledger info run.sqlite",
-        )
+        found, fix = f"{kernels:,} of {launches:,} kernels recorded; {cost}", "look at the health of your profiles"
+        return warning(found, "records are lost", fix, "gpuledger info run.sqlite")
     return ok(f"{kernels:,} kernels recorded, exported and read", cost)
 
 
@@ -379,16 +345,10 @@ _TRACED_FAILED: Final = (
 )
 
 
-def _launched(ran: Ran, complaint: tuple[str, str, str]) -> tuple[int, int]:
+def _launches(ran: Ran, complaint: tuple[str, str, str]) -> tuple[int, int]:
     """How many launches the program made, and what each took, in ns."""
     match = _SAID.search(ran.output)
     if match is None:
         what, means, fix = complaint
         raise _Failed(problem(f"{what}: {last_words(ran)}", means, fix, "nvidia-smi"))
     return int(match[1]), int(match[2])
-
-
-def _no_report(ran: Ran) -> DoctorOutcome:
-    library = missing_library(ran.output)
-    found = f"its importer lacks {library}" if library else last_words(ran)
-    return problem(f"nsys wrote no report: {found}", "nothing can be recorded with it", _AGAIN)

@@ -1,10 +1,8 @@
 """What a runbook may say, as values: words as they were written, with `${name}` not yet filled in.
 
-Each class is both what a part of the file may hold and what the rest of the package reads.
-
-The cells of a runbook's matrix: axes in, cells out; which of them a filter means, and which of them make a pair.
-
-`${name}` in a word: which names it uses, and the word with their values. `$$` is a dollar sign.
+Each class is both what a part of the file may hold and what the rest of the package reads. `cells_of` makes the cells
+of the matrix from its axes, `pairs` those that are compared; `fill` puts values for `${name}` into a word, in which
+`$$` is a dollar sign.
 """
 
 from __future__ import annotations
@@ -70,7 +68,6 @@ class Axis(RunbookPart, frozen=True, kw_only=True):
     flags: Fields[str, WordList[Word]] = field(default_factory=no_fields)
     """What `${NAME.flags}` stands for, by value."""
     needs: Fields[str, WordList[Need]] = field(default_factory=no_fields)
-    """What a value cannot do without."""
 
 
 class _StepPart(RunbookPart, frozen=True, kw_only=True):
@@ -82,12 +79,8 @@ class _StepPart(RunbookPart, frozen=True, kw_only=True):
     timeout_s: WholeNumber | None = None
 
     @property
-    def usual_needs(self) -> tuple[Need, ...]:
-        return ()
-
-    @property
     def needs(self) -> tuple[Need, ...]:
-        return self.usual_needs if self.own_needs is None else self.own_needs
+        return self.own_needs or ()
 
     @property
     def is_optional(self) -> bool:
@@ -129,8 +122,9 @@ class CaptureStep(_StepPart, frozen=True, kw_only=True):
         return any(flag == "--via" or flag.startswith("--via=") for flag in self.own_flags)
 
     @property
-    def usual_needs(self) -> tuple[Need, ...]:
-        return () if self.is_elsewhere else ("gpu", self.tool)
+    def needs(self) -> tuple[Need, ...]:
+        usual: tuple[Need, ...] = () if self.is_elsewhere else ("gpu", self.tool)
+        return usual if self.own_needs is None else self.own_needs
 
     @property
     def profiles(self) -> Mapping[str, str]:
@@ -145,8 +139,8 @@ class BenchStep(_StepPart, frozen=True, kw_only=True):
     name: FileName = field(default="bench", name="as")
 
     @property
-    def usual_needs(self) -> tuple[Need, ...]:
-        return ("torch",)
+    def needs(self) -> tuple[Need, ...]:
+        return ("torch",) if self.own_needs is None else self.own_needs
 
 
 class ReportStep(_StepPart, frozen=True, kw_only=True):
@@ -310,21 +304,22 @@ def cells_of(book: Runbook) -> tuple[MatrixCell, ...]:
     axes = [[(name, str(value)) for value in axis.values] for name, axis in book.axes.items()]
     cells, taken = [], set[str]()
     for values in itertools.product(*axes):
-        folder = _folder(values, taken)
-        cell = MatrixCell(values, folder)
-        if not any(cell.is_in(excluded) for excluded in book.exclude):
-            cells.append(cell)
-    return tuple(cells)
+        name = "__".join(f"{axis}={value}" for axis, value in values) or "only"
+        name = _UNSAFE.sub("_", name)[:_LONGEST]
+        candidates = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        folder = next(candidate for candidate in candidates if candidate.casefold() not in taken)
+        taken.add(folder.casefold())
+        cells.append(MatrixCell(values, folder))
+    return tuple(cell for cell in cells if not any(cell.is_in(excluded) for excluded in book.exclude))
 
 
 def pairs(
     cells: Sequence[MatrixCell], before: Mapping[str, Collection[str]], after: Mapping[str, Collection[str]]
 ) -> list[tuple[MatrixCell, MatrixCell]]:
     """Cells of `before` with those of `after` that agree in every axis that neither names."""
-    named = {*before, *after}
 
-    def others(cell: MatrixCell) -> tuple[tuple[str, str], ...]:
-        return tuple((axis, value) for axis, value in cell.values if axis not in named)
+    def others(cell: MatrixCell) -> list[tuple[str, str]]:
+        return [(axis, value) for axis, value in cell.values if axis not in before and axis not in after]
 
     return [
         (first, second)
@@ -333,18 +328,6 @@ def pairs(
         for second in cells
         if second.is_in(after) and others(first) == others(second) and first != second
     ]
-
-
-def _folder(values: tuple[tuple[str, str], ...], taken: set[str]) -> str:
-    plain = "__".join(f"{axis}={value}" for axis, value in values) or "only"
-    name = _UNSAFE.sub("_", plain)[:_LONGEST]
-    unique = next(
-        candidate
-        for candidate in itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-        if candidate.casefold() not in taken
-    )
-    taken.add(unique.casefold())
-    return unique
 
 
 _PLACEHOLDER: Final = re.compile(r"\$\$|\$\{([^{}]*)\}|\$\{")
@@ -369,12 +352,12 @@ def names_in(word: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def filled(word: str, values: Mapping[str, str]) -> str:
+def fill(word: str, values: Mapping[str, str]) -> str:
     """The word with each name replaced by its value. Values are not looked into again."""
     return _PLACEHOLDER.sub(lambda match: "$" if match[0] == "$$" else values[match[1]], word)
 
 
-def all_filled(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping[str, tuple[str, ...]]) -> list[str]:
+def fill_all(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping[str, tuple[str, ...]]) -> list[str]:
     """An argument list; a word that is a name of `lists` and nothing else becomes as many words as that has."""
     arguments: list[str] = []
     for word in words:
@@ -382,5 +365,5 @@ def all_filled(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping
         if len(names) == 1 and names[0] in lists:
             arguments += lists[names[0]]
         else:
-            arguments.append(filled(word, values))
+            arguments.append(fill(word, values))
     return arguments

@@ -1,9 +1,8 @@
 """Runs a runbook: cells one after another, each step a program of its own, finished cells kept.
 
 In: the runbook and the choices of the run. Out: what became of every cell and every comparison. Progress is told
-line by line. State is on disk after every step; an interruption ends the running program and all that it started.
-
-What was done in a run's folder, on disk after every step: a run can be killed at any moment, and go on later.
+line by line. What was done is on disk after every step: a run can be killed at any moment, and go on later; an
+interruption ends the running program and all that it started.
 """
 
 from __future__ import annotations
@@ -13,28 +12,18 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
-from gpuledger.runbook.files import STATE, emptied, json_at, last_line, log_at, make_folder, written
-from gpuledger.runbook.plan import (
-    OURS,
-    CellJob,
-    Choices,
-    PlannedComparison,
-    cell_needs,
-    comparisons_of,
-    environment_of,
-    fingerprint,
-    jobs_of,
-    prelude_of,
-    shown_command,
-)
+from gpuledger.runbook.files import STATE, empty_folder, json_at, last_line, log_at, make_folder, written
+from gpuledger.runbook.plan import OURS, CellJob, Choices, PlannedComparison, environment_of, shown_command
 from gpuledger.system.interruption import Interruption
-from gpuledger.system.processes import Patience, logged
+from gpuledger.system.processes import Patience, run_logged
 from gpuledger.units import time_text
 
 SCHEMA: Final = "gpuledger.runbook-state/1"
@@ -85,51 +74,34 @@ class RunState:
     cells: dict[str, CellRecord] = field(default_factory=dict)
     comparisons: dict[str, CellRecord] = field(default_factory=dict)
 
-    def put(self, folder: str, record: CellRecord) -> None:
-        """Note what became of a cell, on disk at once."""
-        self.cells[folder] = record
-        self._write()
-
-    def put_comparison(self, name: str, record: CellRecord) -> None:
-        """Note what became of a comparison."""
-        self.comparisons[name] = record
-        self._write()
-
-    def _write(self) -> None:
-        head = {"schema": SCHEMA, "runbook": self.runbook}
-        kinds = {"cells": self.cells, "comparisons": self.comparisons}
-        noted = {kind: {name: asdict(record) for name, record in held.items()} for kind, held in kinds.items()}
-        written(self.path, json.dumps({**head, **noted}, indent=1) + "\n")
+    def put(self, name: str, record: CellRecord, *, is_comparison: bool = False) -> None:
+        """Note what became of a cell or a comparison, on disk at once."""
+        (self.comparisons if is_comparison else self.cells)[name] = record
+        document: dict[str, Any] = {"schema": SCHEMA, "runbook": self.runbook}
+        for kind, records in (("cells", self.cells), ("comparisons", self.comparisons)):
+            document[kind] = {name: asdict(record) for name, record in records.items()}
+        written(self.path, json.dumps(document, indent=1) + "\n")
 
 
 def state_of(folder: Path, runbook: str) -> RunState:
-    """What was done in a folder before."""
-    path = folder / STATE
-    if not path.exists():
-        return RunState(path, runbook)
-    document = json_at(path)
+    """What was done in a folder before. A cell whose record cannot be read is run again."""
+    state = RunState(folder / STATE, runbook)
+    if not state.path.exists():
+        return state
+    document = json_at(state.path)
     if document is None or document.get("schema") != SCHEMA or not isinstance(document.get("cells"), dict):
-        raise GpuledgerError(
-            f"{path}: is not the state of a run", hint="remove the folder, or choose another with --output"
-        )
+        hint = "remove the folder, or choose another with --output"
+        raise GpuledgerError(f"{state.path}: is not the state of a run", hint=hint)
     if document.get("runbook") != runbook:
         claim = f"{folder}: holds a run of the runbook '{document.get('runbook')}', not of '{runbook}'"
         raise GpuledgerError(claim, hint="choose another folder with --output")
-    return RunState(path, runbook, _records(document["cells"]), _records(document.get("comparisons")))
-
-
-def _records(listed: Any) -> dict[str, CellRecord]:
-    entries = listed.items() if isinstance(listed, dict) else ()
-    return {name: record for name, entry in entries if (record := _record(entry)) is not None}
-
-
-def _record(entry: Any) -> CellRecord | None:
-    """None for what is no record: such a cell is run again."""
-    try:
-        steps = tuple(StepRecord(**step) for step in entry["steps"])
-        return CellRecord(str(entry["fingerprint"]), str(entry["state"]), str(entry["reason"]), steps)
-    except (TypeError, KeyError):
-        return None
+    for records, listed in ((state.cells, document["cells"]), (state.comparisons, document.get("comparisons"))):
+        for name, entry in listed.items() if isinstance(listed, dict) else ():
+            with suppress(TypeError, KeyError):
+                steps = tuple(StepRecord(**step) for step in entry["steps"])
+                texts = [str(entry[key]) for key in ("fingerprint", "state", "reason")]
+                records[name] = CellRecord(texts[0], texts[1], texts[2], steps)
+    return state
 
 
 def is_kept(record: CellRecord | None, fingerprint: str) -> bool:
@@ -191,7 +163,8 @@ class Engine:
     ) -> RunOutcome:
         """Run the cells that need it, then compare what there is of all."""
         prints = {
-            cell: fingerprint(self._book, cell, self._choices, list(self._missing), self._version) for cell in cells
+            cell: plan.fingerprint(self._book, cell, self._choices, list(self._missing), self._version)
+            for cell in cells
         }
         kept = {cell for cell in cells if not again and is_kept(state.cells.get(cell.folder), prints[cell])}
         due = [cell for cell in cells if cell not in kept]
@@ -224,8 +197,8 @@ class Engine:
 
     def _prelude(self, interruption: Interruption) -> list[GpuledgerError]:
         folder = self._choices.folder / "prelude"
-        emptied(folder)
-        for job in prelude_of(self._book, self._choices):
+        empty_folder(folder)
+        for job in plan.prelude_of(self._book, self._choices):
             self._tell(f"prelude: {job.title}")
             record = self._step(job, folder, environment_of(self._book, None, self._choices), interruption)
             if interruption:
@@ -240,9 +213,9 @@ class Engine:
         self, cell: MatrixCell, cells: Sequence[MatrixCell], state: RunState, print_: str, interruption: Interruption
     ) -> GpuledgerError | None:
         folder = self._choices.cell_folder(cell)
-        emptied(folder)
+        empty_folder(folder)
         title = f"cell {cells.index(cell) + 1} of {len(cells)}: {cell.title}"
-        absent = [self._missing[need] for need in cell_needs(self._book, cell) if need in self._missing]
+        absent = [self._missing[need] for need in plan.cell_needs(self._book, cell) if need in self._missing]
         if absent:
             self._tell(f"{title} · skipped: {absent[0]}")
             state.put(cell.folder, CellRecord(print_, SKIPPED, absent[0]))
@@ -250,7 +223,7 @@ class Engine:
         record = CellRecord(print_, RUNNING)
         state.put(cell.folder, record)
         environment = environment_of(self._book, cell, self._choices)
-        for number, job in enumerate(jobs_of(self._book, cell, self._choices), 1):
+        for number, job in enumerate(plan.jobs_of(self._book, cell, self._choices), 1):
             self._tell(f"{title} · {job.title}")
             step = self._step(job, folder, environment, interruption)
             record = replace(record, steps=(*record.steps, step))
@@ -271,20 +244,22 @@ class Engine:
         self, job: CellJob, folder: Path, environment: Mapping[str, str], interruption: Interruption
     ) -> StepRecord:
         log = folder / job.log
-        absent = next((self._missing[need] for need in job.needs if need in self._missing), "")
-        lost = next((path for path in job.inputs if not path.exists()), None)
-        if absent or lost is not None:
-            return StepRecord(job.title, SKIPPED, absent or _why_lost(lost))
-        seconds, missed = 0.0, False
+        if absent := [self._missing[need] for need in job.needs if need in self._missing]:
+            return StepRecord(job.title, SKIPPED, absent[0])
+        if lost := [path.name for path in job.inputs if not path.exists()]:
+            reason = f"there is no {lost[0]}, as the step that makes it was skipped or failed"
+            if not Path(lost[0]).suffix:
+                reason = f"no step makes a profile '{lost[0]}' at this size"
+            return StepRecord(job.title, SKIPPED, reason)
+        done = StepRecord(job.title, DONE, "", 0, 0.0, str(log))
         for command in job.commands:
             if interruption:
-                return StepRecord(job.title, INTERRUPTED, seconds=seconds, log=str(log))
+                return replace(done, state=INTERRUPTED, reason="", exit_code=None)
+            heading = shlex.join(shown_command(command, {**self._choices.variables, **environment}))
             try:
-                with log_at(
-                    log, shlex.join(shown_command(command, {**self._choices.variables, **environment}))
-                ) as file:
-                    ended = logged(
-                        resolved(command, self._choices.python),
+                with log_at(log, heading) as file:
+                    ended = run_logged(
+                        started_command(command, self._choices.python),
                         interruption,
                         log=file,
                         environment=environment,
@@ -292,22 +267,19 @@ class Engine:
                         patience=self._patience,
                     )
             except ToolFailed as error:
-                return StepRecord(job.title, FAILED, error.claim, None, seconds, str(log))
-            seconds += ended.seconds
-            code = ended.exit_code
+                return replace(done, state=FAILED, reason=error.claim, exit_code=None)
+            code, seconds = ended.exit_code, done.seconds + ended.seconds
             if ended.interrupted:
-                return StepRecord(job.title, INTERRUPTED, "", code, seconds, str(log))
+                return replace(done, state=INTERRUPTED, reason="", exit_code=code, seconds=seconds)
             if ended.out_of_time:
                 reason = f"it took more than {job.timeout_s} s and was ended"
-                return StepRecord(job.title, FAILED, reason, code, seconds, str(log))
+                return replace(done, state=FAILED, reason=reason, exit_code=code, seconds=seconds)
+            done = replace(done, seconds=seconds)
             if code == TARGET_MISSED and job.gated:
-                missed = True
+                done = replace(done, state=MISSED, exit_code=TARGET_MISSED)
             elif code != 0:
-                return StepRecord(job.title, FAILED, _ending(code, log), code, seconds, str(log))
-        if missed:
-            reason = f"a target was missed: {last_line(log)}"
-            return StepRecord(job.title, MISSED, reason, TARGET_MISSED, seconds, str(log))
-        return StepRecord(job.title, DONE, "", 0, seconds, str(log))
+                return replace(done, state=FAILED, reason=f"exit code {code}: {last_line(log)}", exit_code=code)
+        return replace(done, reason=f"a target was missed: {last_line(log)}") if done.state == MISSED else done
 
     def _compare(
         self, every: Sequence[MatrixCell], state: RunState, interruption: Interruption
@@ -316,24 +288,29 @@ class Engine:
         folder = self._choices.folder / "compare"
         make_folder(folder)
         done = []
-        for comparing in comparisons_of(self._book, every, self._choices):
+        for comparing in plan.comparisons_of(self._book, every, self._choices):
             if interruption:
                 break
             job, name = comparing.job, comparing.result.stem
-            fingerprint_now = self._print_of(job)
+            looks = [path.stat() for path in job.inputs if path.exists()]  # as far as times and sizes tell
+            identity = (job.commands, self._version, [(look.st_mtime_ns, look.st_size) for look in looks])
+            print_ = hashlib.sha256(repr(identity).encode()).hexdigest()
             before = state.comparisons.get(name)
-            if (
-                before is not None
-                and before.fingerprint == fingerprint_now
-                and before.steps
-                and comparing.result.exists()
-            ):
+            if before is not None and before.fingerprint == print_ and before.steps and comparing.result.exists():
                 done.append(ComparisonOutcome(comparing, before.steps[0]))
                 continue
-            open_ = [cell for cell in comparing.cells if not _is_finished(state.cells.get(cell.folder))]
-            if open_:
-                reason = _why_open(open_[0], state.cells.get(open_[0].folder))
-                done.append(ComparisonOutcome(comparing, StepRecord(job.title, SKIPPED, reason)))
+            records = [(cell, state.cells.get(cell.folder)) for cell in comparing.cells]
+            unfinished = [(cell, found) for cell, found in records if found is None or found.state != FINISHED]
+            if unfinished:
+                cell, found = unfinished[0]
+                reason = (
+                    "has not been run"
+                    if found is None
+                    else f"{'has' if found.state == FAILED else 'was'} {found.state}"
+                )
+                because = f": {found.reason}" if found is not None and found.reason else ""
+                record = StepRecord(job.title, SKIPPED, f"{cell.title} {reason}{because}")
+                done.append(ComparisonOutcome(comparing, record))
                 continue
             if all(path.exists() for path in job.inputs):
                 self._tell(f"compare: {job.title}")
@@ -342,41 +319,13 @@ class Engine:
             record = self._step(job, folder, {}, interruption)
             done.append(ComparisonOutcome(comparing, record))
             if record.state in (DONE, MISSED):
-                state.put_comparison(name, CellRecord(fingerprint_now, FINISHED, "", (record,)))
+                state.put(name, CellRecord(print_, FINISHED, "", (record,)), is_comparison=True)
         return tuple(done)
 
-    def _print_of(self, job: CellJob) -> str:
-        """The same for two comparisons of the same files, as far as their times and sizes tell."""
-        looks = [path.stat() for path in job.inputs if path.exists()]
-        identity = (job.commands, self._version, [(look.st_mtime_ns, look.st_size) for look in looks])
-        return hashlib.sha256(repr(identity).encode()).hexdigest()
 
-
-def resolved(command: Sequence[str], python: str = sys.executable) -> list[str]:
+def started_command(command: Sequence[str], python: str = sys.executable) -> list[str]:
     """A command as it is started: ours with the Python that runs us."""
     return [python, "-m", OURS, *command[1:]] if command[0] == OURS else list(command)
-
-
-def _is_finished(record: CellRecord | None) -> bool:
-    return record is not None and record.state == FINISHED
-
-
-def _why_open(cell: MatrixCell, record: CellRecord | None) -> str:
-    if record is None:
-        return f"{cell.title} has not been run"
-    return f"{cell.title} {'was' if record.state != FAILED else 'has'} {record.state}" + (
-        f": {record.reason}" if record.reason else ""
-    )
-
-
-def _why_lost(path: Path | None) -> str:
-    if path is not None and not path.suffix:
-        return f"no step makes a profile '{path.name}' at this size"
-    return f"there is no {path.name if path else ''}, as the step that makes it was skipped or failed"
-
-
-def _ending(code: int, log: Path) -> str:
-    return f"exit code {code}: {last_line(log)}"
 
 
 def _failed(record: StepRecord, what: str) -> GpuledgerError:

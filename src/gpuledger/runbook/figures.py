@@ -1,9 +1,8 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`.
-
-What a report predicted, against what was saved: two cells and what they left in, a row with a verdict out.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. `saving_of` holds what a
+report predicted against what was saved: two cells and what they left in, a row with a verdict out.
 """
 
 from __future__ import annotations
@@ -181,7 +180,9 @@ def saving_of(
     if lost is not None:
         return SavingRow(two, OPEN, f"{lost.title} is not finished")
     before, after = (documents[cell] for cell in two)
-    plain = _plain(compare.key, before, after)
+    key = compare.key or ""
+    plain_before, plain_after = (nanoseconds(key, left.figure(key).value) for left in (before, after))
+    plain = None if plain_before is None or plain_after is None else plain_before - plain_after
     try:
         predicted = _predicted(compare, before, after, two[0].title)
     except _Unknown as unknown:
@@ -190,22 +191,11 @@ def saving_of(
     profiled = None
     if predicted.step_ns is not None and fixed is not None and fixed.step_ns is not None:
         profiled = predicted.step_ns - fixed.step_ns
-    row = SavingRow(
-        two,
-        OPEN,
-        "",
-        predicted.code,
-        predicted.saving_ns,
-        predicted.saving_low_ns,
-        profiled,
-        plain,
-        compare.within_share,
-        corrected_ns,
-    )
-    return judged(row)
+    prediction = (predicted.code, predicted.saving_ns, predicted.saving_low_ns)
+    return judge(SavingRow(two, OPEN, "", *prediction, profiled, plain, compare.within_share, corrected_ns))
 
 
-def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
+def slowed_cells(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
     """The cells that the profiler slows so much that their findings are of another run, in sentences."""
     sentences = []
     for cell, documents in cells.items():
@@ -219,7 +209,7 @@ def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[
     return sentences
 
 
-def judged(row: SavingRow) -> SavingRow:
+def judge(row: SavingRow) -> SavingRow:
     """The row with its verdict, where there is a limit and something to judge by."""
     measured, within = row.measured_ns, row.within_share
     if measured is None:
@@ -233,7 +223,7 @@ def judged(row: SavingRow) -> SavingRow:
     return replace(row, verdict=PASS if apart <= within else FAIL, reason=reason)
 
 
-def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]:
+def judge_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]:
     """Of rows that differ in `axis` alone, which are one measurement, repeated, the middle one keeps its verdict.
 
     A machine with other guests may change its pace between two captures. That spoils some of the turns, seldom most.
@@ -244,21 +234,17 @@ def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow
         groups.setdefault(others, []).append(index)
     judged_rows = list(rows)
     for group in groups.values():
-        known = sorted(
-            (index for index in group if rows[index].ratio is not None), key=lambda index: rows[index].ratio or 0.0
-        )
+        known = sorted((ratio, index) for index in group if (ratio := rows[index].ratio) is not None)
         if not known:
             continue
-        middle = known[(len(known) - 1) // 2]
+        _, middle = known[(len(known) - 1) // 2]
         value = dict(rows[middle].cells[0].values)[axis]
         for index in group:
-            if index == middle:
-                reason = f"{rows[index].reason}; the middle one of {len(known)}"
-            else:
-                reason = f"{axis}={value} is the middle one, and judged"
             judged_rows[index] = replace(
-                rows[index], verdict=rows[index].verdict if index == middle else OPEN, reason=reason
+                rows[index], verdict=OPEN, reason=f"{axis}={value} is the middle one, and judged"
             )
+        reason = f"{rows[middle].reason}; the middle one of {len(known)}"
+        judged_rows[middle] = replace(rows[middle], reason=reason)
     return judged_rows
 
 
@@ -275,15 +261,15 @@ def _predicted(compare: SavingCheck, before: Documents, after: Documents, title:
     if not known:
         wanted = " or ".join(compare.findings or ("finding with a saving per step",))
         raise _Unknown(f"the report of {title} has no {wanted}")
-    low = [finding.saving_low_ns for finding in known.values()]
-    gone = {code: _gone((compare.findings or {}).get(code or "", ()), before, after) for code in known}
+    findings = tuple(known.values())
+    parts = [_gone((compare.findings or {}).get(code or "", ()), before, after) for code in known]
+    savings = [part * (finding.saving_ns or 0) for part, finding in zip(parts, findings, strict=True)]
+    lows = [
+        part * low for part, finding in zip(parts, findings, strict=True) if (low := finding.saving_low_ns) is not None
+    ]
+    low_ns = round(sum(lows)) if len(lows) == len(findings) else None
     return ReportedFinding(
-        next(iter(known.values())).step_ns,
-        " + ".join(finding.code for finding in known.values()),
-        round(sum(gone[code] * (finding.saving_ns or 0) for code, finding in known.items())),
-        None
-        if None in low
-        else round(sum(gone[code] * (finding.saving_low_ns or 0) for code, finding in known.items())),
+        findings[0].step_ns, " + ".join(found.code for found in findings), round(sum(savings)), low_ns
     )
 
 
@@ -293,7 +279,8 @@ def _gone(keys: tuple[str, ...], before: Documents, after: Documents) -> float:
         return 1.0
     counts = [sum(_number(key, documents) for key in keys) for documents in (before, after)]
     if counts[0] <= 0:
-        raise _Unknown(f"{_listed(keys)} is {counts[0]:g} before the change: nothing can be in proportion to it")
+        listed = " + ".join(f"'{key}'" for key in keys)
+        raise _Unknown(f"{listed} is {counts[0]:g} before the change: nothing can be in proportion to it")
     return 1 - counts[1] / counts[0]
 
 
@@ -302,14 +289,3 @@ def _number(key: str, documents: Documents) -> float:
     if isinstance(figure.value, bool | str | None):
         raise _Unknown(figure.reason or f"'{key}' is no number")
     return figure.value
-
-
-def _listed(keys: tuple[str, ...]) -> str:
-    return " + ".join(f"'{key}'" for key in keys)
-
-
-def _plain(key: str | None, before: Documents, after: Documents) -> int | None:
-    if key is None:
-        return None
-    times = [nanoseconds(key, documents.figure(key).value) for documents in (before, after)]
-    return None if times[0] is None or times[1] is None else times[0] - times[1]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from gpuledger.errors import GpuledgerError, OutputRefused
-from gpuledger.system.files import replacing
+from gpuledger.system.files import reason_of, replacing
 
 STATE: Final = "state.json"
 _LOCK: Final = ".lock"
@@ -41,7 +41,7 @@ def runbook_text(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(_LARGEST)
     except OSError as error:
-        raise GpuledgerError(f"{path}: cannot be read: {_why(error)}") from None
+        raise GpuledgerError(f"{path}: cannot be read: {reason_of(error)}") from None
 
 
 def make_folder(folder: Path) -> None:
@@ -49,29 +49,27 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputRefused(f"{folder}: cannot be made: {_why(error)}") from None
+        raise OutputRefused(f"{folder}: cannot be made: {reason_of(error)}") from None
 
 
-def emptied(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     """A folder of a cell, without what an earlier run left in it."""
     try:
         if folder.exists():
             shutil.rmtree(folder)
     except OSError as error:
-        raise OutputRefused(f"{folder}: cannot be emptied: {_why(error)}") from None
+        raise OutputRefused(f"{folder}: cannot be emptied: {reason_of(error)}") from None
     make_folder(folder)
 
 
 def is_free(folder: Path) -> bool:
     """Whether a run may begin in a folder: it is not there, or empty, or another run's."""
     try:
-        return not folder.exists() or (folder / STATE).exists() or not any(_named(folder))
+        return (
+            not folder.exists() or (folder / STATE).exists() or all(entry.name == _LOCK for entry in folder.iterdir())
+        )
     except OSError as error:
-        raise OutputRefused(f"{folder}: cannot be used: {_why(error)}") from None
-
-
-def _named(folder: Path) -> Iterator[str]:
-    return (entry.name for entry in folder.iterdir() if entry.name != _LOCK)
+        raise OutputRefused(f"{folder}: cannot be used: {reason_of(error)}") from None
 
 
 @contextlib.contextmanager
@@ -80,7 +78,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise OutputRefused(f"{folder}: cannot be written to: {_why(error)}") from None
+        raise OutputRefused(f"{folder}: cannot be written to: {reason_of(error)}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,8 +131,4 @@ def log_at(path: Path, heading: str) -> Iterator[IO[bytes]]:
             file.write(f"$ {heading}\n".encode(errors="backslashreplace"))
             yield file
     except OSError as error:
-        raise OutputRefused(f"{path}: cannot be written: {_why(error)}") from None
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+        raise OutputRefused(f"{path}: cannot be written: {reason_of(error)}") from None

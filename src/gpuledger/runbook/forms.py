@@ -1,11 +1,8 @@
-"""A part of the tree into the struct that it should fit; where it does not fit, a fault with its line.
+"""A part of a runbook's file into the struct that it should fit; where it does not fit, a fault with its line.
 
-msgspec checks keys and types, and the path in its error leads back to the value in the tree, and so to the line. It
-does not say which entry of a mapping it refused: mappings and lists are types of our own, read entry by entry.
-
-YAML with the line of every value: text in, a tree of words, lists and mappings out, or a fault with its line.
-
-What to say behind a word that is not known: the word that was meant, else all there are.
+YAML is read into a tree of words, lists and mappings that know their lines. msgspec checks keys and types, and the path
+in its error leads back to the value in the tree, and so to the line. It does not say which entry of a mapping it
+refused: mappings and lists are types of our own, read entry by entry.
 """
 
 from __future__ import annotations
@@ -84,7 +81,7 @@ class Fields(dict[K, T]):
 Node = Word | Blank | Items[Any] | Fields[str, Any]
 
 
-def parsed(text: bytes) -> Node:
+def parse_tree(text: bytes) -> Node:
     """The tree of a file's content."""
     if len(text) > MOST_BYTES:
         raise RunbookFault(None, f"{len(text):,} bytes; a runbook has {MOST_BYTES:,} at most")
@@ -95,8 +92,14 @@ def parsed(text: bytes) -> Node:
     try:
         _check_shape(plain)
         root = yaml.compose(plain, Loader=_LOADER)
+    except yaml.reader.ReaderError as error:
+        line = plain[: error.position].count("\n") + 1
+        raise RunbookFault(line, f"the character {error.character!r} may not stand in YAML") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise RunbookFault(mark.line + 1 if mark else None, f"not YAML: {error.problem if mark else error}") from None
     except yaml.YAMLError as error:
-        raise _not_yaml(error, plain) from None
+        raise RunbookFault(None, f"not YAML: {error}") from None
     if root is None:
         raise RunbookFault(1, "empty", hint="`gpuledger run --list` names runbooks to start from")
     return _Tree().node(root, 0)
@@ -113,18 +116,9 @@ def _check_shape(text: str) -> None:
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                raise _too_deep(event)
+                raise RunbookFault(_line(event), f"nested more than {DEEPEST} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-
-
-def _not_yaml(error: yaml.YAMLError, text: str) -> RunbookFault:
-    if isinstance(error, yaml.reader.ReaderError):
-        line = text[: error.position].count("\n") + 1
-        return RunbookFault(line, f"the character {error.character!r} may not stand in YAML")
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return RunbookFault(error.problem_mark.line + 1, f"not YAML: {error.problem}")
-    return RunbookFault(None, f"not YAML: {error}")
 
 
 class _Tree:
@@ -139,7 +133,7 @@ class _Tree:
         if self._values > MOST_VALUES:
             raise RunbookFault(line, f"more than {MOST_VALUES:,} values, with aliases written out")
         if depth > DEEPEST:  # an alias may lead back to what it is in
-            raise _too_deep(node)
+            raise RunbookFault(line, f"nested more than {DEEPEST} deep")
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}str":
             if "\0" in node.value:
                 raise RunbookFault(line, "a NUL may not stand in a runbook")
@@ -172,10 +166,6 @@ def _line(place: yaml.Node | yaml.Event) -> int:
     return place.start_mark.line + 1 if place.start_mark else 1
 
 
-def _too_deep(place: yaml.Node | yaml.Event) -> RunbookFault:
-    return RunbookFault(_line(place), f"nested more than {DEEPEST} deep")
-
-
 def suggestion(word: str, known: Iterable[str]) -> str:
     """The second half of a sentence such as `unknown key 'step'; did you mean 'steps'?`."""
     words = list(dict.fromkeys(known))
@@ -200,7 +190,6 @@ class RunbookPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Whether a value that is no mapping stands for one with just that key."""
 
     line: int = msgspec.field(default=0, name=f"{NOT_IN_FILE}line")
-    """Where it begins."""
 
     @classmethod
     def known_keys(cls) -> list[str]:
@@ -264,19 +253,15 @@ def _read_form(forms: list[type[RunbookPart]], node: Node) -> RunbookPart:
     try:
         return msgspec.convert({**node, f"{NOT_IN_FILE}line": node.line}, form, dec_hook=_read_custom)
     except msgspec.ValidationError as error:
-        raise _form_fault(error, node, form) from None
-
-
-def _form_fault(error: msgspec.ValidationError, node: Fields[str, Any], form: type[RunbookPart]) -> RunbookFault:
-    """What msgspec refused, in our words, with the line that its path leads to."""
-    if path := _PATH.search(str(error)):
-        key, value = path[1], node[path[1]]
+        if missing := _MISSING.fullmatch(str(error)):
+            raise RunbookFault(node.line, f"'{missing[1]}' is missing") from None
+        path = _PATH.search(str(error))
+        if path is None:
+            raise
+        key, value = path[1], node[path[1]]  # the path leads to the value, and so to its line
         attribute = dict(zip(form.__struct_encode_fields__, form.__struct_fields__, strict=True))[key]
         kind = get_type_hints(form, include_extras=True)[attribute]
-        return (_own(error) or RunbookFault(value.line, _why_not(kind, value))).inside(f"'{key}'")
-    if missing := _MISSING.fullmatch(str(error)):
-        return RunbookFault(node.line, f"'{missing[1]}' is missing")
-    raise error
+        raise (_own(error) or RunbookFault(value.line, _why_not(kind, value))).inside(f"'{key}'") from None
 
 
 def _own(error: msgspec.ValidationError) -> RunbookFault | None:
@@ -344,12 +329,5 @@ def _why_not(kind: Any, node: Node) -> str:
 
 
 def _described(node: Node) -> str:
-    match node:
-        case Word():
-            return f"'{node[:60]}'"
-        case Blank():
-            return "nothing"
-        case Items():
-            return "a list"
-        case Fields():
-            return "keys with values"
+    kinds = {Blank: "nothing", Items: "a list", Fields: "keys with values"}
+    return f"'{node[:60]}'" if isinstance(node, Word) else kinds[type(node)]

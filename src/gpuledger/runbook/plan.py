@@ -1,6 +1,6 @@
 """What a run will do: a runbook and the choices of a run in, the commands of each cell out. Nothing is started here.
 
-What of a run people may see: settings and commands in, the same without secrets out.
+`shown_settings` and its like say what of a run people may see: the same without secrets.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from gpuledger.runbook.definition import (
     Runbook,
     SavingCheck,
     Step,
-    all_filled,
-    filled,
+    fill,
+    fill_all,
+    names_in,
     pairs,
 )
 
@@ -42,7 +43,6 @@ class Choices:
     variables: Mapping[str, str]
     folder: Path
     here: Path
-    """Where the runbook lies."""
     python: str
 
     def cell_folder(self, cell: MatrixCell) -> Path:
@@ -59,7 +59,6 @@ class CellJob:
     """A file in the folder of the cell."""
     needs: tuple[str, ...]
     inputs: tuple[Path, ...]
-    """Profiles that must be there."""
     optional: bool
     timeout_s: int | None
     gated: bool
@@ -71,7 +70,7 @@ def jobs_of(book: Runbook, cell: MatrixCell, choices: Choices) -> tuple[CellJob,
     folder = choices.cell_folder(cell)
     values = _values(choices) | dict(cell.values) | {"cell": cell.title, "folder": str(folder)}
     lists = {
-        f"{name}.flags": tuple(filled(word, values) for word in book.axes[name].flags.get(value, ()))
+        f"{name}.flags": tuple(fill(word, values) for word in book.axes[name].flags.get(value, ()))
         for name, value in cell.values
         if book.axes[name].flags
     }
@@ -96,9 +95,14 @@ def environment_of(book: Runbook, cell: MatrixCell | None, choices: Choices) -> 
     own = {} if cell is None else dict(cell.values)
     folder = choices.folder if cell is None else choices.cell_folder(cell)
     values = _values(choices) | own | {"cell": "prelude" if cell is None else cell.title, "folder": str(folder)}
-    known = {name: text for name, text in book.environment.items() if cell is not None or _is_known(text, values)}
+    # outside of the matrix, what names an axis cannot be filled in
+    known = {
+        name: text
+        for name, text in book.environment.items()
+        if cell is not None or all(used in values for used in names_in(text))
+    }
     of_axes = {axis.environment: own[name] for name, axis in book.axes.items() if axis.environment and name in own}
-    return {name: filled(text, values) for name, text in known.items()} | of_axes
+    return {name: fill(text, values) for name, text in known.items()} | of_axes
 
 
 def cell_needs(book: Runbook, cell: MatrixCell) -> tuple[str, ...]:
@@ -125,38 +129,30 @@ class PlannedComparison:
     cells: tuple[MatrixCell, MatrixCell]
     job: CellJob
     result: Path
-    """The JSON that it leaves."""
 
 
 def comparisons_of(book: Runbook, cells: Sequence[MatrixCell], choices: Choices) -> tuple[PlannedComparison, ...]:
     """Every diff and every alignment, for each pair of cells that it means."""
-    compared = [
-        (compare, two)
-        for compare in book.compares
-        if not isinstance(compare, SavingCheck)
-        for two in pairs(cells, compare.before, compare.after)
-    ]
-    return tuple(_planned(book, compare, two, number, choices) for number, (compare, two) in enumerate(compared, 1))
-
-
-def _planned(
-    book: Runbook, compare: DiffCells | AlignCells, two: tuple[MatrixCell, MatrixCell], number: int, choices: Choices
-) -> PlannedComparison:
-    verb = compare.KEY
-    inputs = [_profile(book, cell, name, choices) for cell, name in zip(two, compare.profiles, strict=True)]
     folder = choices.folder / "compare"
-    stem = f"{number:02d}-{verb}"
-    flags = all_filled(compare.flags, _values(choices), {})
-    gate = ["--gate"] if isinstance(compare, AlignCells) and compare.gate == "true" else []
-    base = [OURS, verb, *map(str, inputs), *flags]
-    # the gate is asked once, so that what it stops is told once
-    commands = (
-        (*base, f"--output={folder / f'{stem}.txt'}", "--force"),
-        (*base, *gate, f"--output={folder / f'{stem}.json'}", "--force"),
-    )
-    title = f"{verb} {two[0].title} -> {two[1].title}"
-    job = CellJob(title, commands, f"{stem}.log", (), tuple(inputs), optional=True, timeout_s=None, gated=True)
-    return PlannedComparison(compare, two, job, folder / f"{stem}.json")
+    planned: list[PlannedComparison] = []
+    for compare in book.compares:
+        if isinstance(compare, SavingCheck):
+            continue
+        gate = ["--gate"] if isinstance(compare, AlignCells) and compare.gate == "true" else []
+        flags = fill_all(compare.flags, _values(choices), {})
+        for two in pairs(cells, compare.before, compare.after):
+            inputs = [_profile(book, cell, name, choices) for cell, name in zip(two, compare.profiles, strict=True)]
+            stem = f"{len(planned) + 1:02d}-{compare.KEY}"
+            base = [OURS, compare.KEY, *map(str, inputs), *flags]
+            # the gate is asked once, so that what it stops is told once
+            commands = (
+                (*base, f"--output={folder / f'{stem}.txt'}", "--force"),
+                (*base, *gate, f"--output={folder / f'{stem}.json'}", "--force"),
+            )
+            title = f"{compare.KEY} {two[0].title} -> {two[1].title}"
+            job = CellJob(title, commands, f"{stem}.log", (), tuple(inputs), optional=True, timeout_s=None, gated=True)
+            planned.append(PlannedComparison(compare, two, job, folder / f"{stem}.json"))
+    return tuple(planned)
 
 
 def _profile(book: Runbook, cell: MatrixCell, name: str, choices: Choices) -> Path:
@@ -170,15 +166,6 @@ def _values(choices: Choices) -> dict[str, str]:
     return dict(choices.variables) | ours
 
 
-def _is_known(text: str, values: Mapping[str, str]) -> bool:
-    """Whether a word can be filled in outside of the matrix."""
-    try:
-        filled(text, values)
-    except KeyError:
-        return False
-    return True
-
-
 def _job(
     step: Step,
     number: int,
@@ -190,7 +177,7 @@ def _job(
     choices: Choices,
 ) -> CellJob:
     def words(given: tuple[str, ...]) -> list[str]:
-        return all_filled(given, values, lists)
+        return fill_all(given, values, lists)
 
     inputs: tuple[Path, ...] = ()
     gated = True

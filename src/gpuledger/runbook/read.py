@@ -1,8 +1,7 @@
 """A runbook's file into a `Runbook`: strict, so that a typing error is told with its line before anything runs.
 
-Whether the parts of a runbook fit together: names that are used are there, and no two things are called the same.
-
-What steps need that a machine may not have: names in, for each that is missing the reason out.
+`check_runbook` sees to it that its parts fit together: names that are used are there, and no two things are called the
+same. `missing` says what steps need that this machine does not have: names in, for each that is missing the reason out.
 """
 
 from __future__ import annotations
@@ -14,34 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.runbook.definition import (
-    BUILT_IN,
-    MOST_CELLS,
-    AlignCells,
-    Axis,
-    BadPlaceholder,
-    BenchStep,
-    CaptureStep,
-    CellFilter,
-    CommandStep,
-    Comparison,
-    FigureTarget,
-    ReportStep,
-    Runbook,
-    SavingCheck,
-    Step,
-    cells_of,
-    names_in,
-    pairs,
-)
-from gpuledger.runbook.forms import RunbookFault, Word, check_keys, parsed, read_as, suggestion
+from gpuledger.runbook import definition
+from gpuledger.runbook.definition import BUILT_IN, Axis, CellFilter, ReportStep, Runbook, SavingCheck, Step, cells_of
+from gpuledger.runbook.forms import RunbookFault, Word, check_keys, parse_tree, read_as, suggestion
 from gpuledger.system.machine import find_ncu, find_nsys, machine
 
+T = TypeVar("T")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
@@ -62,8 +44,8 @@ class KnownNames:
         """Refuse a name that is not there; a list of flags may only be a word of its own, and only where `whole`."""
         for word in words:
             try:
-                used = names_in(word)
-            except BadPlaceholder as error:
+                used = definition.names_in(word)
+            except definition.BadPlaceholder as error:
                 raise RunbookFault(word.line, str(error)) from None
             for name in used:
                 if name not in self.placeholders:
@@ -95,24 +77,24 @@ def check_runbook(book: Runbook) -> None:
         _check_axis(name, book.axes.key_lines[name], axis, without_axes)
     _check_variables(book)
     names.check_words(book.environment.values(), whole=False)
-    for number, cells in enumerate(book.exclude, 1):
-        with _inside(f"item {number}", "'exclude'"):
-            without_sizes.check_cells(cells)
-            if not cells:
-                raise RunbookFault(cells.line, "it names no axis, so it would exclude every cell")
-    for number, step in enumerate(book.prelude, 1):
-        with _inside(f"item {number}", "'prelude'"):
-            _check_step(step, without_axes)
-    for number, step in enumerate(book.steps, 1):
-        with _inside(f"item {number}", "'steps'"):
-            _check_step(step, names)
-    for number, target in enumerate(book.targets, 1):
-        with _inside(f"item {number}", "'targets'"):
-            _check_target(target, names)
+    _check_items(book.exclude, "exclude", lambda cells: _check_excluded(cells, without_sizes))
+    _check_items(book.prelude, "prelude", lambda step: _check_step(step, without_axes))
+    _check_items(book.steps, "steps", lambda step: _check_step(step, names))
+    _check_items(book.targets, "targets", lambda target: _check_target(target, names))
     _check_matrix(book)
-    for number, compare in enumerate(book.compares, 1):
-        with _inside(f"item {number}", "'compare'"):
-            _check_comparison(compare, book, without_sizes)
+    _check_items(book.compares, "compare", lambda compare: _check_comparison(compare, book, without_sizes))
+
+
+def _check_items(items: Iterable[T], part: str, check: Callable[[T], None]) -> None:
+    for number, item in enumerate(items, 1):
+        with _inside(f"item {number}", f"'{part}'"):
+            check(item)
+
+
+def _check_excluded(cells: CellFilter, names: KnownNames) -> None:
+    names.check_cells(cells)
+    if not cells:
+        raise RunbookFault(cells.line, "it names no axis, so it would exclude every cell")
 
 
 @contextmanager
@@ -157,21 +139,21 @@ def _check_variables(book: Runbook) -> None:
 def _check_step(step: Step, names: KnownNames) -> None:
     names.check_cells(step.when)
     match step:
-        case CaptureStep():
+        case definition.CaptureStep():
             if (step.bench is None) == (step.command is None):
                 raise RunbookFault(step.line, "either 'bench' or 'command' is needed: what to record")
             if step.preset is not None and step.tool != "nsys":
                 raise RunbookFault(step.preset.line, f"presets are for nsys, not for {step.tool}")
             names.check_words((*step.own_flags, *step.program))
-        case BenchStep():
+        case definition.BenchStep():
             names.check_words(step.bench)
         case ReportStep():
             names.check_words(step.flags)
-        case CommandStep():
+        case definition.CommandStep():
             names.check_words(step.command)
 
 
-def _check_target(target: FigureTarget, names: KnownNames) -> None:
+def _check_target(target: definition.FigureTarget, names: KnownNames) -> None:
     names.check_cells(target.where)
     limits = [limit for limit in (target.at_most, target.at_least) if limit is not None]
     if len(limits) != 1:
@@ -183,8 +165,8 @@ def _check_target(target: FigureTarget, names: KnownNames) -> None:
 
 def _check_matrix(book: Runbook) -> None:
     count = prod(len(axis.values) for axis in book.axes.values())
-    if count > MOST_CELLS:
-        raise RunbookFault(book.axes.line, f"the matrix has {count:,} cells; {MOST_CELLS:,} are the limit")
+    if count > definition.MOST_CELLS:
+        raise RunbookFault(book.axes.line, f"the matrix has {count:,} cells; {definition.MOST_CELLS:,} are the limit")
     if not cells_of(book):
         raise RunbookFault(book.exclude[0].line, "'exclude' leaves no cell of the matrix")
     if not book.steps:
@@ -211,30 +193,26 @@ def _check_cell(steps: tuple[Step, ...], title: str) -> None:
             lines[name] = step.line
 
 
-def _check_comparison(compare: Comparison, book: Runbook, names: KnownNames) -> None:
+def _check_comparison(compare: definition.Comparison, book: Runbook, names: KnownNames) -> None:
     names.check_cells(compare.before)
     names.check_cells(compare.after)
-    if not pairs(cells_of(book), compare.before, compare.after):
+    if not definition.pairs(cells_of(book), compare.before, compare.after):
         raise RunbookFault(compare.line, "this comparison has no pair of cells that differ in what it names only")
     if isinstance(compare, SavingCheck):
-        _check_saving(compare, book)
+        if not compare.saving:
+            raise RunbookFault(compare.saving.line, "'saving' names no finding")
+        other_axes = [axis for axis in book.axes if axis not in {*compare.before, *compare.after}]
+        if compare.over is not None and compare.over not in other_axes:
+            hint = suggestion(compare.over, other_axes)
+            raise RunbookFault(compare.over.line, f"'over': there is no axis '{compare.over}' besides; {hint}")
+        reports = [step.name for step in book.steps if isinstance(step, ReportStep) and "json" in step.formats]
+        _must_know(compare.report, reports, "report in JSON", compare.line)
         return
-    own_flags = compare.own_flags if isinstance(compare, AlignCells) else compare.flags
+    own_flags = compare.own_flags if isinstance(compare, definition.AlignCells) else compare.flags
     KnownNames({}, names.variables, ()).check_words(own_flags)
     profiles = [name for step in book.steps for name in step.profiles]
     for profile in compare.profiles:
         _must_know(profile, profiles, "profile", compare.line)
-
-
-def _check_saving(compare: SavingCheck, book: Runbook) -> None:
-    if not compare.saving:
-        raise RunbookFault(compare.saving.line, "'saving' names no finding")
-    other_axes = [axis for axis in book.axes if axis not in {*compare.before, *compare.after}]
-    if compare.over is not None and compare.over not in other_axes:
-        hint = suggestion(compare.over, other_axes)
-        raise RunbookFault(compare.over.line, f"'over': there is no axis '{compare.over}' besides; {hint}")
-    reports = [step.name for step in book.steps if isinstance(step, ReportStep) and "json" in step.formats]
-    _must_know(compare.report, reports, "report in JSON", compare.line)
 
 
 def _must_know(name: str, known: Collection[str], what: str, line: int, where: str = "") -> None:
@@ -249,7 +227,7 @@ class BadRunbook(GpuledgerError):
 def runbook_of(text: bytes, file: str) -> Runbook:
     """The runbook in a file; `file` is how errors call it."""
     try:
-        runbook = replace(read_as(Runbook, parsed(text)), file=file)
+        runbook = replace(read_as(Runbook, parse_tree(text)), file=file)
         check_runbook(runbook)
     except RunbookFault as fault:
         line = "" if fault.line is None else f":{fault.line}"
@@ -258,24 +236,12 @@ def runbook_of(text: bytes, file: str) -> Runbook:
     return runbook
 
 
-def _gpu() -> str:
-    here = machine()
-    return "" if here.gpus else f"there is no GPU here ({here.reason})"
-
-
-def _nsys() -> str:
-    return "" if find_nsys() else "nsys is not installed here"
-
-
-def _ncu() -> str:
-    return "" if find_ncu() else "ncu is not installed here"
-
-
-def _torch() -> str:
-    return "" if find_spec("torch") else "the package torch is not installed here"
-
-
-ASKED: Final[Mapping[str, Callable[[], str]]] = {"gpu": _gpu, "nsys": _nsys, "ncu": _ncu, "torch": _torch}
+ASKED: Final[Mapping[str, Callable[[], str]]] = {
+    "gpu": lambda: "" if (here := machine()).gpus else f"there is no GPU here ({here.reason})",
+    "nsys": lambda: "" if find_nsys() else "nsys is not installed here",
+    "ncu": lambda: "" if find_ncu() else "ncu is not installed here",
+    "torch": lambda: "" if find_spec("torch") else "the package torch is not installed here",
+}
 """How each need is looked for; '' where it is there."""
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import engine as states
-from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, filled, pairs
+from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
 from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome
 from gpuledger.runbook.figures import (
     FAIL,
@@ -19,9 +18,9 @@ from gpuledger.runbook.figures import (
     ReportedFinding,
     SavingRow,
     documents_of,
-    judged_by_the_middle,
+    judge_by_the_middle,
     saving_of,
-    slowed,
+    slowed_cells,
 )
 from gpuledger.runbook.files import json_at
 from gpuledger.runbook.plan import Choices, shown_settings
@@ -83,7 +82,7 @@ class RunSummary:
     cells: tuple[CellRow, ...]
     comparisons: tuple[ComparisonRow, ...]
     savings: tuple[SavingRow, ...]
-    slowed: tuple[str, ...]
+    slowed_cells: tuple[str, ...]
     """Cells that take much longer under the profiler, a sentence each."""
     targets: tuple[TargetRow, ...]
     missing: Mapping[str, str]
@@ -131,16 +130,23 @@ def summed_up(
     book: Runbook, choices: Choices, cells: Sequence[MatrixCell], ran: RunOutcome, missing: Mapping[str, str]
 ) -> RunSummary:
     """Read what the cells left, and judge it."""
-    documents = {cell: documents_of(book, cell, choices) for cell in cells if _finished(ran.records.get(cell.folder))}
-    rows = tuple(_cell_row(book, cell, ran, documents.get(cell, Documents())) for cell in cells)
+    records = {cell: ran.records.get(cell.folder, CellRecord("", states.NOT_RUN)) for cell in cells}
+    documents = {cell: documents_of(book, cell, choices) for cell in cells if records[cell].state == states.FINISHED}
+    rows = []
+    for cell in cells:
+        left = documents.get(cell, Documents())
+        finding = next((left.finding(report, None) for report in left.reports), None)
+        figures = {key: left.figure(key) for key in book.show}
+        rows.append(CellRow(cell, records[cell], cell.folder in ran.kept, figures, finding))
     comparisons = tuple(_comparison(compared) for compared in ran.comparisons)
     corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
-    savings = tuple(
-        row
-        for compare in book.compares
-        if isinstance(compare, SavingCheck)
-        for row in _savings(compare, cells, documents, corrected)
-    )
+    savings, slow = list[SavingRow](), list[str]()
+    for compare in book.compares:
+        if isinstance(compare, SavingCheck):
+            two_by_two = pairs(cells, compare.before, compare.after)
+            saved = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
+            savings += saved if compare.over is None else judge_by_the_middle(saved, compare.over)
+            slow += slowed_cells(compare, documents)
     targets = tuple(row for target in book.targets for row in _targets(target, cells, documents, choices))
     wrong = [
         GpuledgerError(f"{book.file}:{row.target.line}: {row.figure.reason}", found=f"in {row.cell.title}")
@@ -150,17 +156,10 @@ def summed_up(
     return RunSummary(
         book,
         choices,
-        rows,
+        tuple(rows),
         comparisons,
-        savings,
-        tuple(
-            dict.fromkeys(
-                sentence
-                for compare in book.compares
-                if isinstance(compare, SavingCheck)
-                for sentence in slowed(compare, documents)
-            )
-        ),
+        tuple(savings),
+        tuple(dict.fromkeys(slow)),
         targets,
         missing,
         ran.interrupted,
@@ -168,35 +167,8 @@ def summed_up(
     )
 
 
-def _savings(
-    compare: SavingCheck,
-    cells: Sequence[MatrixCell],
-    documents: Mapping[MatrixCell, Documents],
-    corrected: Mapping[tuple[MatrixCell, MatrixCell], int],
-) -> list[SavingRow]:
-    two_by_two = pairs(cells, compare.before, compare.after)
-    rows = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
-    return rows if compare.over is None else judged_by_the_middle(rows, compare.over)
-
-
-def _finished(record: CellRecord | None) -> bool:
-    return record is not None and record.state == states.FINISHED
-
-
 def _two(cells: tuple[MatrixCell, MatrixCell]) -> str:
     return f"{cells[0].title} -> {cells[1].title}"
-
-
-def _cell_row(book: Runbook, cell: MatrixCell, ran: RunOutcome, documents: Documents) -> CellRow:
-    record = ran.records.get(cell.folder, CellRecord("", states.NOT_RUN))
-    report = next(iter(documents.reports), None)
-    return CellRow(
-        cell,
-        record,
-        cell.folder in ran.kept,
-        {key: documents.figure(key) for key in book.show},
-        None if report is None else documents.finding(report, None),
-    )
 
 
 def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
@@ -205,7 +177,7 @@ def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
     document = json_at(comparing.result) if record.state in (states.DONE, states.MISSED) else None
     if document is None:
         return ComparisonRow(kind, comparing.cells, "not done", record.reason, record.state)
-    whole = document.get("whole", {})
+    whole, ends, controls = (document.get(key) or {} for key in ("whole", "interval_ns", "controls"))
     return ComparisonRow(
         kind,
         comparing.cells,
@@ -214,18 +186,10 @@ def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
         record.state,
         whole.get("before_ns"),
         whole.get("after_ns"),
-        _interval(document.get("interval_ns")),
+        (ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None,
         str(document.get("conclusion", "")),
-        _corrected(document.get("controls") or {}),
+        None if controls.get("may_be_noise", True) else controls.get("corrected_step_delta_ns"),
     )
-
-
-def _corrected(controls: Mapping[str, Any]) -> int | None:
-    return None if controls.get("may_be_noise", True) else controls.get("corrected_step_delta_ns")
-
-
-def _interval(ends: Any) -> tuple[int, int] | None:
-    return (ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None
 
 
 def _targets(
@@ -241,7 +205,7 @@ def _target(
     target: FigureTarget, cell: MatrixCell, documents: Mapping[MatrixCell, Documents], choices: Choices
 ) -> TargetRow:
     values = dict(choices.variables) | dict(cell.values) | {"size": choices.size}
-    text = filled(target.at_most if target.at_most is not None else target.at_least or "", values)
+    text = fill(target.at_most if target.at_most is not None else target.at_least or "", values)
     try:
         limit = float(text)
     except ValueError:

@@ -3,11 +3,8 @@
 A reader sees the old file or the new one, never half of one; what fails leaves nothing behind. `whole_file` is for what
 we write ourselves, `placed` for what another program makes under a name that we give it; both raise OSError.
 `replacing` and `replacing_in` are for what the user asked for with --output: what is in the way is refused in a
-sentence.
-
-What arrives on standard input, kept in a file: profiles are read here and there, and a pipe can be read once.
-
-Where gpuledger keeps what it can make again: exports of reports, and profiles that took long to read.
+sentence. `spooled` keeps standard input in a file, as a pipe can be read once; `cache_folder` is where exports and
+profiles that took long to read are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ class Abandoned(Exception):
 
 
 @contextlib.contextmanager
-def placed(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iterator[Path]:
+def put_in_place(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iterator[Path]:
     """A name beside `path` that nothing has: what is made there takes the place of `path` once all went well.
 
     Without `overwrite`, FileExistsError tells that somebody else was first.
@@ -59,13 +56,18 @@ def whole_file(
 
     `private` is for its owner alone, whatever the user's umask allows; `durable` survives a crash of the machine.
     """
-    with placed(path, overwrite=overwrite) as beside:
+    with put_in_place(path, overwrite=overwrite) as beside:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
         with os.fdopen(handle, "wb") as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says, in small letters, for the second half of a sentence."""
+    return (error.strerror or str(error)).lower()
 
 
 def refuse_existing(path: Path) -> OutputRefused:
@@ -78,12 +80,16 @@ def replacing(path: Path, *, force: bool, private: bool = False) -> Iterator[Bin
     """A file to write to that takes the place of `path` once all went well. A device or a pipe is written to itself."""
     try:
         is_special = path.exists() and not path.is_file()
-        with _itself(path) if is_special else whole_file(path, overwrite=force, private=private) as file:
+        with (
+            os.fdopen(os.open(path, os.O_WRONLY), "wb")
+            if is_special
+            else whole_file(path, overwrite=force, private=private)
+        ) as file:
             yield file
     except FileExistsError:
         raise refuse_existing(path) from None
     except OSError as error:
-        raise OutputRefused(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise OutputRefused(f"{path}: cannot be written: {reason_of(error)}") from None
 
 
 @contextlib.contextmanager
@@ -104,13 +110,7 @@ def replacing_in(folder: Path, names: Collection[str], *, force: bool) -> Iterat
             for new in sorted(beside.iterdir()):
                 new.replace(folder / new.name)
     except OSError as error:
-        raise OutputRefused(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from None
-
-
-@contextlib.contextmanager
-def _itself(path: Path) -> Iterator[BinaryIO]:
-    with os.fdopen(os.open(path, os.O_WRONLY), "wb") as file:
-        yield file
+        raise OutputRefused(f"{folder}: cannot be written: {reason_of(error)}") from None
 
 
 NAME: Final = "stdin"
@@ -122,25 +122,17 @@ _PIECE: Final = 1 << 20
 @contextlib.contextmanager
 def spooled(stream: BinaryIO) -> Iterator[Path]:
     """All of the stream as a file, gone when the block ends."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="gpuledger-")
-    except OSError as error:
-        raise _no_room(error) from None
-    with folder as place:
-        path = Path(place) / NAME
+    with contextlib.ExitStack() as stack:
         try:
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-"))) / NAME
             with path.open("wb") as file:
                 shutil.copyfileobj(stream, file, _PIECE)
         except OSError as error:
-            raise _no_room(error) from None
+            raise GpuledgerError(
+                f"standard input cannot be kept in {tempfile.gettempdir()}: {reason_of(error)}",
+                hint="save the profile to a file and name that, or set TMPDIR to a folder with room for it",
+            ) from None
         yield path
-
-
-def _no_room(error: OSError) -> GpuledgerError:
-    return GpuledgerError(
-        f"standard input cannot be kept in {tempfile.gettempdir()}: {(error.strerror or str(error)).lower()}",
-        hint="save the profile to a file and name that, or set TMPDIR to a folder with room for it",
-    )
 
 
 def cache_folder() -> Path:

@@ -13,7 +13,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Final, Self
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,21 +27,19 @@ class Interruption:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
+        def count(_: int, __: FrameType | None) -> None:
+            self.count += 1
+
         if threading.current_thread() is threading.main_thread():  # Python allows it nowhere else
             for number in SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._counted)
+                    self._before[number] = signal.signal(number, count)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
-
-    def _counted(self, _: int, __: FrameType | None) -> None:
-        self.count += 1
 
     def __bool__(self) -> bool:
         """Whether somebody asked us to end."""
@@ -96,18 +94,12 @@ def interruptible_children() -> Iterator[None]:
 
     They are in sessions of their own, where a terminal's Ctrl-C does not come; SIGINT is how we ask them to end.
     """
-    if (
-        signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-        or threading.current_thread() is not threading.main_thread()
-    ):
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN or not in_main_thread:
         yield
         return
-    signal.signal(signal.SIGINT, _pass_over)  # a program that is started inherits what is ignored, but no handler
+    signal.signal(signal.SIGINT, lambda *_: None)  # a program that is started inherits what is ignored, but no handler
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _pass_over(_: int, __: FrameType | None) -> None:
-    """Answer a signal as if it were ignored."""

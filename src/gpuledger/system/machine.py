@@ -1,35 +1,28 @@
-"""What GPUs and which driver this machine has, asked now: nothing in, a `Machine` out.
+"""What GPUs, which driver and which of NVIDIA's tools this machine has, asked now.
 
-NVML is asked first, the driver's own library, through the package nvidia-ml-py; where that cannot be, `nvidia-smi`,
+`machine` asks NVML, the driver's own library, through the package nvidia-ml-py; where that cannot be, `nvidia-smi`,
 which comes with the driver. Where neither answers, there are no GPUs and the reason says why. A single figure that a
-GPU or a driver does not tell is None, never 0.
-
-Where NVIDIA's tools are, also when they are not on the PATH, and which version each is.
-
-What `nsys profile --gpu-metrics-devices=help` says: its words in, the GPUs that it can sample out, or why it cannot.
+GPU or a driver does not tell is None, never 0. `find_nsys` and its like find tools also when they are not on the PATH;
+`sampled_gpus` and `why_not_sampled` read what `nsys profile --gpu-metrics-devices=help` says.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.errors import ToolFailed
-from gpuledger.system.nvml import LIMITS
+from gpuledger.system.nvml import SM_CLOCK, NoNvml, clock_reasons, nvml_session, throttles_in
 from gpuledger.system.processes import Ran, run
 
-_SM: Final = 1  # NVML's number of that clock
-_IDLE: Final = 0x1
 _SECONDS: Final = 30.0
 """What `nvidia-smi` may take: where the driver is not kept loaded, it starts every GPU first."""
 
-COMPUTE_MODES: Final = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+COMPUTE_MODES: Final = ("default", "exclusive thread", "prohibited", "exclusive process")
 """How many programs a GPU takes at a time, by NVML's numbers."""
 
 
@@ -60,44 +53,41 @@ class Machine:
     gpus: tuple[InstalledGpu, ...]
     reason: str
     told_by: str = ""
-    """Who was asked: NVML or nvidia-smi."""
 
 
 def machine() -> Machine:
     """The GPUs and the driver of this machine."""
-    told = by_nvml()
-    if told.gpus:
-        return told
-    smi = shutil.which("nvidia-smi")
-    if smi is None:
-        return Machine(told.driver, told.cuda, (), f"{told.reason}; nvidia-smi is not here either", told.told_by)
-    asked = by_smi(Path(smi))
-    return asked if asked.gpus else Machine(told.driver, told.cuda, (), f"{told.reason}; {asked.reason}", told.told_by)
+    by_library = by_nvml()
+    if by_library.gpus:
+        return by_library
+    if smi := shutil.which("nvidia-smi"):
+        by_program = by_smi(Path(smi))
+        if by_program.gpus:
+            return by_program
+        reason = by_program.reason
+    else:
+        reason = "nvidia-smi is not here either"
+    return replace(by_library, reason=f"{by_library.reason}; {reason}")
 
 
 def by_nvml() -> Machine:
     """What NVML tells."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package's predecessor of the same name complains about itself
-            nvml = import_module("pynvml")
-    except ImportError:
-        return Machine(None, None, (), "the package nvidia-ml-py is not installed")
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        return Machine(None, None, (), f"NVML does not start: {error}")
-    try:
-        return _told(nvml)
-    finally:
-        nvml.nvmlShutdown()
+        with nvml_session() as nvml:
+            return _nvml_machine(nvml)
+    except NoNvml as reason:
+        return Machine(None, None, (), str(reason))
 
 
-def _told(nvml: Any) -> Machine:
+def _nvml_machine(nvml: Any) -> Machine:
     def asked(question: Callable[[], Any]) -> Any | None:
         try:
             return question()
-        except (nvml.NVMLError, AttributeError):  # not every GPU tells everything, nor does every version ask
+        except (
+            nvml.NVMLError,
+            AttributeError,
+            IndexError,
+        ):  # not every GPU or version tells everything
             return None
 
     def gpu(index: int) -> InstalledGpu | None:
@@ -105,24 +95,22 @@ def _told(nvml: Any) -> Machine:
         memory = asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total) if handle is not None else None
         if memory is None:
             return None
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # its name since 2023
-        bits = asked(lambda: (reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+        bits = asked(lambda: clock_reasons(nvml, handle))
         mig = asked(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
-        mode = asked(lambda: nvml.nvmlDeviceGetComputeMode(handle))
         return InstalledGpu(
             index,
             _text(asked(lambda: nvml.nvmlDeviceGetName(handle))) or "a GPU without a name",
             int(memory),
-            asked(lambda: nvml.nvmlDeviceGetClockInfo(handle, _SM)),
-            asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, _SM)),
+            asked(lambda: nvml.nvmlDeviceGetClockInfo(handle, SM_CLOCK)),
+            asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, SM_CLOCK)),
             asked(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle)),
             None if mig is None else bool(mig),
-            COMPUTE_MODES.get(mode) if mode is not None else None,
-            _throttles(bits),
+            asked(lambda: COMPUTE_MODES[nvml.nvmlDeviceGetComputeMode(handle)]),
+            () if bits is None else throttles_in(bits),
         )
 
     count = asked(nvml.nvmlDeviceGetCount) or 0
-    gpus = tuple(found for index in range(count) if (found := gpu(index)) is not None)
+    gpus = tuple(filter(None, map(gpu, range(count))))
     cuda = asked(nvml.nvmlSystemGetCudaDriverVersion)
     reason = f"NVML lists {count} and answers for {len(gpus)} of them" if len(gpus) < count else ""
     return Machine(
@@ -139,12 +127,6 @@ def _text(value: Any) -> str | None:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _throttles(bits: int | None) -> tuple[str, ...]:
-    if bits is None or bits & _IDLE:
-        return ()
-    return tuple(what for bit, what, throttles in LIMITS if throttles and bits & bit)
-
-
 _BASIC: Final = ("index", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")
 _MORE: Final = ("compute_mode", "mig.mode.current")
 """Old drivers do not know all of these, and then answer none."""
@@ -152,24 +134,21 @@ _MORE: Final = ("compute_mode", "mig.mode.current")
 
 def by_smi(smi: Path, start: Callable[..., Ran] = run) -> Machine:
     """What `nvidia-smi` tells."""
-    said = ""
     for fields in ((*_BASIC, *_MORE), _BASIC):
         query = ",".join((*fields, "name"))  # the name comes last: it may hold a comma
         try:
             ran = start([smi, f"--query-gpu={query}", "--format=csv,noheader,nounits"], seconds=_SECONDS)
         except ToolFailed as error:
             return Machine(None, None, (), error.claim)
-        rows = parsed(ran.output, fields) if ran.exit_code == 0 else []
-        if rows:
+        if ran.exit_code == 0 and (rows := smi_rows(ran.output, fields)):
             gpus = tuple(_gpu(row) for row in rows)
             return Machine(_known(rows[0]["driver_version"]), _cuda(smi, start), gpus, "", "nvidia-smi")
-        said = ran.last_line
         if "not a valid field" not in ran.output:
             break
-    return Machine(None, None, (), f"nvidia-smi says: {said}")
+    return Machine(None, None, (), f"nvidia-smi says: {ran.last_line}")
 
 
-def parsed(output: str, fields: Sequence[str]) -> list[dict[str, str]]:
+def smi_rows(output: str, fields: Sequence[str]) -> list[dict[str, str]]:
     """The rows of an answer in CSV; a line that is none is left out."""
     rows = []
     for line in output.splitlines():
@@ -236,19 +215,18 @@ _TOOLS_SECONDS: Final = 20.0
 
 def find_nsys(root: Path = Path("/")) -> Path | None:
     """NVIDIA's `nsys`; None if it is not installed."""
-    return _found("nsys", _NSYS, root)
+    return _find("nsys", _NSYS, root)
 
 
 def find_ncu(root: Path = Path("/")) -> Path | None:
     """NVIDIA's `ncu`; None if it is not installed."""
-    return _found("ncu", _NCU, root)
+    return _find("ncu", _NCU, root)
 
 
 def find_importer(nsys: Path) -> Path | None:
     """What turns a recording of this `nsys` into a report: a program of its own, in a folder beside that of nsys."""
     here = nsys.resolve().parent
-    found = sorted(each for base in (here, here.parent) for each in base.glob("*/QdstrmImporter"))
-    return found[0] if found else None
+    return min((importer for base in (here, here.parent) for importer in base.glob("*/QdstrmImporter")), default=None)
 
 
 def version_of(tool: Path) -> str | None:
@@ -265,21 +243,19 @@ def version_in(output: str) -> str | None:
     return match[1] if match else None
 
 
-def _found(name: str, places: tuple[str, ...], root: Path) -> Path | None:
-    on_path = shutil.which(name)
-    if on_path:
+def _find(name: str, places: tuple[str, ...], root: Path) -> Path | None:
+    if on_path := shutil.which(name):
         return Path(on_path)
     for place in places:
-        found = sorted(root.glob(f"{place.lstrip('/')}/{name}"), key=_version, reverse=True)
-        for each in found:
-            if shutil.which(str(each)):
-                return each
+        # compared by the numbers in their paths: 2025.3.1 comes before 2024.6.2
+        paths = sorted(root.glob(f"{place.lstrip('/')}/{name}"), key=lambda path: _numbers(str(path)), reverse=True)
+        if executable := next((path for path in paths if shutil.which(str(path))), None):
+            return executable
     return None
 
 
-def _version(path: Path) -> tuple[int, ...]:
-    """The numbers in a path, for comparing 2024.6.2 with 2025.3.1."""
-    return tuple(int(number) for number in re.findall(r"\d+", str(path)))
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
 
 
 ASKED: Final = ("profile", "--gpu-metrics-devices=help")

@@ -1,6 +1,6 @@
-"""What state the GPU was in while something was measured: a block to watch in, its clocks, power and throttling out.
+"""NVML, the driver's library, through the package nvidia-ml-py: what state a GPU is in while something is measured.
 
-A thread asks NVML, the driver's library, through the package nvidia-ml-py, twenty times a second; questions and
+A block to watch in, clocks, power, temperature and throttling out: a thread asks twenty times a second; questions and
 answers pass the GPU's queues by. Where the package or the library is missing, or the GPU cannot be found, there is a
 reason instead. A single figure that this GPU does not tell is None.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from statistics import median_low
 from typing import Any, Final
 
 _EVERY_S: Final = 0.05
-_SM, _MEMORY = 1, 2  # NVML's numbers of the clocks
+SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers
 _IDLE: Final = 0x1
 
 LIMITS: Final = (
@@ -31,6 +31,40 @@ LIMITS: Final = (
     (0x100, "the clocks of a display", False),
 )
 """Why a GPU may run below its highest clock, by NVML's bits; the last two are settings, not throttling."""
+
+
+class NoNvml(Exception):
+    """Why NVML cannot be asked."""
+
+
+@contextmanager
+def nvml_session() -> Iterator[Any]:
+    """NVML, started and ended again; `NoNvml` where that cannot be."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the package's predecessor of the same name complains about itself
+            nvml = import_module("pynvml")
+    except ImportError:
+        raise NoNvml("the package nvidia-ml-py is not installed") from None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise NoNvml(f"NVML does not start: {error}") from None
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def clock_reasons(nvml: Any, handle: Any) -> int:
+    """Why the clocks are as they are, as bits of `LIMITS`."""
+    newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # its name since 2023
+    return int((newer or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+
+
+def throttles_in(bits: int) -> tuple[str, ...]:
+    """What holds the clocks down, unless the GPU is idle."""
+    return () if bits & _IDLE else tuple(what for bit, what, throttles in LIMITS if throttles and bits & bit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,43 +118,26 @@ class GpuWatch:
 
     @contextmanager
     def __call__(self, uuid: str) -> Iterator[None]:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the package's predecessor of the same name complains about itself
-                nvml = import_module("pynvml")
-        except ImportError:
-            self.seen = NotWatched("the package nvidia-ml-py is not installed")
-            yield
-            return
-        try:
-            nvml.nvmlInit()
-        except nvml.NVMLError as error:
-            self.seen = NotWatched(f"NVML does not start: {error}")
-            yield
-            return
-        try:
-            yield from self._watch(nvml, uuid)
-        finally:
-            nvml.nvmlShutdown()
-
-    def _watch(self, nvml: Any, uuid: str) -> Iterator[None]:
-        try:
-            looker = _Looker(nvml, _handle(nvml, uuid))
-        except (nvml.NVMLError, LookupError) as error:
-            self.seen = NotWatched(f"NVML does not find the GPU: {error}")
-            yield
-            return
-        over = threading.Event()
-        thread = threading.Thread(target=looker.look_until, args=(over,), name="gpuledger nvml", daemon=True)
-        looker.look()  # a short block is seen at its two ends
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-            looker.look()
-            self.seen = looker.watched()
+        looker = None
+        with ExitStack() as stack:
+            try:
+                looker = _Looker(stack.enter_context(nvml_session()), uuid)
+            except NoNvml as reason:
+                self.seen = NotWatched(str(reason))
+            if looker is None:
+                yield
+                return
+            over = threading.Event()
+            thread = threading.Thread(target=looker.look_until, args=(over,), name="gpuledger nvml", daemon=True)
+            looker.look()  # a short block is seen at its two ends
+            thread.start()
+            try:
+                yield
+            finally:
+                over.set()
+                thread.join()
+                looker.look()
+                self.seen = looker.readings()
 
 
 def _handle(nvml: Any, uuid: str) -> Any:
@@ -135,15 +152,18 @@ def _handle(nvml: Any, uuid: str) -> Any:
 class _Looker:
     """Takes one look after another at one GPU."""
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
+    def __init__(self, nvml: Any, uuid: str) -> None:
+        try:
+            handle = _handle(nvml, uuid)
+        except (nvml.NVMLError, LookupError) as error:
+            raise NoNvml(f"NVML does not find the GPU: {error}") from None
         self._nvml, self._handle = nvml, handle
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # its name since 2023
         self._questions: dict[str, Callable[[], int]] = {
-            "sm": lambda: nvml.nvmlDeviceGetClockInfo(handle, _SM),
-            "memory": lambda: nvml.nvmlDeviceGetClockInfo(handle, _MEMORY),
+            "sm": lambda: nvml.nvmlDeviceGetClockInfo(handle, SM_CLOCK),
+            "memory": lambda: nvml.nvmlDeviceGetClockInfo(handle, _MEMORY_CLOCK),
             "power": lambda: nvml.nvmlDeviceGetPowerUsage(handle),
             "temperature": lambda: nvml.nvmlDeviceGetTemperature(handle, 0),
-            "reasons": lambda: (reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle),
+            "reasons": lambda: clock_reasons(nvml, handle),
         }
         self._answers: dict[str, list[int]] = {name: [] for name in self._questions}
         self._looks = 0
@@ -151,32 +171,27 @@ class _Looker:
     def look(self) -> None:
         self._looks += 1
         for name, question in self._questions.items():
-            answer = self._asked(question)
-            if answer is not None:
+            if (answer := self._ask(question)) is not None:
                 self._answers[name].append(answer)
 
     def look_until(self, over: threading.Event) -> None:
         while not over.wait(_EVERY_S):
             self.look()
 
-    def watched(self) -> GpuReadings:
-        highest = self._asked(lambda: self._nvml.nvmlDeviceGetMaxClockInfo(self._handle, _SM))
-        most = self._asked(lambda: self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle))
-        sm, memory, power, temperature = (self._range(name) for name in ("sm", "memory", "power", "temperature"))
-        return GpuReadings(self._looks, sm, memory, power, temperature, highest, most, self._limits())
+    def readings(self) -> GpuReadings:
+        sm, memory, power, temperature = (
+            SampledRange(min(answers), median_low(answers), max(answers)) if answers else None
+            for answers in (self._answers[name] for name in ("sm", "memory", "power", "temperature"))
+        )
+        highest = self._ask(lambda: self._nvml.nvmlDeviceGetMaxClockInfo(self._handle, SM_CLOCK))
+        most = self._ask(lambda: self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle))
+        busy = [bits for bits in self._answers["reasons"] if not bits & _IDLE]
+        counts = ((what, sum(bool(bits & bit) for bits in busy), throttles) for bit, what, throttles in LIMITS)
+        limits = tuple(ClockLimit(what, count / len(busy), throttles) for what, count, throttles in counts if count)
+        return GpuReadings(self._looks, sm, memory, power, temperature, highest, most, limits)
 
-    def _asked(self, question: Callable[[], int]) -> int | None:
+    def _ask(self, question: Callable[[], int]) -> int | None:
         try:
             return int(question())
         except self._nvml.NVMLError:
             return None  # not every GPU tells everything
-
-    def _range(self, name: str) -> SampledRange | None:
-        answers = self._answers[name]
-        return SampledRange(min(answers), median_low(answers), max(answers)) if answers else None
-
-    def _limits(self) -> tuple[ClockLimit, ...]:
-        """What held the clocks down in those looks in which the GPU was not idle."""
-        busy = [bits for bits in self._answers["reasons"] if not bits & _IDLE]
-        found = ((what, sum(bool(bits & bit) for bits in busy), throttles) for bit, what, throttles in LIMITS)
-        return tuple(ClockLimit(what, count / len(busy), throttles) for what, count, throttles in found if count)

@@ -1,18 +1,15 @@
 """What a command sets for its own process at the start. Light: `--help` imports it.
 
-Memory that was freed is kept for the next array: a setting of the C library, for the life of a command.
+`keep_freed_memory` keeps freed memory for the next array. An analysis makes and drops columns by the hundred; the C
+library gives each large one back to the system, which clears its pages again for the next: on a large profile that
+takes as long as the work on them. A command ends soon, so it keeps what it has. Only columns of millions of rows are
+given back: kept, they would lie beside new ones of another length, and memory would grow to far more than is in use. A
+library must not decide this for its process: only the command's `main` asks for it.
 
-An analysis makes and drops columns by the hundred. The C library gives each large one back to the system, which clears
-its pages again for the next: on a large profile that takes as long as the work on them. A command ends soon, so it
-keeps what it has. Only columns of millions of rows are given back: kept, they would lie beside new ones of another
-length, and memory would grow to far more than is in use. A library must not decide this for its process: only the
-command's `main` asks for it.
-
-A file that is written whole, also where it would not block: the number of an open file in, a stream of bytes out.
-
-A pipe that event loops and terminals share may be set not to block. When it is full, Python's own streams drop what
-does not fit, and say so in ways that are easily lost; ours waits until the reader has made room. Without a buffer
-(PYTHONUNBUFFERED) they also ignore that only a part was taken; a buffered writer goes on with the rest.
+`patient_writer` writes a file whole, also where it would not block. A pipe that event loops and terminals share may be
+set not to block. When it is full, Python's own streams drop what does not fit, and say so in ways that are easily lost;
+ours waits until the reader has made room. Without a buffer (PYTHONUNBUFFERED) they also ignore that only a part was
+taken; a buffered writer goes on with the rest.
 """
 
 from __future__ import annotations

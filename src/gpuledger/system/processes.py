@@ -1,9 +1,9 @@
 """The only module that starts processes. An argument list in, what the program said out; never a shell.
 
-`run` is for short questions, with a limit of time. `attended` is for the user's own program: it may take as long as it
-likes, its input and output are ours, and when somebody interrupts us it is asked to end, then told, then made.
-
-Processes that outlive the program that started them: a mark in, their ids out.
+`run` is for short questions, with a limit of time. `run_attended` is for the user's own program: it may take as long as
+it likes, its input and output are ours, and when somebody interrupts us it is asked to end, then told, then made.
+`run_logged` is for steps that nobody watches, `fetch_output` for a program whose output is a file. Whatever a program
+leaves running is found by a mark in its environment, and ended.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ from gpuledger.system.interruption import Interruption, interruptible_children
 MARK: Final = "GPULEDGER_CAPTURE"
 """The variable that everything carries which a capture started."""
 
-_SURVIVING_PROCESSES_LOOK_EVERY_S: Final = 0.02
+_LOOK_EVERY_S: Final = 0.05
+_LOOK_FOR_LEFTOVERS_EVERY_S: Final = 0.02
+_KEPT_BYTES: Final = 64 * 1024
 
 
-def marked(mark: str, proc: Path = Path("/proc")) -> tuple[int, ...]:
+def marked_processes(mark: str, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """The processes whose environment carries this mark, but for ourselves."""
     wanted = f"{MARK}={mark}".encode()
     return tuple(pid for pid in _others(proc) if wanted in _file(proc, pid, "environ").split(b"\0"))
 
 
-def members(group: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
+def group_members(group: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """The processes of a group that still run: one that has ended stays in it until its parent asks, if ever."""
-    found = []
-    for pid in _others(proc):
+
+    def is_running_member(pid: int) -> bool:
         words = _file(proc, pid, "stat").rpartition(b")")[2].split()  # behind the name: state, parent, group
-        if len(words) > 2 and int(words[2]) == group and words[0] not in (b"Z", b"X"):
-            found.append(pid)
-    return tuple(found)
+        return len(words) > 2 and int(words[2]) == group and words[0] not in (b"Z", b"X")
+
+    return tuple(pid for pid in _others(proc) if is_running_member(pid))
 
 
 def _others(proc: Path) -> list[int]:
@@ -64,13 +66,13 @@ def send(group: int, mark: str, which: signal.Signals) -> None:
     """Send a signal to a process group, and to what carries the mark outside of it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, which)
-    for pid in marked(mark):
+    for pid in marked_processes(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) != group:
                 os.kill(pid, which)
 
 
-def ended(group: int, mark: str, *, patience_s: float) -> bool:
+def end_leftovers(group: int, mark: str, *, patience_s: float) -> bool:
     """End whatever is left: asked first, then killed. Whether anything had to be."""
     if not _left(group, mark):
         return False
@@ -78,22 +80,18 @@ def ended(group: int, mark: str, *, patience_s: float) -> bool:
         send(group, mark, which)
         until = time.monotonic() + patience_s
         while _left(group, mark) and time.monotonic() < until:
-            time.sleep(_SURVIVING_PROCESSES_LOOK_EVERY_S)
+            time.sleep(_LOOK_FOR_LEFTOVERS_EVERY_S)
     return True
 
 
 def _left(group: int, mark: str) -> bool:
     if Path("/proc").is_dir():
-        return bool(members(group) or marked(mark))
+        return bool(group_members(group) or marked_processes(mark))
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
     return True
-
-
-_LOOK_EVERY_S: Final = 0.05
-_KEPT_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,6 @@ class AttendedRun:
     """A program that was attended to its end."""
 
     exit_code: int
-    """As a shell gives it: 128 and the signal's number where one ended it."""
     said: str
     """The last 64 KiB of its standard error, or of all that it wrote where that was not passed on."""
     seconds: float
@@ -159,7 +156,7 @@ Signaller = Callable[[signal.Signals], None]
 """Sends a signal to where the program really is, if that is another machine."""
 
 
-def attended(
+def run_attended(
     argv: Sequence[str | Path],
     interruption: Interruption,
     *,
@@ -174,39 +171,41 @@ def attended(
     Input, output and errors are ours, unless it is to be `quiet`; of the errors a copy of the end is kept. `on_stage`
     is told the signal's name at each step towards the end.
     """
-    patience = patience or Patience()
-    mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    patience, mark = patience or Patience(), _new_mark()
     began = time.monotonic()
     with _Guard() as guard:
-        process = _started(argv, (dict(os.environ) | dict(environment or {})) | {MARK: mark}, quiet=quiet)
+        process = _start(argv, dict(os.environ) | dict(environment or {}) | {MARK: mark}, quiet=quiet)
         guard.watch(process.pid)
-        kept = _Kept(process.stdout if quiet else process.stderr, pass_on=not quiet)
+        output_tail = _OutputTail(process.stdout if quiet else process.stderr, pass_on=not quiet)
         try:
-            interrupted = _waited(
-                process, interruption, patience, lambda which: _send(process.pid, mark, which, signaller), on_stage
-            )
+            interrupted = _wait(process, interruption, patience, mark, on_stage, signaller)
         except BaseException:
             send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on
             process.wait()
-            kept.text(patience.made)
+            output_tail.text(patience.made)
             raise
-        orphans = ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
+        orphans = end_leftovers(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
+    said, seconds = output_tail.text(patience.made), time.monotonic() - began
+    return AttendedRun(_exit_code(process), said, seconds, interrupted, orphans)
+
+
+def _new_mark() -> str:
+    return f"{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """As a shell gives it: 128 and the signal's number where one ended it."""
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
-    return AttendedRun(
-        exit_code=128 - code if code < 0 else code,
-        said=kept.text(patience.made),
-        seconds=time.monotonic() - began,
-        interrupted=interrupted,
-        orphans=orphans,
-    )
+    return 128 - code if code < 0 else code
 
 
-def _waited(
+def _wait(
     process: subprocess.Popen[bytes],
     interruption: Interruption,
     patience: Patience,
-    send: Signaller,
+    mark: str,
     on_stage: Callable[[str], None],
+    signaller: Signaller | None = None,
     until: float = float("inf"),
 ) -> bool:
     """Wait until it has ended; see to it that it does once we are interrupted, or at `until`. Whether we were."""
@@ -220,32 +219,29 @@ def _waited(
             which, seconds = stages.pop(0)
             until = time.monotonic() + seconds
             on_stage(which.name)
-            send(which)
+            _signal(process.pid, mark, which, signaller)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_EVERY_S)
     return bool(interruption)
 
 
-def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> AttendedRun:
-    """Run a program whose standard output is the content of `target`, which appears only when it is whole."""
+def fetch_output(argv: Sequence[str], target: Path, interruption: Interruption) -> int:
+    """Run a program whose standard output is the content of `target`, which appears only when it is whole. Its code."""
     with contextlib.suppress(Abandoned), whole_file(target) as file:
-        began = time.monotonic()
-        process = _started(argv, dict(os.environ), quiet=False, output=file)
-        errors = _Kept(process.stderr, pass_on=False)
+        process = _start(argv, dict(os.environ), quiet=False, output=file)
+        errors = _OutputTail(process.stderr, pass_on=False)
         while process.poll() is None:
             if interruption:
                 process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_EVERY_S)
-        done = AttendedRun(
-            process.returncode, errors.text(5.0), time.monotonic() - began, bool(interruption), orphans=False
-        )
-        if done.exit_code != 0:
+        errors.text(5.0)
+        if process.returncode != 0:
             raise Abandoned
-    return done
+    return process.returncode
 
 
-def _started(
+def _start(
     argv: Sequence[str | Path],
     environment: dict[str, str],
     *,
@@ -269,7 +265,7 @@ def _started(
         ) from None
 
 
-def _send(group: int, mark: str, which: signal.Signals, signaller: Signaller | None) -> None:
+def _signal(group: int, mark: str, which: signal.Signals, signaller: Signaller | None) -> None:
     if signaller is not None:
         with contextlib.suppress(ToolFailed):  # the other side cannot be reached now; the next signal may be
             signaller(which)
@@ -282,7 +278,7 @@ def _send(group: int, mark: str, which: signal.Signals, signaller: Signaller | N
         send(group, mark, which)
 
 
-class _Kept:
+class _OutputTail:
     """Reads a pipe to its end in a thread, passes it on, and keeps the last part."""
 
     def __init__(self, pipe: IO[bytes] | None, *, pass_on: bool) -> None:
@@ -321,13 +317,12 @@ class LoggedRun:
     """A program that ran to its end beside its log."""
 
     exit_code: int
-    """As a shell gives it: 128 and the signal's number where one ended it."""
     seconds: float
     interrupted: bool
     out_of_time: bool
 
 
-def logged(
+def run_logged(
     argv: Sequence[str],
     interruption: Interruption,
     *,
@@ -340,32 +335,20 @@ def logged(
 
     It is ended when it takes more than `seconds`, when somebody interrupts us, and also when somebody kills us.
     """
-    patience = patience or Patience()
-    mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    patience, mark = patience or Patience(), _new_mark()
     began = time.monotonic()
-    told: list[str] = []
+    until = float("inf") if seconds is None else began + seconds
+    stages: list[str] = []
     with _Guard() as guard:
         variables = dict(os.environ) | dict(environment) | {MARK: mark}
-        process = _started(argv, variables, quiet=False, output=log, joined=True)
+        process = _start(argv, variables, quiet=False, output=log, joined=True)
         guard.watch(process.pid)
         try:
-            interrupted = _waited(
-                process,
-                interruption,
-                patience,
-                lambda which: _send(process.pid, mark, which, None),
-                told.append,
-                until=float("inf") if seconds is None else began + seconds,
-            )
+            interrupted = _wait(process, interruption, patience, mark, stages.append, until=until)
         finally:
-            ended(process.pid, mark, patience_s=min(patience.told, 5.0))
-    code = process.returncode if process.returncode is not None else -signal.SIGKILL
-    return LoggedRun(
-        exit_code=128 - code if code < 0 else code,
-        seconds=time.monotonic() - began,
-        interrupted=interrupted,
-        out_of_time=bool(told) and not interrupted,
-    )
+            end_leftovers(process.pid, mark, patience_s=min(patience.told, 5.0))
+    out_of_time = bool(stages) and not interrupted
+    return LoggedRun(_exit_code(process), time.monotonic() - began, interrupted, out_of_time)
 
 
 class _Guard:

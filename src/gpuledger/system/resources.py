@@ -1,9 +1,7 @@
 """What this process may use of the machine now: cores and memory, inside the limits that a container or a job sets.
 
 Linux tells in /proc and in the files of control groups; where there are none, what the machine has is all that is
-known, and the memory of another process is not.
-
-A bound on what this process may take besides what it has, for as long as something runs that nobody can bound.
+known, and the memory of another process is not. `at_most` bounds what we take meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _GROUPS: Final = Path("/sys/fs/cgroup")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def usable_cores(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
@@ -32,27 +31,21 @@ def usable_cores(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
 
 def free_memory_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Memory that is free now, at most what this process is allowed."""
-    free = _available_bytes(proc)
+    meminfo = dict(line.split(":", 1) for line in _text(proc / "meminfo").splitlines() if ":" in line)
+    if "MemAvailable" in meminfo:
+        free = int(meminfo["MemAvailable"].split()[0]) * 1024
+    else:
+        free = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
     for folder in _own_groups("memory", proc, groups):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = _text(folder / name)
-            if limit.isdecimal():
-                free = min(free, int(limit))
+        limits = (_text(folder / name) for name in ("memory.max", "memory.limit_in_bytes"))
+        free = min([free, *(int(limit) for limit in limits if limit.isdecimal())])
     return free
 
 
 def resident_bytes(pid: int, proc: Path = _PROC) -> int | None:
     """The memory that a process holds; None where that cannot be known, or where it has ended."""
     pages = _text(proc / str(pid) / "statm").split()
-    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else None
-
-
-def _available_bytes(proc: Path) -> int:
-    for line in _text(proc / "meminfo").splitlines():
-        name, _, amount = line.partition(":")
-        if name == "MemAvailable":
-            return int(amount.split()[0]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(pages[1]) * _PAGE_BYTES if len(pages) > 1 else None
 
 
 def _own_groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
@@ -81,16 +74,14 @@ def _text(path: Path) -> str:
         return ""
 
 
-_STATM = Path("/proc/self/statm")
-
-
 @contextmanager
 def at_most(more_bytes: int) -> Iterator[None]:
     """What is done meanwhile, by all threads together, gets no more than so many bytes of address space."""
-    taken = _taken_bytes()
-    if taken is None:
+    statm = _text(_PROC / "self" / "statm").split()
+    if not statm:  # not Linux
         yield
         return
+    taken = int(statm[0]) * _PAGE_BYTES
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -100,11 +91,3 @@ def at_most(more_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _taken_bytes() -> int | None:
-    """The address space of this process; None where that is not known."""
-    try:
-        return int(_STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        return None

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Final, Generic, TypeVar
 
 from gpuledger.errors import ToolFailed
+from gpuledger.system.files import reason_of
 from gpuledger.system.interruption import held_interrupts
 from gpuledger.system.resources import resident_bytes
 
@@ -64,14 +65,11 @@ class _Crew(Generic[Item, Result]):
 
     task: Callable[[Item], Result]
     items: Sequence[Item]
-    memory_bytes: int
-    """What a worker may take."""
     lost: Callable[[Item, str], Result]
     waiting: deque[int]
     """Numbers of the items that nobody holds."""
     results: dict[int, Result] = field(default_factory=dict)
     deaths: Counter[int] = field(default_factory=Counter)
-    """How many workers died over each item."""
     failed_starts: int = 0
     workers: list[_Worker] = field(default_factory=list)
 
@@ -81,7 +79,7 @@ class _Crew(Generic[Item, Result]):
             # multiprocessing would start it when it is first needed, and let Ctrl-C through again for that
             resource_tracker.ensure_running()
             with held_interrupts():
-                self.workers.append(_started(self.task))
+                self.workers.append(_start(self.task))
 
     def listen(self) -> None:
         """Take what workers have to say, for a moment at most."""
@@ -144,11 +142,6 @@ class _Crew(Generic[Item, Result]):
             if self.waiting and worker.has_started and worker.item is None:
                 self._hand_on(worker)
 
-    def end_the_greedy(self) -> None:
-        for worker in self.workers:
-            if worker.process.pid and (resident_bytes(worker.process.pid) or 0) > self.memory_bytes:
-                worker.process.kill()
-
 
 def spread(
     task: Callable[[Item], Result],
@@ -166,13 +159,15 @@ def spread(
     """
     if items and not are_allowed():
         raise ToolFailed("this process is a daemon, which may not start others", hint="`--workers=0` does without")
-    crew = _Crew(task, items, memory_bytes, lost, deque(range(len(items))))
+    crew = _Crew(task, items, lost, deque(range(len(items))))
     try:
         while len(crew.results) < len(items):
             crew.hire(count)
             crew.listen()
             crew.wake()
-            crew.end_the_greedy()
+            for worker in crew.workers:
+                if worker.process.pid and (resident_bytes(worker.process.pid) or 0) > memory_bytes:
+                    worker.process.kill()
             tell(len(crew.results))
     finally:
         with held_interrupts():
@@ -198,35 +193,25 @@ def _end(processes: Sequence[SpawnProcess], pipes: Sequence[Connection]) -> None
             process.join(max(until - time.monotonic(), 0))
 
 
-def _started(task: Callable[[Item], Result]) -> _Worker:
+def _start(task: Callable[[Item], Result]) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     # a daemon starts no processes to read with: there is a worker for every core
     process = context.Process(target=_serve, args=(task, theirs), name="gpuledger worker", daemon=True)
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)  # what is started inherits it
     try:
-        with _environment(_ONE_THREAD):
-            process.start()
+        process.start()
     except OSError as error:
         ours.close()
-        raise ToolFailed(f"a worker process does not start: {(error.strerror or str(error)).lower()}") from None
+        raise ToolFailed(f"a worker process does not start: {reason_of(error)}") from None
     finally:
         theirs.close()
-    return _Worker(process, ours)
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for what is started meanwhile."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
         for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
+            del os.environ[name]
+            if value is not None:
                 os.environ[name] = value
+    return _Worker(process, ours)
 
 
 def _serve(task: Callable[[Item], Result], pipe: Connection) -> None:
@@ -236,11 +221,10 @@ def _serve(task: Callable[[Item], Result], pipe: Connection) -> None:
         pipe.send(None)
         while True:
             item = pipe.recv()
-            pipe.send(_tried(task, item))
-
-
-def _tried(task: Callable[[Item], Result], item: Item) -> Result | _Refused:
-    try:
-        return task(item)
-    except Exception as error:  # it is for whoever asked for the result to say so
-        return _Refused(" ".join(f"no worker could take it: {type(error).__name__}: {error}".split()))
+            result: Result | _Refused
+            try:
+                result = task(item)
+            except Exception as error:  # it is for whoever asked for the result to say so
+                reason = f"no worker could take it: {type(error).__name__}: {error}"
+                result = _Refused(" ".join(reason.split()))
+            pipe.send(result)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 FEWEST: Final = 10
 """Samples before the first look: fewer make p10 and p90 hollow."""
@@ -55,6 +55,7 @@ class SampleSpread:
         return off is not None and max(off, abs(self.drift_share)) <= target_share
 
 
+@cache
 def rank_below(count: int) -> int:
     """The rank, from 1, of the sample where the median's interval begins among `count` sorted ones; 0 for none.
 
@@ -63,11 +64,6 @@ def rank_below(count: int) -> int:
     """
     if count > _EXACT_UP_TO:  # one rank lower than the normal approximation has it, to be on the safe side
         return math.floor(count / 2 - 0.98 * math.sqrt(count)) - 1
-    return _exact_rank(count)
-
-
-@cache
-def _exact_rank(count: int) -> int:
     rank, tosses, below = 0, 1, 0  # of 2**count outcomes: those with exactly `rank` heads, and with fewer
     while 40 * (below + tosses) <= 2**count:
         below += tosses
@@ -98,7 +94,7 @@ def blocks(samples: Sequence[float]) -> list[float]:
     if size < 3:
         return list(samples)
     first = len(samples) % size
-    return [median(sorted(samples[at : at + size])) for at in range(first, len(samples), size)]
+    return [median(sorted(samples[begin : begin + size])) for begin in range(first, len(samples), size)]
 
 
 def interval_around(middle: float, samples: Sequence[float]) -> tuple[float, float] | None:
@@ -127,7 +123,37 @@ def spread(samples: Sequence[float]) -> SampleSpread:
     )
 
 
-def measured(
+Spread = TypeVar("Spread", SampleSpread, "PairSpread")
+
+
+def _take_until(
+    take: Callable[[], object],
+    count: Callable[[], int],
+    look: Callable[[], Spread],
+    now: Callable[[], int],
+    *,
+    seconds: float,
+    target_share: float,
+    least_seconds: float,
+) -> Spread:
+    """Take samples until a look at them says that they suffice, or `seconds` are over; always at least once.
+
+    It is looked after every tenth more samples: looking after each would stop at a lucky one. It is not looked before
+    `least_seconds`: in a moment nothing has time to change.
+    """
+    start, look_at = now(), FEWEST
+    while True:
+        take()
+        elapsed = now() - start
+        is_over = elapsed >= seconds * 1e9
+        if is_over or (count() >= look_at and elapsed >= least_seconds * 1e9):
+            result = look()
+            if is_over or result.is_within(target_share):
+                return result
+            look_at = count() + max(FEWEST // 2, count() // 10)
+
+
+def measure(
     take: Callable[[], Sequence[float]],
     now: Callable[[], int],
     *,
@@ -135,23 +161,10 @@ def measured(
     target_share: float,
     least_seconds: float = 0.0,
 ) -> SampleSpread:
-    """Take samples until the median is known to `target_share`, or `seconds` are over; always at least one.
-
-    Whether it is known is asked after every tenth more samples: asking after each would stop at a lucky one. It is not
-    asked before `least_seconds`: in a moment nothing has time to change.
-    """
+    """Take samples until the median is known to `target_share`, or `seconds` are over; always at least one."""
     samples: list[float] = []
-    start = now()
-    ask_at = FEWEST
-    while True:
-        samples += take()
-        elapsed = now() - start
-        is_over = elapsed >= seconds * 1e9
-        if is_over or (len(samples) >= ask_at and elapsed >= least_seconds * 1e9):
-            found = spread(samples)
-            if is_over or found.is_within(target_share):
-                return found
-            ask_at = len(samples) + max(FEWEST // 2, len(samples) // 10)
+    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": least_seconds}
+    return _take_until(lambda: samples.extend(take()), lambda: len(samples), lambda: spread(samples), now, **limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +231,7 @@ def pair_spread(first: Sequence[float], second: Sequence[float]) -> PairSpread:
     )
 
 
-def measured_in_turns(
+def measure_in_turns(
     take_first: Callable[[], Sequence[float]],
     take_second: Callable[[], Sequence[float]],
     now: Callable[[], int],
@@ -233,20 +246,15 @@ def measured_in_turns(
     first changes from round to round, because the second finds caches and clocks as the first left them.
     """
     samples: tuple[list[float], list[float]] = [], []
-    turns = (0, take_first), (1, take_second)
-    start = now()
-    rounds, ask_at = 0, FEWEST
-    while True:
-        for number, take in turns if rounds % 2 == 0 else reversed(turns):
-            samples[number].extend(take())
-        rounds += 1
-        elapsed = now() - start
-        is_over = elapsed >= seconds * 1e9
-        if is_over or (len(samples[0]) >= ask_at and elapsed >= least_seconds * 1e9):
-            pair = pair_spread(*samples)
-            if is_over or pair.is_within(target_share):
-                return pair
-            ask_at = len(samples[0]) + max(FEWEST // 2, len(samples[0]) // 10)
+    turns = [(samples[0], take_first), (samples[1], take_second)]
+
+    def take_both() -> None:
+        for kept, take in turns:
+            kept.extend(take())
+        turns.reverse()
+
+    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": least_seconds}
+    return _take_until(take_both, lambda: len(samples[0]), lambda: pair_spread(*samples), now, **limits)
 
 
 def settled_after(
@@ -260,7 +268,9 @@ def settled_after(
     start = now()
     while True:
         elapsed = now() - start
-        is_done = _are_alike(times[-_IN_A_ROW:]) and elapsed >= least_seconds * 1e9
+        last = times[-_IN_A_ROW:]
+        are_alike = len(last) == _IN_A_ROW and max(last) - min(last) <= _ALIKE * min(last)
+        is_done = are_alike and elapsed >= least_seconds * 1e9
         if len(times) >= fewest and (is_done or elapsed >= seconds * 1e9):
             return len(times)
         times.append(take())
@@ -276,13 +286,9 @@ def batch_size(run: Callable[[int], float], *, least_ns: float, most: int = 1 <<
     return calls
 
 
-def _are_alike(times: Sequence[float]) -> bool:
-    return len(times) == _IN_A_ROW and max(times) - min(times) <= _ALIKE * min(times)
-
-
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """The value below which `share` of the sorted values lie, between two of them where need be."""
-    at = share * (len(ordered) - 1)
-    low = math.floor(at)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

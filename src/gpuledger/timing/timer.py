@@ -35,7 +35,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gpuledger.capture.window import window
-from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measured, measured_in_turns, settled_after
+from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measure, measure_in_turns, settled_after
 
 Operation = Callable[[], object]
 Watch = Callable[[str], AbstractContextManager[object]]
@@ -76,7 +76,6 @@ class Timing:
     """Why it is not a graph; empty if it is one, or was not to be."""
     is_cold: bool
     calls: int
-    """Those measured."""
     batch: int
     """Calls in a sample."""
     warmup_calls: int
@@ -94,7 +93,6 @@ class TimedPair:
     second: Timing
     spread: PairSpread
     is_settled: bool
-    """Whether the difference is known as well as was asked for."""
 
 
 class _Stopwatch(Protocol):
@@ -137,7 +135,7 @@ def time_operation(
         warm = _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds)
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        spread = measured(
+        spread = measure(
             warm.take, time.perf_counter_ns, seconds=seconds, target_share=target_share, least_seconds=_LEAST_SECONDS
         )
         took = time.perf_counter_ns() - start
@@ -169,7 +167,7 @@ def time_in_turns(
         )
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        pair = measured_in_turns(
+        pair = measure_in_turns(
             one.take,
             other.take,
             time.perf_counter_ns,
@@ -230,8 +228,12 @@ class _Warm:
 def _warm(operation: Operation, cuda: Any, *, graph: bool, cold: bool, warmup: int | None, seconds: float) -> _Warm:
     """Call an operation until it is warm, captured where that can be done."""
     stopwatch: _Stopwatch = _OnCpu(operation) if cuda is None else _OnCuda(operation, cuda)
-    why_eager = ""
-    warmed = _warmed(stopwatch, warmup)
+    why_eager, warmed = "", warmup or 0
+    for _ in range(warmed):
+        stopwatch.once()
+    if warmup is None:
+        stopwatch.once()  # by itself, because it may compile for longer than warming up should take
+        warmed = 1 + settled_after(stopwatch.once, time.perf_counter_ns, fewest=LEAST_WARMUP - 1, seconds=_WARM_SECONDS)
     if isinstance(stopwatch, _OnCuda) and graph:
         why_eager = stopwatch.capture(several=not cold)
     units = 1 if cold else batch_size(stopwatch.run, least_ns=_BATCH_NS)
@@ -249,10 +251,21 @@ def _warm(operation: Operation, cuda: Any, *, graph: bool, cold: bool, warmup: i
 
 @contextmanager
 def _measuring(cuda: Any, watch: Watch | None) -> Iterator[None]:
-    """The stretch in which samples are taken: marked, watched, and without collections of garbage."""
-    watching = watch(_uuid(cuda)) if watch is not None and cuda is not None else nullcontext()
-    with window("gpuledger:measure"), watching, _no_garbage_collection():
-        yield
+    """The stretch in which samples are taken: marked, watched, and without collections of garbage.
+
+    As in timeit: a collection would fall on one sample and not on another.
+    """
+    watching: AbstractContextManager[object] = nullcontext()
+    if watch is not None and cuda is not None:  # '' where this torch does not say which GPU it is
+        watching = watch(str(getattr(cuda.get_device_properties(cuda.current_device()), "uuid", "")))
+    with window("gpuledger:measure"), watching:
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if was_on:
+                gc.enable()
 
 
 def device_for(device: str | None) -> str:
@@ -271,18 +284,8 @@ def device_for(device: str | None) -> str:
 
 def prepared(make: Callable[[], object]) -> Operation:
     """The operation: what `make` returns if that can be called, else `make` itself."""
-    made = make()
-    return made if callable(made) else make
-
-
-def _warmed(stopwatch: _Stopwatch, warmup: int | None) -> int:
-    """Make calls until they are alike, or so many; how many they were."""
-    if warmup is not None:
-        for _ in range(warmup):
-            stopwatch.once()
-        return warmup
-    stopwatch.once()  # by itself, because it may compile for longer than warming up should take
-    return 1 + settled_after(stopwatch.once, time.perf_counter_ns, fewest=LEAST_WARMUP - 1, seconds=_WARM_SECONDS)
+    returned = make()
+    return returned if callable(returned) else make
 
 
 class _OnCpu:
@@ -306,13 +309,13 @@ class _OnCpu:
         return clock() - start
 
     def apart(self, calls: int) -> list[float]:
-        return [self._cold() for _ in range(calls)]
-
-    def _cold(self) -> float:
         if self._flood is None:
             self._flood = np.zeros(_COLD_CPU_BYTES, np.int8)
-        self._flood.fill(1)
-        return self.run(1)
+        times = []
+        for _ in range(calls):
+            self._flood.fill(1)
+            times.append(self.run(1))
+        return times
 
 
 class _OnCuda:
@@ -409,7 +412,7 @@ class _OnCuda:
             self._cuda.synchronize()
             chance.graphsafe_set_state(state)  # it would go on as if in a capture
             return _first_cause(error)
-        if any("empty" in str(each.message) for each in said):
+        if any("empty" in str(warning.message) for warning in said):
             return "it launches nothing on the GPU; --device=cpu takes the host's clock"
         self._launch, self.unit, self.is_graph = graph.replay, calls, True
         return ""
@@ -424,20 +427,3 @@ def _first_cause(error: BaseException) -> str:
         error = error.__context__
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """As timeit does: a collection would fall on one sample and not on another."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _uuid(cuda: Any) -> str:
-    """The current GPU's, '' where this torch does not say."""
-    return str(getattr(cuda.get_device_properties(cuda.current_device()), "uuid", ""))

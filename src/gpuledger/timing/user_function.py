@@ -47,15 +47,13 @@ def named(text: str) -> UserFunction:
 def checked(of: UserFunction, operation: Callable[[], object]) -> UserFunction:
     """The same, unless calling the operation would run nothing of it."""
     call = operation if inspect.isroutine(operation) else type(operation).__call__
-    for is_one, what in (
-        (inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call), "a generator"),
-        (inspect.iscoroutinefunction(call), "a coroutine"),
-    ):
-        if is_one:
-            raise GpuledgerError(
-                f"{_place(of.file, of.line)}: is {what}: calling it only prepares it to run",
-                hint="time a plain function that does the work",
-            )
+    is_generator = inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call)
+    if is_generator or inspect.iscoroutinefunction(call):
+        what = "a generator" if is_generator else "a coroutine"
+        raise GpuledgerError(
+            f"{_place(of.file, of.line)}: is {what}: calling it only prepares it to run",
+            hint="time a plain function that does the work",
+        )
     return of
 
 
@@ -77,14 +75,11 @@ def blamed(file: str, line: int, what: str) -> Iterator[None]:
     except GpuledgerError:
         raise
     except (Exception, SystemExit) as error:
-        at = _place(*_origin(error, file, line))
         reason = " ".join(str(error).split())
         reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}…"
-        kind = type(error).__name__
-        raise GpuledgerError(
-            f"{at}: {what}: {kind}: {reason}" if reason else f"{at}: {what}: {kind}",
-            hint="GPULEDGER_DEBUG=1 shows the whole traceback",
-        ) from error
+        claim = f"{_place(*_origin(error, file, line))}: {what}: {type(error).__name__}"
+        hint = "GPULEDGER_DEBUG=1 shows the whole traceback"
+        raise GpuledgerError(f"{claim}: {reason}" if reason else claim, hint=hint) from error
 
 
 @contextlib.contextmanager
@@ -123,20 +118,18 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _attribute(module: ModuleType, name: str, file: str) -> Callable[[], object]:
-    """A function of the module, or of a class in it."""
-    found: object = module
+    value: object = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            callables = [each for each in dir(found) if callable(getattr(found, each)) and not each.startswith("_")]
+        if not hasattr(value, part):
+            callables = [name for name in dir(value) if callable(getattr(value, name)) and not name.startswith("_")]
             close = difflib.get_close_matches(part, callables, n=1)
             there = f"there are: {', '.join(callables[:8])}" if callables else ""
-            raise GpuledgerError(
-                f"{_shown(file)}: no {part} in it", hint=f"did you mean {close[0]}?" if close else there
-            )
-        found = getattr(found, part)
-    if not callable(found):
-        raise GpuledgerError(f"{_shown(file)}: {name} is of type {type(found).__name__}, not a function")
-    return found
+            hint = f"did you mean {close[0]}?" if close else there
+            raise GpuledgerError(f"{_shown(file)}: no {part} in it", hint=hint)
+        value = getattr(value, part)
+    if not callable(value):
+        raise GpuledgerError(f"{_shown(file)}: {name} is of type {type(value).__name__}, not a function")
+    return value
 
 
 def _origin(error: BaseException, file: str, line: int) -> tuple[str, int]:
@@ -144,21 +137,16 @@ def _origin(error: BaseException, file: str, line: int) -> tuple[str, int]:
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if file and _is_same(frame.filename, file)]
-    if own:
-        return own[-1].filename, own[-1].lineno or 0
-    outside = [frame for frame in frames if not _is_ours(frame.filename)]
-    return (file, line) if file else (outside[-1].filename, outside[-1].lineno or 0) if outside else ("the module", 0)
-
-
-def _is_same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _is_ours(file: str) -> bool:
-    """Of this package, or of Python's own import."""
-    here = str(Path(__file__).parent.parent)
-    return file.startswith((here, "<frozen")) or Path(file).parent.name == "importlib"
+    if file:
+        same = [frame for frame in frames if os.path.realpath(frame.filename) == os.path.realpath(file)]
+        return (same[-1].filename, same[-1].lineno or 0) if same else (file, line)
+    ours = (str(Path(__file__).parent.parent), "<frozen")  # this package, and Python's own import
+    frames_outside = (
+        frame
+        for frame in reversed(frames)
+        if not frame.filename.startswith(ours) and Path(frame.filename).parent.name != "importlib"
+    )
+    return next(((frame.filename, frame.lineno or 0) for frame in frames_outside), ("the module", 0))
 
 
 def _place(file: str, line: int) -> str:

@@ -7,29 +7,15 @@ import click
 from gpuledger.capture.launchers import remote
 from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, checked, ncu_flags
 from gpuledger.capture.output_files import place_for
-from gpuledger.capture.record import Recording, recorded
+from gpuledger.capture.record import Recording, record_program
 from gpuledger.capture.window import opens_window
-from gpuledger.cli.capture.options import (
-    COMMAND_FIRST,
-    VIA_OPTION,
-    CaptureOptions,
-    called_as,
-    capture_options,
-    check_program,
-    looked_at,
-    needed,
-    printed,
-    shown,
-    tell,
-    warn,
-    witness_for,
-    word_for,
-)
+from gpuledger.cli.capture import options as shared
+from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.cli.output import regex_option
 from gpuledger.system.machine import find_ncu
 
 
-@click.command(context_settings=COMMAND_FIRST)
+@click.command(context_settings=shared.COMMAND_FIRST)
 @regex_option("--kernel", said="Only kernels whose function's name matches.")
 @click.option("--launch-skip", type=click.IntRange(0), metavar="N", help="Let so many matching launches pass first.")
 @click.option("--launch-count", type=click.IntRange(1), metavar="N", help="Profile so many launches.")
@@ -41,8 +27,8 @@ from gpuledger.system.machine import find_ncu
     help="What to measure. Default: what verdicts need.",
 )
 @click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
-@VIA_OPTION
-@capture_options
+@shared.VIA_OPTION
+@shared.capture_options
 def ncu(
     kernel: str | None,
     launch_skip: int | None,
@@ -73,40 +59,34 @@ def ncu(
     flags = ncu_flags(choice, measure, output.replace("%", "%%"), run_by_us=True)
     found = None if there else find_ncu()
     if launch_count is None:
-        passes = measure.cost.passes
         what = "every launch" if kernel is None else f"every launch of {kernel}"
-        warn(
-            [
-                f"{what} is replayed {passes} times and takes {measure.cost.seconds:g} s more: programs run 100 times "
-                "slower, or worse; add --launch-count=N" + ("" if kernel else " and --kernel=REGEX")
-            ]
-        )
+        cost = f"is replayed {measure.cost.passes} times and takes {measure.cost.seconds:g} s more"
+        fewer = "add --launch-count=N" + ("" if kernel else " and --kernel=REGEX")
+        warn([f"{what} {cost}: programs run 100 times slower, or worse; {fewer}"])
     options = tuple(flag for flag, _ in flags)
-    witness = witness_for(manner, command, place, there)
-    program = command if witness is None else witness.before(command)
+    witness = shared.witness_for(manner, command, place, there)
     if manner.only_prints:
-        argv = (word_for("ncu", found), *options, *command)
+        argv = (shared.word_for("ncu", found), *options, *command)
         copied = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
-        printed(manner, flags, (shown(manner, argv, there, witness),), [*looked_at(witness), *copied])
+        shared.print_plan(
+            manner,
+            flags,
+            (shared.shown_command(manner, argv, there, witness),),
+            [*shared.environment_notes(witness), *copied],
+        )
         return
-    executable = None if there else needed("ncu", found)
+    executable = None if there else shared.require_tool("ncu", found)
     if not there:
-        check_program(command[0])
-    outcome = recorded(
-        Recording(
-            tool="ncu",
-            executable=executable,
-            argv=(str(executable or "ncu"), *options, *program),
-            command=command,
-            place=place,
-            remote=there,
-            variables=manner.variables,
-            witness=witness,
-            called_as=called_as(),
-        ),
-        tell,
+        shared.check_program(command[0])
+    recording = Recording(
+        tool="ncu",
+        executable=executable,
+        argv=(str(executable or "ncu"), *options, *(command if witness is None else witness.before(command))),
+        command=command,
+        place=place,
+        remote=there,
+        variables=manner.variables,
+        witness=witness,
+        called_as=shared.called_as(),
     )
-
-    from gpuledger.cli.capture.options import ended
-
-    ended(outcome, None, no_report=manner.no_report)
+    shared.finish(record_program(recording, tell), None, no_report=manner.no_report)

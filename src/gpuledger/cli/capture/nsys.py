@@ -1,77 +1,52 @@
-"""`gpuledger capture nsys`: a timeline of any program.
-
-`gpuledger capture start` and `stop`: pieces of a server that runs.
-"""
+"""`gpuledger capture nsys`: a timeline of any program; `capture start` and `stop`: pieces of a server that runs."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture import manifest as manifests
-from gpuledger.capture.launchers import Remote, launched, remote
-from gpuledger.capture.manifest import FAILED, Manifest, Witness
-from gpuledger.capture.nsys import (
-    PRESETS,
-    Flag,
-    Wishes,
-    completed,
-    doubts,
-    export_command,
-    flags_for,
-    forget,
-    launch_command,
-    nsys_command,
-    remember,
-    remembered,
-    session_name,
-    start_command,
-    stop_command,
-    value_of,
-)
-from gpuledger.capture.output_files import EXPORT, MANIFEST, REPORTS, CapturePlace, place_for, prepared
+from gpuledger.capture import nsys as planned
+from gpuledger.capture.launchers import Remote, launch_of, remote
+from gpuledger.capture.manifest import FAILED, Manifest
+from gpuledger.capture.nsys import PRESETS, Wishes, doubts, nsys_command, value_of
+from gpuledger.capture.output_files import EXPORT, MANIFEST, REPORTS, CapturePlace, place_for, prepare_place
 from gpuledger.capture.plain_run import ELSEWHERE, LEFT_OUT, nsys_plain
-from gpuledger.capture.record import INTERRUPTED_CODE, CaptureOutcome, Recording, closed, first_manifest, recorded
-from gpuledger.cli.capture.options import (
-    COMMAND_FIRST,
-    PLAIN_OPTION,
-    VIA_OPTION,
-    CaptureOptions,
-    called_as,
-    capture_options,
-    check_program,
-    looked_at,
-    needed,
-    printed,
-    run_before,
-    shown,
-    tell,
-    warn,
-    witness_for,
-    word_for,
+from gpuledger.capture.record import (
+    INTERRUPTED_CODE,
+    CaptureOutcome,
+    Recording,
+    close_recording,
+    first_manifest,
+    last_line,
+    record_program,
 )
+from gpuledger.cli.capture import options as shared
+from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.cli.completion import words
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
-from gpuledger.system.processes import AttendedRun, attended, run
+from gpuledger.system.processes import run, run_attended
 
 _HELP_SECONDS = 20.0
 
 
 def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",")))
+    names = tuple(dict.fromkeys(name.strip() for names in given for name in names.split(",")))
     for name in names:
         if name not in PRESETS:
             raise click.BadParameter(f"{name!r} is no preset. There are: {', '.join(PRESETS)}.")
     return names
 
 
-@click.command(context_settings=COMMAND_FIRST)
+@click.command(context_settings=shared.COMMAND_FIRST)
 @click.option(
     "--preset",
     "presets",
@@ -97,15 +72,15 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
     "the machine allows it and what is recorded is short (steady, or --duration up to a minute). A minute is some 20 "
     "million values; a GPU-bound program is slowed by 1 %.",
 )
-@VIA_OPTION
-@PLAIN_OPTION
+@shared.VIA_OPTION
+@shared.PLAIN_OPTION
 @click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
 @click.option(
     "--rank-variable",
     metavar="NAME",
     help="For multi: the environment variable that holds the rank. Default: auto-detected.",
 )
-@capture_options
+@shared.capture_options
 def nsys(
     presets: tuple[str, ...],
     trace: str | None,
@@ -144,38 +119,49 @@ def nsys(
       gpuledger capture nsys --preset=steady,graph --dry-run -- python bench.py
       gpuledger capture nsys --no-gpu-metrics -- python bench.py --cuda-profiler
     """
-    name = session_name(session) if session is not None else None
-    wishes = completed(Wishes(presets, trace, delay, duration, settings, rank_variable, name, gpu_metrics), command)
+    name = planned.session_name(session) if session is not None else None
+    wishes = planned.complete_wishes(
+        Wishes(presets, trace, delay, duration, settings, rank_variable, name, gpu_metrics), command
+    )
     if name is not None:
-        _launched(name, wishes, manner, command, via)
+        _launch_session(name, wishes, manner, command, via)
     else:
-        _profiled(wishes, manner, command, remote(via) if via is not None else None, no_plain=no_plain)
+        _profile(wishes, manner, command, remote(via) if via is not None else None, no_plain=no_plain)
 
 
-def _profiled(
+def _profile(
     wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], there: Remote | None, *, no_plain: bool
 ) -> None:
-    """Record a program from here to its end, or print how that would be done."""
     place = place_for(manner.name, command, "nsys", force=manner.force)
-    found = None if there else find_nsys()
-    if wishes.gpu_metrics is None and (found is None or not wishes.is_short):
+    tool = None if there else find_nsys()
+    if wishes.gpu_metrics is None and (tool is None or not wishes.is_short):
         wishes = replace(wishes, gpu_metrics=False)
-    if wishes.gpu_metrics is not False and found is not None and (reason := _not_sampled(found)):
-        if wishes.gpu_metrics:
+    if wishes.gpu_metrics is not False and tool is not None:
+        reason = why_not_sampled(run([tool, *ASKED], seconds=_HELP_SECONDS).output)
+        if reason and wishes.gpu_metrics:
             warn((f"the GPU is not sampled: {reason}; `gpuledger doctor` says what would allow it",))
-        wishes = replace(wishes, gpu_metrics=False)
+        wishes = replace(wishes, gpu_metrics=False) if reason else wishes
     output = f"{there.folder}/report" if there else str(place.base)
-    word = "nsys" if there else word_for("nsys", found)
-    witness = witness_for(manner, command, place, there)
+    word = "nsys" if there else shared.word_for("nsys", tool)
+    witness = shared.witness_for(manner, command, place, there)
     flags, argv = nsys_command(word, output, wishes, command, is_here=there is None)
     warn(doubts(wishes, flags, command, place.folder))
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else nsys_plain(wishes, flags, command, place, witness)
     if manner.only_prints:
-        _printed(manner, flags, argv, place, there, [*run_before(plain), *looked_at(witness)], witness)
+        commands: tuple[Sequence[str], ...] = (shared.shown_command(manner, argv, there, witness if there else None),)
+        notes = [*shared.plain_run_notes(plain), *shared.environment_notes(witness)]
+        if there is not None:
+            notes.append(f"then copied back to {place.folder.absolute()}, and exported")
+        elif argv[1] != "profile":  # nsys stands behind the launcher
+            notes.append("then the report of each rank is exported")
+        else:
+            export = planned.export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
+            commands = (*commands, export)
+        shared.print_plan(manner, planned.reasons(flags), commands, notes)
         return
-    executable = None if there else needed("nsys", found)
+    executable = None if there else shared.require_tool("nsys", tool)
     if not there:
-        check_program(command[0])
+        shared.check_program(command[0])
     watched = tuple if witness is None else witness.before
     word = str(executable or "nsys")
     recording = Recording(
@@ -191,69 +177,40 @@ def _profiled(
         duration=wishes.duration,
         variables=manner.variables,
         witness=witness,
-        called_as=called_as(),
+        called_as=shared.called_as(),
         plain=plain,
     )
-    outcome = recorded(recording, tell)
-
-    from gpuledger.cli.capture.options import asked_of, ended
-
-    ended(outcome, asked_of(flags, wishes.duration), no_report=manner.no_report)
-
-
-def _not_sampled(nsys: Path) -> str | None:
-    """Why nsys cannot sample a GPU of this machine."""
-    return why_not_sampled(run([nsys, *ASKED], seconds=_HELP_SECONDS).output)
+    asked = CaptureWishes(
+        traces=tuple(value_of(flags, "trace").split(",")),
+        nodes=value_of(flags, "cuda-graph-trace").startswith("node"),
+        memory=value_of(flags, "cuda-memory-usage") == "true",
+        ranged=recording.ranged,
+        duration_ns=None if wishes.duration is None else int(wishes.duration * 1e9),
+    )
+    shared.finish(record_program(recording, tell), asked, no_report=manner.no_report)
 
 
-def _printed(
-    manner: CaptureOptions,
-    flags: tuple[Flag, ...],
-    argv: tuple[str, ...],
-    place: CapturePlace,
-    there: Remote | None,
-    notes: list[str],
-    witness: Witness | None,
+def _launch_session(
+    name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], via: str | None
 ) -> None:
-    if there is not None:
-        notes.append(f"then copied back to {place.folder.absolute()}, and exported")
-        printed(manner, _reasons(flags), (shown(manner, argv, there, witness),), notes)
-    elif argv[1] != "profile":  # nsys stands behind the launcher
-        notes.append("then the report of each rank is exported")
-        printed(manner, _reasons(flags), (shown(manner, argv),), notes)
-    else:
-        export = export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
-        printed(manner, _reasons(flags), (shown(manner, argv), export), notes)
-
-
-def _reasons(flags: tuple[Flag, ...]) -> list[tuple[str, str]]:
-    return [(flag.argument, flag.why) for flag in flags]
-
-
-def _launched(name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], via: str | None) -> None:
     """Start a server that is ready to be recorded, and stay with it until it ends."""
-    from gpuledger.system.interruption import Interruption
-    from gpuledger.system.processes import attended
-
     if via is not None:
-        raise GpuledgerError(
-            "--session with --via: a session is reached only on its own machine", hint="run gpuledger there"
-        )
-    if launched(command) is not None and "multi" in wishes.presets:
+        claim = "--session with --via: a session is reached only on its own machine"
+        raise GpuledgerError(claim, hint="run gpuledger there")
+    if launch_of(command) is not None and "multi" in wishes.presets:
         raise GpuledgerError("--session records all ranks into one report: take --preset=multi out")
-    found = find_nsys()
-    flags = flags_for(wishes)
+    tool = find_nsys()
+    flags = planned.flags_for(wishes)
     warn(doubts(wishes, flags, command, None))
     if manner.only_prints:
-        argv = launch_command(word_for("nsys", found), name, flags, command)
-        printed(manner, _reasons(flags), (shown(manner, argv),))
+        argv = planned.launch_command(shared.word_for("nsys", tool), name, flags, command)
+        shared.print_plan(manner, planned.reasons(flags), (shared.shown_command(manner, argv),))
         sys.exit(0)
-    executable: Path = needed("nsys", found)
-    check_program(command[0])
+    argv = planned.launch_command(str(shared.require_tool("nsys", tool)), name, flags, command)
+    shared.check_program(command[0])
     tell(f"session {name}: record a piece with `gpuledger capture start {name} -o NAME --duration=10`")
     with Interruption() as interruption:
-        argv = launch_command(str(executable), name, flags, command)
-        done = attended(argv, interruption, environment=manner.variables.given)
+        done = run_attended(argv, interruption, environment=manner.variables.given)
     sys.exit(INTERRUPTED_CODE if done.interrupted else done.exit_code)
 
 
@@ -279,28 +236,31 @@ def start(session: str, name: str | None, duration: float | None, force: bool, n
       gpuledger capture nsys --preset=server --session=web -- python serve.py
       gpuledger capture start web -o busy --duration=10
     """
-    place = place_for(name, (session_name(session),), "nsys", force=force)
-    nsys = needed("nsys", find_nsys())
-    argv = start_command(str(nsys), session, str(place.base.absolute()))
-    recording = _recording(session, place, nsys, argv, duration)
+    place = place_for(name, (planned.session_name(session),), "nsys", force=force)
+    recording = _recording(session, place, place.base.absolute(), duration)
     with Interruption() as interruption:
-        prepared(place)
-        begun = first_manifest(recording, (argv, stop_command(str(nsys), session)))
-        manifests.written(begun if duration else replace(begun, pid=None), place.manifest)
-        done = attended(argv, interruption, quiet=True)
+        prepare_place(place)
+        begun = first_manifest(recording, (recording.argv, _stop_command(recording)))
+        manifests.write_manifest(begun if duration else replace(begun, pid=None), place.manifest)
+        done = run_attended(recording.argv, interruption, quiet=True)
         if done.exit_code != 0:
-            error = _not_started(session, done)
-            manifests.written(replace(begun, state=FAILED, reason=error.claim), place.manifest)
+            error = ToolFailed(
+                f"session {session}: recording could not be started (exit code {done.exit_code})",
+                found=f"nsys says: {last_line(done.said)}",
+                hint=f"is the server running, started with `gpuledger capture nsys --session={session} -- SERVER`? "
+                "`nsys sessions list` lists what there is; TMPDIR must be the same for both",
+            )
+            manifests.write_manifest(replace(begun, state=FAILED, reason=error.claim), place.manifest)
             raise error
         if duration is None:
-            remember(session, place.manifest)
+            planned.remember(session, place.manifest)
             tell(f"recording session {session}; `gpuledger capture stop {session}` ends it")
             return
         began, until = time.time(), time.monotonic() + duration
         while time.monotonic() < until and not interruption:
             time.sleep(_LOOK_EVERY_S)
-        outcome = _stopped(recording, begun, interruption, began)
-    _said(outcome, duration, no_report=no_report)
+        outcome = _stop_recording(recording, begun, interruption, began)
+    shared.finish(outcome, CaptureWishes(duration_ns=int(duration * 1e9)), no_report=no_report)
 
 
 @click.command()
@@ -313,59 +273,40 @@ def stop(session: str, no_report: bool) -> None:
     Examples:
       gpuledger capture stop web
     """
-    path, began = remembered(session_name(session))
-    nsys = needed("nsys", find_nsys())
+    path, began = planned.recall(planned.session_name(session))
     place = CapturePlace(path.parent, path.name.removesuffix(MANIFEST), REPORTS["nsys"])
-    argv = start_command(str(nsys), session, str(place.base))
-    recording = _recording(session, place, nsys, argv, None)
+    recording = _recording(session, place, place.base, None)
     with Interruption() as interruption:
-        commands = (argv, stop_command(str(nsys), session))
-        begun = replace(first_manifest(recording, commands), started_utc=manifests.utc(began))
-        outcome = _stopped(recording, begun, interruption, began)
-        forget(session)
-    _said(outcome, None, no_report=no_report)
+        begun = first_manifest(recording, (recording.argv, _stop_command(recording)))
+        begun = replace(begun, started_utc=manifests.utc(began))
+        outcome = _stop_recording(recording, begun, interruption, began)
+        planned.forget(session)
+    shared.finish(outcome, CaptureWishes(), no_report=no_report)
 
 
-def _recording(
-    session: str, place: CapturePlace, nsys: Path, argv: tuple[str, ...], duration: float | None
-) -> Recording:
+def _recording(session: str, place: CapturePlace, output: Path, duration: float | None) -> Recording:
+    nsys = shared.require_tool("nsys", find_nsys())
     return Recording(
         tool="nsys",
         executable=nsys,
-        argv=argv,
+        argv=planned.start_command(str(nsys), session, str(output)),
         command=(),
         place=place,
         presets=("server",),
         duration=duration,
-        called_as=called_as(),
+        called_as=shared.called_as(),
         session=session,
     )
 
 
-def _stopped(recording: Recording, begun: Manifest, interruption: Interruption, began: float) -> CaptureOutcome:
-    """Stop the recording and bring it to its end; Ctrl-C before meant: stop now."""
+def _stop_command(recording: Recording) -> tuple[str, ...]:
+    return (str(recording.executable), "stop", f"--session={recording.session}")
+
+
+def _stop_recording(recording: Recording, begun: Manifest, interruption: Interruption, began: float) -> CaptureOutcome:
+    """Stop the recording, which writes the report, and bring it to its end; Ctrl-C before meant: stop now."""
     early = bool(interruption)
     with Interruption() as again:
-        argv = stop_command(str(recording.executable), recording.session or "")
-        done = attended(argv, again, quiet=True)
+        done = run_attended(_stop_command(recording), again, quiet=True)
     said = replace(done, interrupted=done.interrupted or early, seconds=time.time() - began)
-    return closed(recording, begun, said, interruption)
-
-
-def _said(outcome: CaptureOutcome, duration: float | None, *, no_report: bool) -> None:
-    from gpuledger.analyse.capture_checks import CaptureWishes
-    from gpuledger.cli.capture.options import ended
-
-    asked = CaptureWishes(duration_ns=None if duration is None else int(duration * 1e9))
-    ended(outcome, asked, no_report=no_report)
-
-
-def _not_started(session: str, done: AttendedRun) -> ToolFailed:
-    from gpuledger.capture.record import last_line
-
-    return ToolFailed(
-        f"session {session}: recording could not be started (exit code {done.exit_code})",
-        found=f"nsys says: {last_line(done.said)}",
-        hint=f"is the server running, started with `gpuledger capture nsys --session={session} -- SERVER`? "
-        "`nsys sessions list` lists what there is; TMPDIR must be the same for both",
-    )
+    return close_recording(recording, begun, said, interruption)

@@ -1,6 +1,6 @@
 """What all captures share: their options, what is printed instead of running, and how a run is brought to its end.
 
-The end of every capture: what was recorded, whether that is what was asked for, and the report.
+`finish` says what was recorded and whether that is what was asked for, and goes on with the report.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ from gpuledger.capture.manifest import (
     FINISHED,
     INTERRUPTED,
     EnvironmentWishes,
-    Manifest,
     PlainRun,
     RecordedCheck,
     Witness,
     environment,
     environment_wishes,
 )
-from gpuledger.capture.nsys import Flag, value_of
 from gpuledger.capture.output_files import MEMORY, REPORTS, CapturePlace
 from gpuledger.capture.plain_run import PlainProgram
 from gpuledger.capture.record import CaptureOutcome
@@ -125,22 +123,18 @@ def witness_for(
 ) -> Witness | None:
     """Who looks at the program's environment: elsewhere always, here where something may change what --env names."""
     wishes = manner.variables
-    if there is not None:
-        warn(
-            [
-                f"{name} looks like a secret, and is not carried over: others could read it on the command line; "
-                f"set it over there, or write --env={name}=VALUE"
-                for name in wishes.withheld(os.environ)
-            ]
-        )
-        return Witness(there.environment_file, wishes.noted, wishes.carried(os.environ))
     wanted = wishes.carried(os.environ)
-    if not wanted or is_direct(command):
+    if there is None and (not wanted or is_direct(command)):
         return None
-    return Witness(str(place.folder.absolute() / f".{place.name}.environment"), wishes.noted, wanted)
+    if there is None:
+        return Witness(str(place.folder.absolute() / f".{place.name}.environment"), wishes.noted, wanted)
+    for name in wishes.withheld(os.environ):
+        secret = f"{name} looks like a secret, and is not carried over: others could read it on the command line"
+        warn([f"{secret}; set it over there, or write --env={name}=VALUE"])
+    return Witness(there.environment_file, wishes.noted, wanted)
 
 
-def looked_at(witness: Witness | None) -> list[str]:
+def environment_notes(witness: Witness | None) -> list[str]:
     """What is done about the program's environment besides what a printed command shows, for people."""
     if witness is None:
         return []
@@ -149,16 +143,13 @@ def looked_at(witness: Witness | None) -> list[str]:
     return [f"right before the program starts, its environment is looked at{must}"]
 
 
-def run_before(plain: PlainProgram | PlainRun) -> list[str]:
+def plain_run_notes(plain: PlainProgram | PlainRun) -> list[str]:
     """What is run before a printed command, for people."""
-    return (
-        ["before that, the program runs once without the profiler; --no-plain leaves that out"]
-        if isinstance(plain, PlainProgram)
-        else []
-    )
+    note = "before that, the program runs once without the profiler; --no-plain leaves that out"
+    return [note] if isinstance(plain, PlainProgram) else []
 
 
-def shown(
+def shown_command(
     manner: CaptureOptions,
     argv: Sequence[str],
     there: Remote | None = None,
@@ -188,7 +179,7 @@ def word_for(name: str, found: Path | None) -> str:
     return name if found is None or shutil.which(name) else str(found)
 
 
-def needed(name: str, found: Path | None) -> Path:
+def require_tool(name: str, found: Path | None) -> Path:
     """The tool, or one sentence about where it can be had."""
     if found is None:
         product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
@@ -215,7 +206,7 @@ def called_as() -> tuple[str, ...]:
     return ("gpuledger", *sys.argv[1:])
 
 
-def printed(
+def print_plan(
     manner: CaptureOptions,
     reasons: Sequence[tuple[str, str]],
     commands: Sequence[Sequence[str]],
@@ -235,70 +226,54 @@ def printed(
             click.echo(f"# {visible(note)}")
 
 
-def asked_of(flags: Sequence[Flag], duration: float | None) -> CaptureWishes:
-    """What the flags of nsys ask for, in the words of the checks."""
-    return CaptureWishes(
-        traces=tuple(value_of(flags, "trace").split(",")),
-        nodes=value_of(flags, "cuda-graph-trace").startswith("node"),
-        memory=value_of(flags, "cuda-memory-usage") == "true",
-        ranged=value_of(flags, "capture-range") == "cudaProfilerApi",
-        duration_ns=None if duration is None else int(duration * 1e9),
-    )
-
-
-def ended(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: bool) -> NoReturn:
+def finish(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: bool) -> NoReturn:
     """Say what came of it, and end with the exit code. Without `asked` the profile is one of kernels, of ncu."""
-    written = [(each.name, each.bytes) for each in outcome.manifest.files]
+    written = [(file.name, file.bytes) for file in outcome.manifest.files]
     if written:
-        click.echo(f"Wrote {files_text(written)}; {outcome.place.manifest.name}", err=True)
+        tell(f"Wrote {files_text(written)}; {outcome.place.manifest.name}")
     if outcome.manifest.exit_code and outcome.manifest.state == FINISHED:
-        click.echo(f"the command ended with exit code {outcome.manifest.exit_code}", err=True)
-    if outcome.problem is not None:
-        click.echo(sentence(outcome.problem), err=True)
-    elif outcome.manifest.state == INTERRUPTED:
-        click.echo(f"interrupted; what was recorded is kept: `gpuledger report {outcome.profiles[0]}`", err=True)
-    elif asked is None:
-        _said_of_kernels(outcome.profiles[0], no_report=no_report)
-    else:
-        _said_of_timeline(outcome, asked, no_report=no_report)
+        tell(f"the command ended with exit code {outcome.manifest.exit_code}")
+    try:
+        if outcome.problem is not None:
+            tell(sentence(outcome.problem))
+        elif outcome.manifest.state == INTERRUPTED:
+            tell(f"interrupted; what was recorded is kept: `gpuledger report {outcome.profiles[0]}`")
+        elif asked is not None:
+            _report_timeline(outcome, asked, no_report=no_report)
+        elif not no_report:
+            from gpuledger.cli.verbs.kernels import kernels
+
+            click.get_current_context().invoke(kernels, files=(outcome.profiles[0],), limits=DEFAULT_LIMITS)
+    except GpuledgerError as error:
+        # the program ran and the profile is there: its exit code stays, and the sentence says what cannot be told
+        tell(sentence(error))
     sys.exit(outcome.exit_code)
 
 
-def _said_of_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report: bool) -> None:
+def _report_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report: bool) -> None:
     checks: list[RecordedCheck] = []
-    try:
-        for profile in outcome.profiles:
-            with progress(quiet=False) as tell_progress:
-                found = captured(open_trace(profile, progress=tell_progress), asked)
-            prefix = f"{profile.name}: " if len(outcome.profiles) > 1 else ""
-            checks += [RecordedCheck(f"{prefix}{each.name}", each.verdict, each.found, each.advice) for each in found]
-            for line in checks_text([replace(each, name=f"{prefix}{each.name}") for each in found]):
-                click.echo(line, err=True)
-        _said_of_plain(outcome.manifest.plain)
-        _noted(outcome.manifest, checks, outcome.place.manifest)
-        if not no_report:
-            _reported(outcome.profiles)
-    except GpuledgerError as error:
-        # the program ran and the profile is there: its exit code stays, and the sentence says what cannot be told
-        click.echo(sentence(error), err=True)
+    for profile in outcome.profiles:
+        with progress(quiet=False) as tell_progress:
+            found = captured(open_trace(profile, progress=tell_progress), asked)
+        if len(outcome.profiles) > 1:
+            found = tuple(replace(check, name=f"{profile.name}: {check.name}") for check in found)
+        checks += [RecordedCheck(check.name, check.verdict, check.found, check.advice) for check in found]
+        for line in checks_text(found):
+            tell(line)
+    plain = outcome.manifest.plain
+    if plain is not None and plain.seconds is not None:
+        if plain.window_ns is None:
+            tell(f"how long the window takes without the profiler is unknown: {plain.reason}")
+        else:
+            count = len(plain.window_ns)
+            several = f", the mean of {count} processes" if count > 1 else ""
+            tell(f"without the profiler the window took {time_text(round(sum(plain.window_ns) / count))}{several}")
+    manifests.write_manifest(replace(outcome.manifest, checks=tuple(checks)), outcome.place.manifest)
+    if not no_report:
+        _report(outcome.profiles)
 
 
-def _said_of_plain(plain: PlainRun | None) -> None:
-    if plain is None or plain.seconds is None:
-        return
-    if plain.window_ns is None:
-        click.echo(f"how long the window takes without the profiler is unknown: {plain.reason}", err=True)
-        return
-    several = f", the mean of {len(plain.window_ns)} processes" if len(plain.window_ns) > 1 else ""
-    window_ns = round(sum(plain.window_ns) / len(plain.window_ns))
-    click.echo(f"without the profiler the window took {time_text(window_ns)}{several}", err=True)
-
-
-def _noted(manifest: Manifest, checks: Sequence[RecordedCheck], path: Path) -> None:
-    manifests.written(replace(manifest, checks=tuple(checks)), path)
-
-
-def _reported(profiles: Sequence[Path]) -> None:
+def _report(profiles: Sequence[Path]) -> None:
     from gpuledger.cli.verbs.report import report
 
     sys.stdout.flush()
@@ -306,16 +281,4 @@ def _reported(profiles: Sequence[Path]) -> None:
     beside = snapshot if snapshot != profiles[0] and snapshot.is_file() else None
     click.get_current_context().invoke(report, profile=profiles[0], memory=beside, limits=DEFAULT_LIMITS)
     if len(profiles) > 1:
-        folder = profiles[0].parent
-        click.echo(f"this was {profiles[0].name}; all ranks: `gpuledger fleet {folder}`", err=True)
-
-
-def _said_of_kernels(profile: Path, *, no_report: bool) -> None:
-    if no_report:
-        return
-    from gpuledger.cli.verbs.kernels import kernels
-
-    try:
-        click.get_current_context().invoke(kernels, files=(profile,), limits=DEFAULT_LIMITS)
-    except GpuledgerError as error:
-        click.echo(sentence(error), err=True)  # as above
+        tell(f"this was {profiles[0].name}; all ranks: `gpuledger fleet {profiles[0].parent}`")

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import click
 
+from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture.launchers import remote
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.plain_run import ELSEWHERE, LEFT_OUT, torch_plain
-from gpuledger.capture.record import Recording, recorded
+from gpuledger.capture.record import Recording, record_program
 from gpuledger.capture.torch_command import OURS, RUNNER, Schedule, torch_command, torch_flags
-from gpuledger.cli.capture.options import (
-    COMMAND_FIRST,
-    PLAIN_OPTION,
-    VIA_OPTION,
-    CaptureOptions,
-    called_as,
-    capture_options,
-    check_program,
-    looked_at,
-    printed,
-    run_before,
-    shown,
-    tell,
-    warn,
-    witness_for,
-)
+from gpuledger.cli.capture import options as shared
+from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.errors import GpuledgerError
 
 
-@click.command(context_settings=COMMAND_FIRST)
+@click.command(context_settings=shared.COMMAND_FIRST)
 @click.option("--wait", type=click.IntRange(0), default=0, metavar="N", help="Steps to let pass first. Default: 0.")
 @click.option("--warmup", type=click.IntRange(0), default=1, metavar="N", help="Steps to throw away then. Default: 1.")
 @click.option("--active", type=click.IntRange(1), metavar="N", help="Steps to record. Default: a range, or all.")
@@ -38,9 +25,9 @@ from gpuledger.errors import GpuledgerError
 @click.option(
     "--memory", is_flag=True, help="Allocations and releases of tensors, and a snapshot of torch's allocator."
 )
-@VIA_OPTION
-@PLAIN_OPTION
-@capture_options
+@shared.VIA_OPTION
+@shared.PLAIN_OPTION
+@shared.capture_options
 def torch(
     wait: int,
     warmup: int,
@@ -80,37 +67,35 @@ def torch(
     output = f"{there.folder}/report" if there else place.base.absolute()
     runner = there.script if there else str(RUNNER)
     argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
-    witness = witness_for(manner, command, place, there)
+    witness = shared.witness_for(manner, command, place, there)
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else torch_plain(schedule, command, place, witness)
     if with_stack:
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
         reasons = [(flag.argument if flag.value else f"--{flag.name}", flag.why) for flag in torch_flags(schedule)]
-        started = shown(manner, argv, there, witness, RUNNER)
+        started = shared.shown_command(manner, argv, there, witness, RUNNER)
         copied = [f"then copied back to {place.folder.absolute()}"] if there else []
         whole = [("(no options)", "the profiler range of the program, or else the whole run")]
-        printed(manner, reasons or whole, (started,), [*run_before(plain), *looked_at(witness), *copied])
+        shared.print_plan(
+            manner,
+            reasons or whole,
+            (started,),
+            [*shared.plain_run_notes(plain), *shared.environment_notes(witness), *copied],
+        )
         return
     if not there and command[0] != OURS:
-        check_program(command[0])
-    outcome = recorded(
-        Recording(
-            tool="torch",
-            executable=None,
-            argv=argv if witness is None else witness.before(argv),
-            command=command,
-            place=place,
-            remote=there,
-            variables=manner.variables,
-            witness=witness,
-            script=RUNNER if there else None,
-            called_as=called_as(),
-            plain=plain,
-        ),
-        tell,
+        shared.check_program(command[0])
+    recording = Recording(
+        tool="torch",
+        executable=None,
+        argv=argv if witness is None else witness.before(argv),
+        command=command,
+        place=place,
+        remote=there,
+        variables=manner.variables,
+        witness=witness,
+        script=RUNNER if there else None,
+        called_as=shared.called_as(),
+        plain=plain,
     )
-
-    from gpuledger.analyse.capture_checks import CaptureWishes
-    from gpuledger.cli.capture.options import ended
-
-    ended(outcome, CaptureWishes(memory=memory), no_report=manner.no_report)
+    shared.finish(record_program(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
