@@ -11,10 +11,10 @@ from typing import Final
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
+from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, Source, in_time, look_at, unchanged, unrecognised
-from gpuledger.read.unrecorded_work import plain_window_ns
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
