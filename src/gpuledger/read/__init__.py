@@ -50,18 +50,13 @@ def open_trace(
     """
     wanted = wanted_columns(only)
     trace = _read_trace(path, wanted, limits, progress, cache=cache)
-    if where_sampled and has_samples(trace):
+    if where_sampled and any(count for name, count in trace.origin.source_rows if name == GPU_METRICS):
         besides = wanted_columns(where_sampled)
         both = {
             table: wanted.get(table, frozenset()) | besides.get(table, frozenset()) for table in {**wanted, **besides}
         }
         trace = _read_trace(path, both, limits, progress, cache=cache)
     return trace
-
-
-def has_samples(trace: Trace) -> bool:
-    """Whether the profile has samples of GPUs, whether or not they were read."""
-    return any(count for name, count in trace.origin.source_rows if name == GPU_METRICS)
 
 
 def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:

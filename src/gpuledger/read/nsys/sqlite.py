@@ -142,8 +142,15 @@ class SqliteExport:
         return self._counts[table]
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
-        """By our own decoder, many times faster; by a query where only SQLite knows."""
-        decoded = self._own and btree.integers(
+        read = self._decode(table, columns) or self._query(table, columns)
+        self._counts.update((table, len(values)) for values in read.columns.values())
+        return read
+
+    def _decode(self, table: str, columns: Sequence[str]) -> IntegerColumns | None:
+        """By our own decoder, many times faster; None where only SQLite knows."""
+        if self._own is None:
+            return None
+        return btree.integers(
             self._own.descriptor,
             self._own.pages,
             table,
@@ -153,9 +160,6 @@ class SqliteExport:
             deadline=self._own.deadline,
             progress=self._progress,
         )
-        read = decoded or self._query(table, columns)
-        self._counts.update((table, len(values)) for values in read.columns.values())
-        return read
 
     def _query(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         self._left_to_sqlite.add(table)
@@ -179,11 +183,16 @@ class SqliteExport:
         return IntegerColumns(dict(zip(columns, whole, strict=True)), counts)
 
     def texts(self, table: str, column: str) -> TextColumn:
-        if (own := self._own) is not None:
-            shape, most = self._shapes[table], self._limits.rows_per_table
-            decoded = btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
-            if decoded is not None:
-                return decoded
+        decoded = self._decode_texts(table, column)
+        return self._query_texts(table, column) if decoded is None else decoded
+
+    def _decode_texts(self, table: str, column: str) -> TextColumn | None:
+        if (own := self._own) is None:
+            return None
+        shape, most = self._shapes[table], self._limits.rows_per_table
+        return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
+
+    def _query_texts(self, table: str, column: str) -> TextColumn:
         self._left_to_sqlite.add(table)
         sql = f"SELECT {_quote(column)} FROM {_quote(table)} NOT INDEXED"
         return TextColumn.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)

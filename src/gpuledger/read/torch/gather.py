@@ -354,9 +354,7 @@ _Span = tuple[int, int | None]
 def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> GatheredEvents | None:
     """The whole file; None where it has to be read in one piece."""
     is_packed = source.head.startswith(GZIP)
-    # this process can be copied where it runs no other thread, and may have children
-    is_alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
-    if not is_alone or "fork" not in multiprocessing.get_all_start_methods():
+    if not _may_fork():
         return None
     size = unpacked_size(source) if is_packed else source.size
     count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), _MOST_PACKED if is_packed else _MOST)
@@ -387,6 +385,12 @@ def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progr
             receiving.close()
             child.terminate()
             child.join()
+
+
+def _may_fork() -> bool:
+    """Whether this process can be copied: it runs no other thread, and may have children."""
+    is_alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
+    return is_alone and "fork" in multiprocessing.get_all_start_methods()
 
 
 def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
