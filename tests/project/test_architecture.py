@@ -171,7 +171,7 @@ OPENERS = {
     "capture/launchers.py": "a script of ours that goes to another machine",
     "capture/plain_run.py": "when a program without its profiler noted its windows",
     "capture/torch_runner.py": "where it notes windows when nothing is recorded",
-    "read/unrecorded_work.py": "the manifest beside a profile",
+    "read/plain_window.py": "the manifest beside a profile",
     "system/files.py": "whole files, put in their places, and one for what arrives on standard input",
     "system/resources.py": "/proc and /sys",
     "system/processes.py": "/proc",

@@ -8,15 +8,15 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from gpuledger.read.registry import READERS, reader_of
+from gpuledger.read.registry import READERS, load_reader, reader_of
 from gpuledger.read.source import Source, look_at
 from support.command import ROOT
 
 
 def test_every_reader_is_there_under_a_name_of_its_own() -> None:
-    names = [registered.load().name for registered in READERS]
+    names = [load_reader(place).name for place in READERS]
     assert len(set(names)) == len(names)
-    assert not any(registered.load().recognises(Source(Path("x"), 3, b"abc")) for registered in READERS)
+    assert not any(load_reader(place).recognises(Source(Path("x"), 3, b"abc")) for place in READERS)
 
 
 def test_every_reader_knows_its_own(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_every_reader_knows_its_own(unpacked: Callable[[str], Path], tmp_path: P
         trace: "torch json",
     }
     assert {path: reader.name for path in known if (reader := reader_of(look_at(path))) is not None} == known
-    assert set(known.values()) == {registered.load().name for registered in READERS}
+    assert set(known.values()) == {load_reader(place).name for place in READERS}
 
 
 def test_the_content_decides(decode: Path, tmp_path: Path) -> None:

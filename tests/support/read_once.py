@@ -24,7 +24,7 @@ from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.unrecorded_work import plain_window_ns
+from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.trace.model import Trace
 
 _KEPT: Final = 12

@@ -11,10 +11,10 @@ from typing import Final
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
+from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, Source, in_time, look_at, unchanged, unrecognised
-from gpuledger.read.unrecorded_work import plain_window_ns
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -50,18 +50,13 @@ def open_trace(
     """
     wanted = wanted_columns(only)
     trace = _read_trace(path, wanted, limits, progress, cache=cache)
-    if where_sampled and has_samples(trace):
+    if where_sampled and any(count for name, count in trace.origin.source_rows if name == GPU_METRICS):
         besides = wanted_columns(where_sampled)
         both = {
             table: wanted.get(table, frozenset()) | besides.get(table, frozenset()) for table in {**wanted, **besides}
         }
         trace = _read_trace(path, both, limits, progress, cache=cache)
     return trace
-
-
-def has_samples(trace: Trace) -> bool:
-    """Whether the profile has samples of GPUs, whether or not they were read."""
-    return any(count for name, count in trace.origin.source_rows if name == GPU_METRICS)
 
 
 def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:

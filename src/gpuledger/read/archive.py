@@ -44,7 +44,6 @@ def read_member(source: Source, member: str, wanted: WantedColumns, limits: Limi
 
 
 _Members = Iterator[tuple[str, Callable[[], ByteStream]]]
-
 _TURN: Final = threading.Lock()
 _LEFT_OPEN: Final[list[tuple[object, _Members]]] = []
 """The archive that was read last, behind the member that was read of it."""

@@ -66,11 +66,8 @@ class PickleTree:
         if self.kind[node] != DICT:
             return None
         entries = self.of(node)
-        found = None
-        for name, value in zip(entries[::2].tolist(), entries[1::2].tolist(), strict=True):
-            if self.text(name) == key:
-                found = value
-        return found
+        pairs = zip(entries[-2::-2].tolist(), entries[::-2].tolist(), strict=True)
+        return next((value for name, value in pairs if self.text(name) == key), None)
 
 
 def _is_native() -> bool:
@@ -186,11 +183,9 @@ class _PickleReading:
         return len(self.stack) - self.marks.pop()
 
     def closed(self, kind: int, count: int) -> None:
-        self.held(count)
+        items = self.drop(count)
         if kind == DICT and count % 2:
             raise _Refusal(DAMAGED)
-        items = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
         self.node(kind, children=items)
 
     def put_into(self, kind: int, count: int) -> None:
@@ -198,8 +193,7 @@ class _PickleReading:
         node = self.stack[-count - 1]
         if self.kind[node] != kind or (kind == DICT and count % 2):
             raise _Refusal(DAMAGED)
-        self.children[node] += self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
+        self.children[node] += self.drop(count)
 
     def sized(self, kind: int, width: int) -> None:
         size = self.number(width)
@@ -231,9 +225,11 @@ class _PickleReading:
             raise _Refusal(DAMAGED)
         self.stack.append(self.memo[place])
 
-    def drop(self, count: int) -> None:
+    def drop(self, count: int) -> list[int]:
         self.held(count)
+        items = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
+        return items
 
     def duplicate(self) -> None:
         self.held(1)

@@ -5,7 +5,6 @@ A reader is a class without state. It is imported when those before it did not k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Protocol, cast
 
@@ -27,27 +26,22 @@ class Reader(Protocol):
         """Read the columns in `wanted`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredReader:
-    """Where a reader's class is."""
-
-    module: str
-    class_name: str
-
-    def load(self) -> Reader:
-        return cast("Reader", getattr(import_module(f"gpuledger.read.{self.module}"), self.class_name)())
-
-
 READERS: Final = (
-    RegisteredReader("nsys.sqlite", "SqliteReader"),
-    RegisteredReader("nsys.other_exports", "ArrowReader"),
-    RegisteredReader("nsys.other_exports", "NsysRepReader"),
-    RegisteredReader("archive", "ArchiveReader"),
-    RegisteredReader("torch.reader", "TorchReader"),
+    "nsys.sqlite.SqliteReader",
+    "nsys.other_exports.ArrowReader",
+    "nsys.other_exports.NsysRepReader",
+    "archive.ArchiveReader",
+    "torch.reader.TorchReader",
 )
+"""Where each reader's class is, within `gpuledger.read`. A new format is a module, or a folder, and a line here."""
+
+
+def load_reader(place: str) -> Reader:
+    """The reader at one of the places in `READERS`."""
+    module, _, class_name = place.rpartition(".")
+    return cast("Reader", getattr(import_module(f"gpuledger.read.{module}"), class_name)())
 
 
 def reader_of(source: Source) -> Reader | None:
     """Who reads this file or folder; None for what is no profile."""
-    readers = (registered.load() for registered in READERS)
-    return next((reader for reader in readers if reader.recognises(source)), None)
+    return next((reader for reader in map(load_reader, READERS) if reader.recognises(source)), None)

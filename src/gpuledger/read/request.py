@@ -1,10 +1,14 @@
-"""What is asked of every reader: which columns, and whom to tell how far it is. And how it refuses what is too much."""
+"""What is asked of every reader: which columns, and whom to tell how far it is.
+
+And how it refuses what is too much, and notes what it lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from gpuledger.errors import UnreadableProfile
+from gpuledger.trace.model import Note, Severity
 from gpuledger.trace.tables import Table
 
 Progress = Callable[[str, int], None]
@@ -12,6 +16,11 @@ Progress = Callable[[str, int], None]
 
 WantedColumns = Mapping[Table, frozenset[str]]
 """What to read: columns of ours, by table. Times are always among them."""
+
+
+def counted(severity: Severity, code: str, count: int, sentence: str) -> list[Note]:
+    """The note on so many rows or values; none where there are none."""
+    return [Note(severity, code, sentence, count)] if count else []
 
 
 def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:

@@ -2,9 +2,8 @@
 
 torch writes a dictionary: `segments` with their blocks, `device_traces` with the events of each GPU, and, by version,
 `allocator_settings` (2.1) and `external_annotations` (2.5). Before, and from `torch.cuda.memory_snapshot()`, it is the
-list of segments alone. What a version adds is passed over; what it lacks is not measured.
-
-Rows and stacks out of a pickle's tree: many dictionaries of one shape in, a column of nodes per key out.
+list of segments alone. What a version adds is passed over; what it lacks is not measured. Many dictionaries of one
+shape become a column of nodes per key.
 """
 
 from __future__ import annotations
@@ -129,22 +128,20 @@ class StackTable:
 
     def _number(self, frames: Nodes) -> int:
         check()
-        codes = tuple(self._code(node) for node in frames.tolist())
+        for node in frames.tolist():
+            if node not in self._frame_code:
+                self._frame_code[node] = self.texts.setdefault(self._text(node), len(self.texts))
+        codes = tuple(map(self._frame_code.__getitem__, frames.tolist()))
         return self._by_frames.setdefault(codes, len(self._by_frames)) if codes else -1
-
-    def _code(self, node: int) -> int:
-        if node not in self._frame_code:
-            self._frame_code[node] = self.texts.setdefault(self._text(node), len(self.texts))
-        return self._frame_code[node]
 
     def _text(self, node: int) -> str:
         """A frame of Python with its file and line, one of C++ by its name."""
         tree = self._tree
         if tree.kind[node] != DICT or tree.count[node] > 2 * _MOST_KEYS:
             return "?"
-        told = {key: tree.get(node, key) for key in ("name", "filename", "line")}
-        name, file = (tree.text(told[key] or 0) if told[key] is not None else "" for key in ("name", "filename"))
-        line = int(tree.value[told["line"]]) if told["line"] is not None and tree.kind[told["line"]] == INT else 0
+        name_node, file_node, line_node = (tree.get(node, key) for key in ("name", "filename", "line"))
+        name, file = (None if text is None else tree.text(text) for text in (name_node, file_node))
+        line = int(tree.value[line_node]) if line_node is not None and tree.kind[line_node] == INT else 0
         if not file or not (file.endswith(".py") or file.startswith("<")):
             return (name or "?")[:_LONGEST]
         return python_frame((name or "?")[:_LONGEST], file[:_LONGEST], line)
@@ -159,13 +156,7 @@ class StackTable:
 
 _ACTIONS: Final = {action.name.lower(): int(action) for action in MemoryAction}
 _EVENT_KEYS: Final = ("action", "addr", "size", "time_us", "frames", "device_free")
-_SEGMENT_KEYS: Final = (
-    "device",
-    "address",
-    "total_size",
-    "is_expandable",
-    "blocks",
-)
+_SEGMENT_KEYS: Final = ("device", "address", "total_size", "is_expandable", "blocks")
 _BLOCK_KEYS: Final = ("address", "size", "state", "frames", "history")
 _STATES: Final = {"active_allocated": 2, "active_awaiting_free": 1, "active_pending_free": 1}
 _RANGE_KEYS: Final = ("stage", "name", "device", "time_us")
@@ -211,20 +202,21 @@ def _snapshot(name: str, tree: PickleTree, limits: Limits, progress: Progress) -
     if not is_dict and not held and len(listed(tree, segments)):
         raise _other_pickle(name)
     traces = listed(tree, tree.get(tree.root, "device_traces") if is_dict else None)
-    histories = {gpu: reading.history(listed(tree, node)) for gpu, node in enumerate(_few(name, traces, limits))}
+    if len(traces) > limits.gpus:
+        raise too_many_gpus(name, len(traces), limits.gpus)
+    histories = {gpu: reading.history(listed(tree, node)) for gpu, node in enumerate(traces.tolist())}
     progress("snapshot", sum(map(len, histories.values())))
     gpus = sorted({gpu for gpu, history in histories.items() if len(history)} | held.keys())
     if len(gpus) > limits.gpus:
         raise too_many_gpus(name, len(gpus), limits.gpus)
     empty = reading.history(tree.children[:0])
-    none = _no_segments()
-    made = tuple(GpuMemory(gpu, histories.get(gpu, empty), *held.get(gpu, none)) for gpu in gpus)
+    none, no = np.empty(0, np.int64), np.empty(0, np.bool_)
+    nothing = MemorySegments(none, none, no), MemoryBlocks(none, none, none, no, no, none.astype(np.int32))
     ranges = reading.ranges(listed(tree, tree.get(tree.root, "external_annotations") if is_dict else None))
-    stacks = reading.stacks.stacks()
     return MemorySnapshot(
         name,
-        made,
-        stacks,
+        tuple(GpuMemory(gpu, histories.get(gpu, empty), *held.get(gpu, nothing)) for gpu in gpus),
+        reading.stacks.stacks(),
         Strings(reading.stacks.texts),
         ranges,
         reading.has_expandable_segments(tree.get(tree.root, "allocator_settings") if is_dict else None),
@@ -238,17 +230,6 @@ def _other_pickle(name: str) -> UnreadableProfile:
         found="it holds no list of the allocator's segments",
         hint="write one with torch.cuda.memory._dump_snapshot(PATH)",
     )
-
-
-def _few(name: str, traces: Nodes, limits: Limits) -> list[int]:
-    if len(traces) > limits.gpus:
-        raise too_many_gpus(name, len(traces), limits.gpus)
-    return [int(node) for node in traces.tolist()]
-
-
-def _no_segments() -> tuple[MemorySegments, MemoryBlocks]:
-    none, no = np.empty(0, np.int64), np.empty(0, np.bool_)
-    return MemorySegments(none, none, no), MemoryBlocks(none, none, none, no, no, none.astype(np.int32))
 
 
 class _SnapshotReading:
@@ -338,19 +319,19 @@ class _SnapshotReading:
         nodes = self._columns(marks[:_MOST_RANGES], "external_annotations", _RANGE_KEYS)
         stage = words(tree, nodes["stage"], {"START": 1, "END": 2}, 0)
         device, time_us = integers(tree, nodes["device"], 0), integers(tree, nodes["time_us"])
-        made = list[MemoryRange]()
+        ranges = list[MemoryRange]()
         begun: dict[tuple[str, int], list[int]] = {}
-        for at, which in enumerate(stage.tolist()):
-            name = tree.text(int(nodes["name"][at])) if nodes["name"][at] >= 0 else None
-            instant = int(time_us[at])
+        for row, which in enumerate(stage.tolist()):
+            name = tree.text(int(nodes["name"][row])) if nodes["name"][row] >= 0 else None
+            instant = int(time_us[row])
             if name is None or not 0 <= instant < _MOST_US:
                 continue
-            key = (name, int(device[at]))
+            key = (name, int(device[row]))
             if which == 1:
                 begun.setdefault(key, []).append(1000 * instant)
             elif which and begun.get(key):
-                made.append(MemoryRange(*key, begun[key].pop(), 1000 * instant))
-        return tuple(sorted(made, key=lambda marked: (marked.start_ns, marked.end_ns, marked.name)))
+                ranges.append(MemoryRange(*key, begun[key].pop(), 1000 * instant))
+        return tuple(sorted(ranges, key=lambda marked: (marked.start_ns, marked.end_ns, marked.name)))
 
     def has_expandable_segments(self, settings: int | None) -> bool | None:
         node = None if settings is None else self._tree.get(settings, "expandable_segments")

@@ -140,10 +140,9 @@ def _change_refusal(source: Source) -> UnreadableProfile:
 def unrecognised(source: Source) -> GpuledgerError:
     """The refusal of something that no reader knows."""
     if not source.head:
-        found = f"a folder with {len(source.files)} entries, none of them a table of an nsys export"
         return UnreadableProfile(
             f"{source.name}: is a folder, not a profile",
-            found=found,
+            found=f"a folder with {len(source.files)} entries, none of them a table of an nsys export",
             hint="give a file, or a folder made by `nsys export --type=parquetdir` (or arrowdir)",
         )
     if known := foreign(source):

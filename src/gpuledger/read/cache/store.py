@@ -2,11 +2,8 @@
 
 A file appears whole or not at all, under its name, and is never changed after: it is only mapped, or unlinked, which
 leaves whoever has it mapped alone. So any number of processes may use the folder at once. It is for its owner's eyes,
-as profiles are: 0700, its files 0600; a folder or file of another user is not used.
-
-Which profile this is, and in which state: a source in, two digests out.
-
-A trace as one file of raw columns, and back: written once, then mapped, so that opening it copies nothing.
+as profiles are: 0700, its files 0600; a folder or file of another user is not used. A file holds a trace as raw
+columns, so that opening it copies nothing. Two digests tell which profile it is of, and in which state.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -175,7 +172,13 @@ def fingerprint(source: Source, member: str = "") -> ProfileFingerprint | None:
                 status = os.fstat(stream.fileno())
                 about = (os.fsencode(file.path.name), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
                 state.update(repr(about).encode())
-                _sample(stream, status.st_size, state)
+                # the first and last bytes of the file, and pages at equal distances between them
+                state.update(stream.read(_END_BYTES))
+                for page in range(1, _PAGES):
+                    stream.seek(status.st_size * page // _PAGES)
+                    state.update(stream.read(_PAGE_BYTES))
+                stream.seek(max(status.st_size - _END_BYTES, 0))
+                state.update(stream.read(_END_BYTES))
             size += status.st_size
             changed_ns = max(changed_ns, status.st_mtime_ns, status.st_ctime_ns)
     except (OSError, RuntimeError, UnreadableProfile):  # gone, or a loop of links
@@ -187,16 +190,6 @@ def fingerprint(source: Source, member: str = "") -> ProfileFingerprint | None:
 def now_ns() -> int:
     """The clock that files' times are read from."""
     return time.time_ns()
-
-
-def _sample(stream: BinaryIO, size: int, state: hashlib._Hash) -> None:
-    """Feed the first and last bytes of a file, and pages at equal distances between them."""
-    state.update(stream.read(_END_BYTES))
-    for page in range(1, _PAGES):
-        stream.seek(size * page // _PAGES)
-        state.update(stream.read(_PAGE_BYTES))
-    stream.seek(max(size - _END_BYTES, 0))
-    state.update(stream.read(_END_BYTES))
 
 
 FORMAT: Final = 3

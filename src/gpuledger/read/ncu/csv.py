@@ -1,12 +1,8 @@
 """What `ncu --csv` prints: a file in, its launches out. Three shapes, told apart by their header.
 
 `--page raw` has a row per launch, a column per metric, and the units in a row of their own under the header.
-`--page details` has a row per launch and metric, the metric under a label of its section (see `ncu_labels`), and rows
-for what NVIDIA's rules said. `--metrics a,b,c` is the same with NVIDIA's names of metrics instead of labels.
-
-What `ncu --csv` printed, as rows: a file in, the cells of each row out, from the first header on.
-
-Numbers as `ncu --csv` prints them: text in, a number out, or nothing where nothing was measured.
+`--page details` has a row per launch and metric, the metric under a label of its section (see `launch`), and rows for
+what NVIDIA's rules said. `--metrics a,b,c` is the same with NVIDIA's names of metrics instead of labels.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ from gpuledger.read.ncu.launch import (
     unit_notes,
     unit_refused,
 )
-from gpuledger.read.request import Progress
+from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, opened
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import Advice, Dim3, Profiled
@@ -111,7 +107,9 @@ class CsvRows:
                 self.torn += 1
                 pending = _Pending()
             if not pending.lines:
-                if self._is_of_ncu(line):
+                if complaint := _COMPLAINT.match(line):
+                    self.complaint = complaint["text"]
+                if line.startswith("=="):  # ncu tells the user something
                     continue
                 if _IN_EVERY_HEADER in line:
                     quoted = line.startswith('"')
@@ -134,12 +132,6 @@ class CsvRows:
                 raise self._too_long()
             if not line.isspace():
                 yield line
-
-    def _is_of_ncu(self, line: str) -> bool:
-        """Whether ncu tells the user something here; its complaints are remembered."""
-        if complaint := _COMPLAINT.match(line):
-            self.complaint = complaint["text"]
-        return line.startswith("==")
 
     def _too_long(self) -> UnreadableProfile:
         most = self._limits.event_bytes
@@ -178,12 +170,10 @@ class NumberStyle:
         if bare.lower() in _NOTHING:
             return None
         if self.comma and _COMMA.fullmatch(bare):
-            value = float(bare.replace(".", "").replace(",", "."))
-        elif not self.comma and _POINT.fullmatch(bare):
-            value = float(bare.replace(",", ""))
-        else:
-            return text.strip()
-        return value
+            return float(bare.replace(".", "").replace(",", "."))
+        if not self.comma and _POINT.fullmatch(bare):
+            return float(bare.replace(",", ""))
+        return text.strip()
 
 
 def style_of(texts: Iterable[str]) -> NumberStyle:
@@ -262,8 +252,8 @@ def _nothing_in(source: Source, complaint: str, is_cut: bool) -> GpuledgerError:
 def _header(cells: list[str]) -> Columns | None:
     """The place of each column, where this row is a header."""
     columns: Columns = {}
-    for at, cell in enumerate(cells):
-        columns.setdefault(cell.strip(), at)
+    for place, cell in enumerate(cells):
+        columns.setdefault(cell.strip(), place)
     return columns if "Kernel Name" in columns and ("ID" in columns or "Metric Name" in columns) else None
 
 
@@ -283,9 +273,9 @@ def _values(rows: CsvRows) -> Generator[str, None, None]:
     places: list[int] = []
     for row in rows:
         if columns := _header(row.cells):
-            places = [at for name, at in columns.items() if name == "Metric Value" or _is_metric(name)]
+            places = [place for name, place in columns.items() if name == "Metric Value" or _is_metric(name)]
         else:
-            yield from (row.cells[at] for at in places if at < len(row.cells))
+            yield from (row.cells[place] for place in places if place < len(row.cells))
 
 
 @dataclass(slots=True)
@@ -357,7 +347,9 @@ class _Launches:
             profiled(
                 order,
                 launch.who,
-                self._metrics_of(launch),
+                launch.metrics
+                if launch.run not in self.over_elapsed
+                else {OVER_ELAPSED.get(name, name): value for name, value in launch.metrics.items()},
                 texts=launch.texts,
                 nvtx=launch.nvtx,
                 advice=tuple(launch.advice),
@@ -366,34 +358,26 @@ class _Launches:
             for order, launch in enumerate(self.by_key.values())
         )
 
-    def _metrics_of(self, launch: _Launch) -> dict[str, float]:
-        if launch.run not in self.over_elapsed:
-            return launch.metrics
-        return {OVER_ELAPSED.get(name, name): value for name, value in launch.metrics.items()}
-
     def notes(self) -> Iterator[Note]:
         if self.cut:
             sentence = say("{file}: the file ends in the middle of a row; the rest is lost", file=self.file)
             yield Note(Severity.LOSS, "csv-cut-off", sentence)
-        if self.damaged:
-            sentence = say(
-                "{file}: {count} rows are damaged and were left out", file=self.file, count=count_text(self.damaged)
-            )
-            yield Note(Severity.LOSS, "rows-damaged", sentence, self.damaged)
-        if self.repeated:
-            sentence = say(
-                "{file}: {count} values are given twice and differ; the first counts",
-                file=self.file,
-                count=count_text(self.repeated),
-            )
-            yield Note(Severity.WARNING, "values-repeated", sentence, self.repeated)
-        if self.unreadable:
-            sentence = say(
-                "{file}: {count} values are not numbers and were left out",
-                file=self.file,
-                count=count_text(self.unreadable),
-            )
-            yield Note(Severity.WARNING, "values-unreadable", sentence, self.unreadable)
+        sentence = say(
+            "{file}: {count} rows are damaged and were left out", file=self.file, count=count_text(self.damaged)
+        )
+        yield from counted(Severity.LOSS, "rows-damaged", self.damaged, sentence)
+        sentence = say(
+            "{file}: {count} values are given twice and differ; the first counts",
+            file=self.file,
+            count=count_text(self.repeated),
+        )
+        yield from counted(Severity.WARNING, "values-repeated", self.repeated, sentence)
+        sentence = say(
+            "{file}: {count} values are not numbers and were left out",
+            file=self.file,
+            count=count_text(self.unreadable),
+        )
+        yield from counted(Severity.WARNING, "values-unreadable", self.unreadable, sentence)
         yield from implausible_notes(self.file, self.implausible)
         if self.numbers.doubtful:
             sentence = say(
@@ -487,8 +471,8 @@ class _Raw:
         if self._units is None and len(cells) >= self._width and not cells[self._columns["ID"]].strip():
             self._units = [cell.strip() for cell in cells]
             self._plan = [
-                (at, name, self._units[at])
-                for name, at in self._columns.items()
+                (place, name, self._units[place])
+                for name, place in self._columns.items()
                 if _is_metric(name) and is_wanted(name, launches.every_metric)
             ]
             return False
@@ -504,15 +488,15 @@ class _Raw:
             launches.damaged += not row.is_last
             return False
         launch = launches.launch(self._run, cells, self._columns)
-        for at, name, unit in self._plan:
-            launches.put(launch, name, cells[at], unit)
+        for place, name, unit in self._plan:
+            launches.put(launch, name, cells[place], unit)
         return True
 
 
 def _cell(cells: list[str], columns: Columns, name: str) -> str:
     """A cell of a row; empty where the row or the file has no such column."""
-    at = columns.get(name, len(cells))
-    return cells[at].strip() if at < len(cells) else ""
+    place = columns.get(name, len(cells))
+    return cells[place].strip() if place < len(cells) else ""
 
 
 def _is_metric(column: str) -> bool:

@@ -1,8 +1,7 @@
 """What the readers of Nsight Compute share: metrics and texts of one launch in, `Profiled` out.
 
-Units of Nsight Compute: a number and its unit in, the number in base units out.
-
-What `ncu --page details` calls a metric: section and label in, NVIDIA's own name of the metric out.
+A number comes with its unit, and is kept in base units. What `ncu --page details` calls by a section and a label is
+kept under NVIDIA's own name of the metric.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Final
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.messages import say
+from gpuledger.read.request import counted
 from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import count_text
@@ -65,6 +65,8 @@ def profiled(
     advice: tuple[Advice, ...] = (),
 ) -> Profiled:
     """A launch; what `who` does not say is taken from its metrics where they do."""
+    major, minor = (_whole(metrics, f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
+    capability = None if major is None or minor is None else (major, minor)
     return Profiled(
         order=order,
         name=who.name,
@@ -78,7 +80,7 @@ def profiled(
             who.device, _whole(metrics, "launch__device_id"), _whole(metrics, "device__attribute_device_index")
         ),
         process=who.process,
-        compute_capability=who.capability or _capability(metrics),
+        compute_capability=who.capability or capability,
         nvtx=nvtx,
         advice=advice,
         file=file,
@@ -105,14 +107,12 @@ def unit_refused(file: str, metric: str, unit: str) -> GpuledgerError:
 
 def implausible_notes(file: str, count: int) -> list[Note]:
     """What is said of values that no counter can have."""
-    if not count:
-        return []
     sentence = say(
         "{file}: {count} values are larger than any counter can be and were left out",
         file=file,
         count=count_text(count),
     )
-    return [Note(Severity.WARNING, "values-implausible", sentence, count)]
+    return counted(Severity.WARNING, "values-implausible", count, sentence)
 
 
 def unit_notes(file: str, unknown: Mapping[str, int]) -> list[Note]:
@@ -136,11 +136,6 @@ def unit_notes(file: str, unknown: Mapping[str, int]) -> list[Note]:
 def _size(metrics: Mapping[str, float], what: str) -> Dim3 | None:
     x, y, z = (_whole(metrics, f"launch__{what}_dim_{axis}") for axis in "xyz")
     return None if x is None or y is None or z is None or min(x, y, z) < 1 else (x, y, z)
-
-
-def _capability(metrics: Mapping[str, float]) -> tuple[int, int] | None:
-    major, minor = (_whole(metrics, f"device__attribute_compute_capability_{each}") for each in ("major", "minor"))
-    return None if major is None or minor is None else (major, minor)
 
 
 def _whole(metrics: Mapping[str, float], name: str) -> int | None:

@@ -29,17 +29,15 @@ def open_kernels(
 
     Of each launch, the metrics that an analysis may look at, or every one that ncu collected.
     """
-    found = [_read(look_at(Path(path)), every_metric, limits, progress) for path in paths]
+    files = list[NcuLaunches]()
+    for path in paths:
+        with unchanged(source := look_at(Path(path))):
+            files.append(_launches(source, every_metric, limits, progress))
     return KernelReport(
-        launches=tuple(launch for each in found for launch in each.launches),
-        health=tuple(note for each in found for note in each.health),
-        tool_version=next((each.tool_version for each in found if each.tool_version), None),
+        launches=tuple(launch for file in files for launch in file.launches),
+        health=tuple(note for file in files for note in file.health),
+        tool_version=next((file.tool_version for file in files if file.tool_version), None),
     )
-
-
-def _read(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
-    with unchanged(source):
-        return _launches(source, every_metric, limits, progress)
 
 
 def _launches(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:

@@ -1,11 +1,8 @@
 """An Nsight Compute report (.ncu-rep) in, its launches out, by way of NVIDIA's own `ncu_report` library.
 
 The format is NVIDIA's and not documented; the library knows it and says nothing about what is missing. So its answer
-is compared with what the container announces (`ncu_blocks`), and of a cut report it is given the whole blocks only.
-
-NVIDIA's `ncu_report` library: a report in, what its launches say out, in a process of its own.
-
-The container of a .ncu-rep: a file in, how much of it is whole and what it announces out.
+is compared with what the container announces (`walk`), and of a cut report it is given the whole blocks only. The
+library runs in a process of its own: this module, run as a program.
 """
 
 from __future__ import annotations
@@ -18,9 +15,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -42,7 +39,7 @@ from gpuledger.read.ncu.launch import (
     unit_notes,
     unit_refused,
 )
-from gpuledger.read.request import Progress
+from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, look_at, opened
 from gpuledger.system.processes import Ran, run
 from gpuledger.trace.measured import Advice, Profiled
@@ -108,8 +105,8 @@ class ReportWalk:
         self._implausible = 0
 
     def of(self, context: Any) -> ChildReply:
-        ranges = [context.range_by_idx(at) for at in range(context.num_ranges())]
-        actions = [each.action_by_idx(at) for each in ranges for at in range(each.num_actions())]
+        ranges = [context.range_by_idx(number) for number in range(context.num_ranges())]
+        actions = [results.action_by_idx(number) for results in ranges for number in range(results.num_actions())]
         launches = [
             measured for at, action in enumerate(actions) if action and (measured := self._measure_launch(at, action))
         ]
@@ -129,18 +126,18 @@ class ReportWalk:
         if not name and action.workload_type() != action.WorkloadType_KERNEL:
             name = "(range)"
         # a name that is not ASCII is none of NVIDIA's, and the library would not take it back
-        names = [each for each in action.metric_names() if each.isascii() and is_wanted(each, self._every)]
+        names = [metric for metric in action.metric_names() if metric.isascii() and is_wanted(metric, self._every)]
         if not names or not name:
             return None
         metrics: dict[int, float] = {}
         texts: dict[int, str] = {}
-        for each in names:
-            metric = action.metric_by_name(each)
+        for metric_name in names:
+            metric = action.metric_by_name(metric_name)
             value = metric.value() if metric is not None and metric.has_value() else None
             if isinstance(value, str) and value:
-                texts[self._number(each)] = self._clean(value)
+                texts[self._number(metric_name)] = self._clean(value)
             elif isinstance(value, int | float) and math.isfinite(value):
-                self._keep(metrics, each, float(value), metric.unit() or "")
+                self._keep(metrics, metric_name, float(value), metric.unit() or "")
         return MeasuredLaunch(at, self._clean(name), metrics, texts, [*self._nvtx(action)], [*self._advice(action)])
 
     def _keep(self, metrics: dict[int, float], name: str, value: float, unit: str) -> None:
@@ -163,7 +160,7 @@ class ReportWalk:
     def _nvtx(self, action: Any) -> Iterator[str]:
         """Names of the ranges that were open, outermost first."""
         state = action.nvtx_state()
-        for domain in (state.domain_by_id(each) for each in state.domains()) if state else ():
+        for domain in map(state.domain_by_id, state.domains()) if state else ():
             if domain is not None:
                 yield from map(self._clean, (*domain.start_end_ranges(), *domain.push_pop_ranges()))
 
@@ -242,15 +239,6 @@ def walk(source: Source, limits: Limits) -> ReportContainer:
         except _Damaged as damage:
             trouble = damage.args[0]
     return ReportContainer(source.size, whole, tuple(processes), tool_version, trouble)
-
-
-def copy_whole(source: Source, container: ReportContainer, target: IO[bytes]) -> None:
-    """Write the whole blocks of a report to another file."""
-    left = container.whole
-    with opened(source) as file:
-        while left > 0 and (piece := file.read(min(left, 1 << 20))):
-            target.write(piece)
-            left -= len(piece)
 
 
 def _message(file: BinaryIO, size: int, limits: Limits) -> bytes:
@@ -337,7 +325,7 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     if container.trouble and not container.launches:
         raise UnreadableProfile(
             f"{source.name}: the report of Nsight Compute is {container.trouble}, and no launch of it can be read",
-            found=_whole_text(container),
+            found=f"{bytes_text(container.whole)} of {bytes_text(container.size)} are whole",
             hint="copy it again, or profile again",
         )
     if not container.launches:
@@ -366,6 +354,7 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     )
 
 
+_NEWER: Final = "the report is damaged, or newer than the package: pip install --upgrade ncu-report"
 _CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.rep_file', run_name='__main__')"
 """The library comes first: that of Nsight Compute 2025.3 crashes where other compiled modules were loaded before it."""
 
@@ -376,8 +365,11 @@ def _from_library(source: Source, container: ReportContainer, every_metric: bool
         with tempfile.TemporaryDirectory(prefix="gpuledger-") as folder:
             report, answer = source.path.resolve(), Path(folder, "launches")
             if container.trouble:
-                with tempfile.NamedTemporaryFile(dir=folder, suffix=".ncu-rep", delete=False) as copy:
-                    copy_whole(source, container, copy.file)
+                left = container.whole
+                copying = tempfile.NamedTemporaryFile(dir=folder, suffix=".ncu-rep", delete=False)  # noqa: SIM115
+                with opened(source) as file, copying as copy:
+                    while left > 0 and (piece := file.read(min(left, 1 << 20))):
+                        left -= copy.write(piece)
                     report = Path(copy.name)
             metrics = "every" if every_metric else "used"
             bounds = (str(limits.text_bytes), str(limits.ncu_memory_bytes))
@@ -400,38 +392,40 @@ def _ask(source: Source, arguments: Sequence[str | Path], limits: Limits) -> Non
 
 def _refusal(source: Source, ran: Ran) -> GpuledgerError:
     if ran.exit_code < 0:
-        return UnreadableProfile(
-            f"{source.name}: NVIDIA's {PACKAGE} library crashed on it (signal {-ran.exit_code})",
-            hint="the report is damaged, or newer than the package: pip install --upgrade ncu-report",
-        )
-    return UnreadableProfile(
-        f"{source.name}: NVIDIA's {PACKAGE} library cannot read it",
-        found=f"it says: {ran.last_line}",
-        hint="the report is damaged, or newer than the package: pip install --upgrade ncu-report",
-    )
+        claim = f"{source.name}: NVIDIA's {PACKAGE} library crashed on it (signal {-ran.exit_code})"
+        return UnreadableProfile(claim, hint=_NEWER)
+    claim = f"{source.name}: NVIDIA's {PACKAGE} library cannot read it"
+    return UnreadableProfile(claim, found=f"it says: {ran.last_line}", hint=_NEWER)
 
 
 def _launches(source: Source, container: ReportContainer, handed: ChildReply) -> tuple[Profiled, ...]:
     """The launches, each with its process where one can be sure."""
     in_order = handed.ranges == 1 and handed.actions == container.launches
     only = set(container.processes)
-    found = []
-    for each in handed.launches:
-        process = container.processes[each.index] if in_order else next(iter(only)) if len(only) == 1 else None
-        metrics = {handed.names[number]: value for number, value in each.metrics.items()}
-        texts = {handed.names[number]: value for number, value in each.texts.items()}
-        launch = profiled(each.index, LaunchIdentity(each.name, process=process), metrics, file=source.name)
-        found.append(replace(launch, texts=texts, nvtx=tuple(each.nvtx), advice=tuple(each.advice)))
-    if not found:
+    launches = []
+    for launch in handed.launches:
+        process = container.processes[launch.index] if in_order else next(iter(only)) if len(only) == 1 else None
+        launches.append(
+            profiled(
+                launch.index,
+                LaunchIdentity(launch.name, process=process),
+                {handed.names[number]: value for number, value in launch.metrics.items()},
+                texts={handed.names[number]: value for number, value in launch.texts.items()},
+                nvtx=tuple(launch.nvtx),
+                advice=tuple(launch.advice),
+                file=source.name,
+            )
+        )
+    if not launches:
         raise UnreadableProfile(
             f"{source.name}: no launch of the {count_text(container.launches)} that it announces can be read",
-            hint="the report is damaged, or newer than the package: pip install --upgrade ncu-report",
+            hint=_NEWER,
         )
-    return tuple(found)
+    return tuple(launches)
 
 
 def _losses(source: Source, container: ReportContainer, read: int) -> list[Note]:
-    found = []
+    notes = []
     if container.trouble:
         sentence = say(
             "{file}: the report is {trouble}: {count} of its launches can be read, the rest is lost "
@@ -442,17 +436,12 @@ def _losses(source: Source, container: ReportContainer, read: int) -> list[Note]
             whole=bytes_text(container.whole),
             size=bytes_text(container.size),
         )
-        found.append(Note(Severity.LOSS, "report-cut-off", sentence))
-    if lost := max(container.launches - read, 0):
-        sentence = say(
-            "{file}: {lost} of {count} launches cannot be read",
-            file=source.name,
-            lost=count_text(lost),
-            count=count_text(container.launches),
-        )
-        found.append(Note(Severity.LOSS, "launches-unreadable", sentence, lost))
-    return found
-
-
-def _whole_text(container: ReportContainer) -> str:
-    return f"{bytes_text(container.whole)} of {bytes_text(container.size)} are whole"
+        notes.append(Note(Severity.LOSS, "report-cut-off", sentence))
+    lost = max(container.launches - read, 0)
+    sentence = say(
+        "{file}: {lost} of {count} launches cannot be read",
+        file=source.name,
+        lost=count_text(lost),
+        count=count_text(container.launches),
+    )
+    return notes + counted(Severity.LOSS, "launches-unreadable", lost, sentence)

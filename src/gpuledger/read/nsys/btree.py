@@ -67,7 +67,6 @@ class TableShape:
     """The place of each column in the primary key, 0 for none."""
     is_odd: bool
     """Generated columns, a table without row ids, a key in descending order, what is not plainly said: SQLite knows."""
-
     hidden: tuple[int, ...]
 
     @property
@@ -80,8 +79,8 @@ class TableShape:
         """The column that is another name of the row's id; -1 for none."""
         if sum(key > 0 for key in self.keys) != 1:
             return -1
-        at = next(at for at, key in enumerate(self.keys) if key)
-        return at if self.types[at].upper() == "INTEGER" else -1
+        place = next(place for place, key in enumerate(self.keys) if key)
+        return place if self.types[place].upper() == "INTEGER" else -1
 
 
 def shape(root: int, sql: str, described: Sequence[tuple[str, str, bool, int, int]]) -> TableShape:
@@ -137,7 +136,7 @@ def integers(
 ) -> IntegerColumns | None:
     """The wanted columns, or None where SQLite must be asked. More rows than `most_rows` are also for it to refuse."""
     wanted = sorted(of.columns.index(column) for column in columns)
-    if of.is_odd or any(_changes_on_reading(of.types[at]) for at in wanted):
+    if of.is_odd or any(_changes_on_reading(of.types[place]) for place in wanted):
         return None
 
     def decoded(leaves: _Leaves) -> tuple[_Columns, int] | None:
@@ -147,16 +146,13 @@ def integers(
         return None if short is None else (into, short)
 
     answer = _of_leaves(descriptor, pages, of.root, most_rows, decoded)
-    if answer is None:
+    if answer is None or (answer[1] and any(of.defaults[place] for place in wanted)):
         return None
-    table_of, short = answer
-    if short and any(of.defaults[at] for at in wanted):
-        return None
-    names = [of.columns[at] for at in wanted]
-    counts = {name: count for name, count in zip(names, table_of.bad.tolist(), strict=True) if count}
-    found = dict(zip(names, table_of.columns(), strict=True))
-    summaries = dict(zip(names, table_of.summaries(), strict=True))
-    return IntegerColumns({column: found[column] for column in columns}, counts, summaries)
+    names = [of.columns[place] for place in wanted]
+    counts = {name: count for name, count in zip(names, answer[0].bad.tolist(), strict=True) if count}
+    by_name = dict(zip(names, answer[0].columns(), strict=True))
+    summaries = dict(zip(names, answer[0].summaries(), strict=True))
+    return IntegerColumns({column: by_name[column] for column in columns}, counts, summaries)
 
 
 def texts(
@@ -292,7 +288,7 @@ class _Columns:
 
     def summaries(self) -> list[ColumnRange]:
         figures = zip(self._least.tolist(), self._most.tolist(), self._nulls.tolist(), strict=True)
-        return [ColumnRange(*each) for each in figures]
+        return [ColumnRange(*column) for column in figures]
 
 
 def _decode(

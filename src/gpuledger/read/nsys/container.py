@@ -55,9 +55,9 @@ class TextColumn:
 
     @classmethod
     def of(cls, texts: Iterable[bytes | None]) -> TextColumn:
-        found: dict[bytes, int] = {}
-        numbers = [-1 if text is None else found.setdefault(text, len(found)) for text in texts]
-        return cls(list(found), np.array(numbers, np.int64))
+        number: dict[bytes, int] = {}
+        numbers = [-1 if text is None else number.setdefault(text, len(number)) for text in texts]
+        return cls(list(number), np.array(numbers, np.int64))
 
     def rows(self) -> list[bytes | None]:
         """The text of each row."""

@@ -1,8 +1,6 @@
 """Raw columns in nsys's numbering in, finished tables out: texts coded, processes and devices found, types narrowed.
 
-Samples of a GPU's counters: GPU_METRICS in nsys's numbering in, the columns of our table out.
-
-nsys's string ids in, the trace's codes out.
+Also the samples of a GPU's counters: numbers of metrics and of hardware become names and GPUs.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
+from gpuledger.read.request import counted
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, distinct, group, is_same, same
@@ -53,12 +52,12 @@ class TextCoding:
         first_own = self._first_own
         if first_own is not None and (most < first_own or most >= _FIRST_OWN):
             place = ids if most < _FIRST_OWN else np.where(ids < _FIRST_OWN, ids, ids - (_FIRST_OWN - first_own))
-            found: Codes = self._by_place[place if least >= 0 else np.maximum(place, -1)]
-            return found
+            codes: Codes = self._by_place[place if least >= 0 else np.maximum(place, -1)]
+            return codes
         if not len(self._ids):
             return np.full(len(ids), NO_TEXT, np.int32)
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
+        nearest = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[nearest] == ids, self._codes[nearest], np.int32(NO_TEXT)).astype(np.int32)
 
     @property
     def _first_own(self) -> int | None:
@@ -114,27 +113,18 @@ class TextCoder:
         check()
         texts = dict(zip(stored, decoder.texts(list(stored.values())), strict=True))
         named = used[(used != NULL) & (used < _FIRST_OWN)].tolist()
-        by_id = {each: texts.get(each) or _missing(each, texts) for each in named}
-        for own, each in self._own.items():
-            by_id[each] = own if isinstance(own, str) else decoder.text(own)
+        by_id = {number: texts.get(number, f"[string {number} is not in the export]") for number in named}
+        by_id |= {number: own if isinstance(own, str) else decoder.text(own) for own, number in self._own.items()}
         code: dict[str, int] = {}
         codes = np.array([code.setdefault(text, len(code)) for text in by_id.values()], np.int32)
         check()
         lost = len(named) - len(stored)
-        notes = decoder.notes()
-        if lost:
-            sentence = say(
-                "{count} names are missing from the export; their events show the string's number",
-                count=count_text(lost),
-            )
-            notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
-        ids = np.array(list(by_id), np.int64)
-        return TextCoding(Strings(code), notes, ids, codes)
-
-
-def _missing(number: int, texts: Mapping[int, str]) -> str:
-    """What stands for a text that is empty, or not there."""
-    return "" if number in texts else f"[string {number} is not in the export]"
+        sentence = say(
+            "{count} names are missing from the export; their events show the string's number",
+            count=count_text(lost),
+        )
+        notes = (*decoder.notes(), *counted(Severity.WARNING, "names-missing", lost, sentence))
+        return TextCoding(Strings(code), notes, np.array(list(by_id), np.int64), codes)
 
 
 class _Decoder:
@@ -151,7 +141,7 @@ class _Decoder:
             whole = b"\0".join(stored).decode().split("\0")
             if len(whole) == len(stored) and max(map(len, stored), default=0) <= self._longest:
                 return whole
-        return [self.text(each) for each in stored]
+        return [self.text(text) for text in stored]
 
     def text(self, stored: bytes) -> str:
         if len(stored) > self._longest:
@@ -163,20 +153,17 @@ class _Decoder:
             self._odd += 1
             return stored.decode(errors="backslashreplace")
 
-    def notes(self) -> tuple[Note, ...]:
-        found = []
-        if self._odd:
-            count = count_text(self._odd)
-            sentence = say("{count} names are not UTF-8; the invalid bytes are shown as \\xNN", count=count)
-            found.append(Note(Severity.INFO, "names-not-utf8", sentence, self._odd))
-        if self._cut:
-            sentence = say(
-                "{count} names longer than {longest} bytes were truncated",
-                count=count_text(self._cut),
-                longest=count_text(self._longest),
-            )
-            found.append(Note(Severity.WARNING, "names-cut", sentence, self._cut))
-        return tuple(found)
+    def notes(self) -> list[Note]:
+        odd = say("{count} names are not UTF-8; the invalid bytes are shown as \\xNN", count=count_text(self._odd))
+        cut = say(
+            "{count} names longer than {longest} bytes were truncated",
+            count=count_text(self._cut),
+            longest=count_text(self._longest),
+        )
+        return [
+            *counted(Severity.INFO, "names-not-utf8", self._odd, odd),
+            *counted(Severity.WARNING, "names-cut", self._cut, cut),
+        ]
 
 
 Raw = dict[str, Ints]
@@ -308,23 +295,19 @@ def metric_columns(export: NsysExport, coder: TextCoder, raw: Raw) -> tuple[Raw,
     return raw | {"end_ns": raw["start_ns"], "name": name, "hardware": gpu}, unnamed
 
 
-def lost_samples(export: NsysExport) -> tuple[Note, ...]:
+def lost_samples(export: NsysExport) -> list[Note]:
     """Counters that have names, which nsys writes where it samples them, and no sample."""
     samples = actual_name("GPU_METRICS", export.tables)
     counters = 0 if samples is not None and export.count(samples) else len(set(_names(export).values()))
-    if not counters:
-        return ()
     sentence = say(
         "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU is not known",
         count=count_text(counters),
     )
-    return (Note(Severity.LOSS, "samples-lost", sentence, counters),)
+    return counted(Severity.LOSS, "samples-lost", counters, sentence)
 
 
 def _names(export: NsysExport) -> dict[tuple[int, int], str]:
     """The name of each counter; NULL stands for the hardware where the samples do not say it."""
-    if not export.tables.get(_NAMES, frozenset()) >= {"metricId", "metricName", "typeId"}:
-        return {}
     rows = text_rows(export, _NAMES, ("metricName",), integers=("typeId", "metricId"))
     listed = {(row["typeId"], row["metricId"]): row["metricName"] for row in rows}
     return {(NULL, metric): name for (_, metric), name in listed.items()} | listed

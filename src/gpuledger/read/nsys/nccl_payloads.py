@@ -78,12 +78,12 @@ def collective_columns(
     payloads = [said.get(which) for which in number[chosen].tolist()]
     members = _members(raw, chosen, payloads)
     order = np.lexsort((chosen, raw["start_ns"][chosen], raw["tid"][chosen]))
-    made = _Descriptions()
+    described = _Descriptions()
     for thread in np.split(order, np.flatnonzero(np.diff(raw["tid"][chosen[order]])) + 1):
         check()
-        calls = [(int(chosen[at]), names[int(raw["name"][chosen[at]])], payloads[at]) for at in thread.tolist()]
-        _describe(calls, int(raw["tid"][chosen[thread[0]]]) >> PID_BITS, members, made)
-    return _as_columns(coder, raw, made, members)
+        calls = [(int(chosen[call]), names[int(raw["name"][chosen[call]])], payloads[call]) for call in thread.tolist()]
+        _describe(calls, int(raw["tid"][chosen[thread[0]]]) >> PID_BITS, members, described)
+    return _as_columns(coder, raw, described, members)
 
 
 def may_have_payloads(export: NsysExport) -> bool:
@@ -104,7 +104,7 @@ def _names(export: NsysExport, ids: Ints) -> dict[int, str]:
     """The functions of NCCL that occur, by the ids of their names."""
     used = np.unique(ids[ids >= 0]).tolist()
     stored = export.texts_by_id("StringIds", "id", "value", used)
-    return {each: text.decode(errors="replace") for each, text in stored.items() if text.startswith(PREFIX)}
+    return {number: text.decode(errors="replace") for number, text in stored.items() if text.startswith(PREFIX)}
 
 
 def _payloads(export: NsysExport, table: str, rows: Ints) -> tuple[dict[int, dict[str, Any]], Ints]:
@@ -133,11 +133,9 @@ Layouts = dict[int, list[tuple[str, int, str]]]
 def _layouts(export: NsysExport) -> Layouts:
     """Where the values that we want lie in payloads."""
     columns = export.integers(_ENTRIES, ["schemaId", "offset", "type"]).columns
-    names = export.texts(_ENTRIES, "name").rows()
+    numbers = (values.tolist() for values in columns.values())
     layouts: Layouts = {}
-    for name, schema, offset, kind in zip(
-        names, *(columns[column].tolist() for column in ("schemaId", "offset", "type")), strict=True
-    ):
+    for name, schema, offset, kind in zip(export.texts(_ENTRIES, "name").rows(), *numbers, strict=True):
         text = (name or b"").decode(errors="replace")
         if text in _WANTED and kind in _FORMATS and (offset == NULL or 0 <= offset < _LONGEST):
             layouts.setdefault(schema, []).append((text, max(offset, 0), _FORMATS[kind]))
@@ -150,8 +148,11 @@ def _unpack(blob: bytes, layouts: Layouts) -> dict[str, Any] | None:
         return None
     _, schema, size, begin = _HEAD.unpack_from(blob)
     values = blob[begin : begin + size] if begin < len(blob) else b""
-    fields = [each for each in layouts.get(schema, ()) if each[1] + calcsize(each[2]) <= len(values)]
-    return {name: unpack_from(form, values, offset)[0] for name, offset, form in fields} or None
+    return {
+        name: unpack_from(form, values, offset)[0]
+        for name, offset, form in layouts.get(schema, ())
+        if offset + calcsize(form) <= len(values)
+    } or None
 
 
 def _parse(text: bytes) -> dict[str, Any] | None:

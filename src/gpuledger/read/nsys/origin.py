@@ -1,6 +1,6 @@
-"""What an nsys export says about itself: tool, versions, GPUs, processes, and nsys's own warnings.
+"""What an nsys export says about itself: tool, versions, processes, nsys's own warnings; and its GPUs.
 
-Which physical GPU a process means by "device 0".
+Each process numbers its devices: `NsysDevices` finds the physical GPU that a process means by "device 0".
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.messages import say
+from gpuledger.read.checked_tables import assumed_gpu
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.request import counted
 from gpuledger.trace.keys import distinct, group
 from gpuledger.trace.model import PID_BITS, Gpu, Note, Origin, Private, Process, Severity, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import count_text
 
 _SEVERITY_WARNING, _SEVERITY_ERROR = 2, 3
 
@@ -32,22 +33,29 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
     exported = _pairs(export, "META_DATA_EXPORT") or _pairs(export, "EXPORT_META_DATA")
     captured = _pairs(export, "META_DATA_CAPTURE")
     system = _pairs(export, "TARGET_INFO_SYSTEM_ENV")
-    product = exported.get("EXPORT_PRODUCT_VERSION", [None])[0]
+    product = exported.get("EXPORT_PRODUCT_VERSION", [""])[0]
+    cuda = system.get("CudaDriverVersion", [""])[0]
+    driver = system.get("NvDriverVersion", [None])[0]
+    if driver and driver.isdecimal() and len(driver) > 5:  # before 2023 without points: 5303002 -> 530.30.02
+        driver = f"{driver[:3]}.{driver[3:5]}.{driver[5:]}"
     started = text_rows(export, _STARTED, ("utcTime",))
+    epoch_ns = next((row["utcEpochNs"] for row in text_rows(export, _STARTED, (), integers=("utcEpochNs",))), None)
     return Origin(
         tool="nsys",
         container=export.container,
-        tool_version=_three_parts(product),
+        # nsys prints three parts of its version, and the export stores a fourth, the build: 2025.3.2.0 -> 2025.3.2
+        tool_version=".".join(product.split(".")[:3]) or None,
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", [None])[0],
         started_utc=started[0]["utcTime"] if started else None,
-        driver_version=_driver_version(system.get("NvDriverVersion", [None])[0]),
-        cuda_version=_cuda_version(system.get("CudaDriverVersion", [None])[0]),
+        driver_version=driver,
+        cuda_version=f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}" if cuda.isdecimal() else None,  # 13000 -> 13.0
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
         processes=_processes(export, tables),
         rank=_from_environment(captured, _RANK),
         world_size=_from_environment(captured, _WORLD_SIZE),
-        capture=_capture(export, system),
+        # no two captures of a host begin in the same nanosecond
+        capture=None if epoch_ns is None else f"{system.get('Hostname', [''])[0]} {epoch_ns}",
         source_rows=tuple((name, export.count(name)) for name in sorted(export.tables) if schema.holds_events(name)),
         decoding=export.decoding,
         private=_private(captured, system),
@@ -55,14 +63,6 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
 
 
 _STARTED: Final = "TARGET_INFO_SESSION_START_TIME"
-
-
-def _capture(export: NsysExport, system: Mapping[str, list[str]]) -> str | None:
-    """The host and when the capture began: no two of a host do in the same nanosecond."""
-    started = text_rows(export, _STARTED, (), integers=("utcEpochNs",))
-    if not started or started[0]["utcEpochNs"] is None:
-        return None
-    return f"{system.get('Hostname', [''])[0]} {started[0]['utcEpochNs']}"
 
 
 _RANK: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -78,21 +78,6 @@ def _from_environment(captured: Mapping[str, list[str]], names: tuple[str, ...])
             if variable == name and text.strip('"').isdecimal() and len(text) < 9:
                 return int(text.strip('"'))
     return None
-
-
-def _three_parts(version: str | None) -> str | None:
-    """nsys prints three parts of its version, and the export stores a fourth, the build: 2025.3.2.0 -> 2025.3.2."""
-    return ".".join(version.split(".")[:3]) if version else None
-
-
-def _cuda_version(number: str | None) -> str | None:
-    """13000 -> 13.0."""
-    return f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number and number.isdecimal() else None
-
-
-def _driver_version(text: str | None) -> str | None:
-    """Before 2023 nsys left the points out: 5303002 -> 530.30.02."""
-    return f"{text[:3]}.{text[3:5]}.{text[5:]}" if text and text.isdecimal() and len(text) > 5 else text
 
 
 def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]]) -> Private:
@@ -117,9 +102,7 @@ def _processes(export: NsysExport, tables: Mapping[Table, Rows]) -> tuple[Proces
         if "pid" in rows:
             seen.update(distinct(rows["pid"]).tolist())
     seen.discard(-1)
-    names: dict[int, str] = {}
-    for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",)):
-        names[row["pid"]] = row["name"]
+    names = {row["pid"]: row["name"] for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",))}
     return tuple(Process(pid, names.get(pid & (1 << PID_BITS) - 1)) for pid in sorted(seen))
 
 
@@ -153,19 +136,14 @@ def text_rows(
 
 def diagnostics(export: NsysExport) -> tuple[Note, ...]:
     """What nsys itself warned about while it captured, each sentence once."""
-    counts: dict[tuple[int, str], int] = {}
+    counts = Counter[tuple[int, str]]()
     for row in text_rows(export, "DIAGNOSTIC_EVENT", ("text",), integers=("severity",)):
         sentence = " ".join(row["text"].split()).rstrip(".")
         if row["severity"] in (_SEVERITY_WARNING, _SEVERITY_ERROR) and not sentence.startswith(_CAPTURE_OUTCOME):
-            key = (row["severity"], sentence)
-            counts[key] = counts.get(key, 0) + 1
+            counts[row["severity"], sentence] += 1
+    codes = {_SEVERITY_WARNING: "nsys-warning", _SEVERITY_ERROR: "nsys-error"}
     return tuple(
-        Note(
-            Severity.WARNING,
-            "nsys-error" if severity == _SEVERITY_ERROR else "nsys-warning",
-            f"nsys: {sentence}",
-            count,
-        )
+        Note(Severity.WARNING, codes[severity], f"nsys: {sentence}", count)
         for (severity, sentence), count in counts.items()
     )
 
@@ -191,7 +169,10 @@ class NsysDevices:
         self._gpus: list[Gpu] = [_gpu(row) for row in rows]
         is_one = len(used) == 1
         self._only_ordinal = int(used[0]) if is_one else None
-        self._by_ordinal = dict.fromkeys(used.tolist(), 0) if is_one and len(rows) == 1 else _ordinals(rows)
+        self._by_ordinal = dict.fromkeys(used.tolist(), 0)
+        if not is_one or len(rows) != 1:  # an export that calls all of its GPUs 0 does not know their ordinals
+            known = [(row["cuDevice"], gpu) for gpu, row in enumerate(rows) if row["cuDevice"] is not None]
+            self._by_ordinal = dict(known) if len(dict(known)) == len(known) else {}
         self._by_process = _by_process(export, rows)
         self._by_number = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
         self._only_of: dict[int, set[int]] = {}
@@ -261,28 +242,19 @@ class NsysDevices:
             return next(iter(own))
         self._guessed.add((os_pid, ordinal))
         if ordinal not in self._by_ordinal:
-            self._by_ordinal[ordinal] = self._gpu_without_ordinal(ordinal)
+            # a GPU that the export describes without an ordinal, where there is no doubt which; else an unknown one
+            free = [gpu for gpu in range(len(self._gpus)) if gpu not in self._by_ordinal.values()]
+            if ordinal in free and len({self._gpus[gpu].name for gpu in free}) == 1:
+                self._by_place.add(ordinal)
+                self._by_ordinal[ordinal] = ordinal
+            else:
+                self._by_ordinal[ordinal] = len(self._gpus)
+                self._gpus.append(Gpu(UNKNOWN))
         return self._by_ordinal[ordinal]
-
-    def _gpu_without_ordinal(self, ordinal: int) -> int:
-        """A GPU that the export describes without an ordinal, where there is no doubt which; else an unknown one."""
-        free = [gpu for gpu in range(len(self._gpus)) if gpu not in self._by_ordinal.values()]
-        if ordinal in free and len({self._gpus[gpu].name for gpu in free}) == 1:
-            self._by_place.add(ordinal)
-            return ordinal
-        self._gpus.append(Gpu(UNKNOWN))
-        return len(self._gpus) - 1
 
     def notes(self, *, is_sampled: bool) -> tuple[Note, ...]:
         """What was assumed, and what is not known; `is_sampled`: there are samples, which are held against peaks."""
-        notes = []
-        for gpu, count in sorted((+self._assumed).items()):
-            sentence = say(
-                "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
-                count=count_text(count),
-                gpu=f"GPU {gpu}",
-            )
-            notes.append(Note(Severity.LOSS, "gpu-not-recorded", sentence, count))
+        notes = [note for gpu, count in sorted(self._assumed.items()) for note in assumed_gpu(count, gpu)]
         if len(processes := {os_pid for os_pid, _ in self._guessed}) > 1:
             sentence = say(
                 "the export does not say which GPU each of {count} processes used; a device number is taken "
@@ -290,20 +262,16 @@ class NsysDevices:
                 count=len(processes),
             )
             notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
-        if self._by_place:
-            sentence = say(
-                "the export does not number its GPUs as CUDA does; they are identical, and are taken in order"
-            )
-            notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
+        sentence = say("the export does not number its GPUs as CUDA does; they are identical, and are taken in order")
+        notes += counted(Severity.INFO, "gpus-by-place", len(self._by_place), sentence)
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
         notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
-        if described and (unknown := len(self._gpus) - len(described)):
-            sentence = say(
-                "work ran on {count} GPUs that the export does not match to the ones it describes",
-                count=unknown,
-            )
-            notes.append(Note(Severity.WARNING, "gpus-unknown", sentence, unknown))
-        return tuple(notes)
+        unknown = len(self._gpus) - len(described) if described else 0
+        sentence = say(
+            "work ran on {count} GPUs that the export does not match to the ones it describes",
+            count=unknown,
+        )
+        return (*notes, *counted(Severity.WARNING, "gpus-unknown", unknown, sentence))
 
 
 def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
@@ -312,25 +280,18 @@ def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
     if is_sampled:
         asked |= {"clock_hz": say("what clock"), "bandwidth_bytes_per_s": say("what memory bandwidth")}
     return [
-        Note(
+        note
+        for name, figure in asked.items()
+        for note in counted(
             Severity.INFO,
             "gpu-figures-not-recorded",
+            sum(getattr(gpu, name) is None for gpu in gpus),
             say(
                 "the export does not say {figure} its GPUs have: how well kernels use them is judged without",
                 figure=figure,
             ),
-            count,
         )
-        for name, figure in asked.items()
-        if (count := sum(getattr(gpu, name) is None for gpu in gpus))
     ]
-
-
-def _ordinals(rows: list[dict[str, Any]]) -> dict[int, int]:
-    """CUDA's number of each GPU, where they differ: an export that calls all of them 0 does not know."""
-    known = [(row["cuDevice"], gpu) for gpu, row in enumerate(rows) if row["cuDevice"] is not None]
-    by_ordinal = dict(known)
-    return by_ordinal if len(by_ordinal) == len(known) else {}
 
 
 def _by_process(export: NsysExport, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:

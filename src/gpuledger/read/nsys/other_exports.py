@@ -1,8 +1,7 @@
-"""nsys's other export formats, parquetdir and arrowdir: a folder with one file per table, giving the same Trace.
+"""nsys's other formats -> the same Trace. parquetdir and arrowdir are folders with one file per table.
 
-Needs pyarrow, an optional package, and says so where it is missing.
-
-A .nsys-rep in, a Trace out, by way of NVIDIA's own `nsys export`: the format is NVIDIA's and not documented.
+They need pyarrow, an optional package; where it is missing, that is said. A .nsys-rep is read by way of NVIDIA's own
+`nsys export`: the format is NVIDIA's and not documented.
 """
 
 from __future__ import annotations
@@ -44,22 +43,9 @@ class ArrowExport:
 
     def __init__(self, folder: Path, suffix: str, limits: Limits, progress: Progress) -> None:
         self.container = _CONTAINERS[suffix]
-        self._folder = folder
-        self._suffix = suffix
-        self._limits = limits
-        self._progress = progress
-        names = sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
-        self.tables: Final[Mapping[str, frozenset[str]]] = {name: self._different_columns(name) for name in names}
-
-    def _different_columns(self, table: str) -> frozenset[str]:
-        names = self._columns(table)
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise UnreadableProfile(
-                f"{self._folder.name}: a damaged export",
-                found=f"{table} has two columns {twice[0]}",
-                hint="copy or export it again",
-            )
-        return frozenset(names)
+        self._folder, self._suffix, self._limits, self._progress = folder, suffix, limits, progress
+        tables = sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
+        self.tables: Final[Mapping[str, frozenset[str]]] = {table: self._columns(table) for table in tables}
 
     def count(self, table: str) -> int:
         """From a Parquet file's own index, or the head of each batch: no column is held for it."""
@@ -85,7 +71,10 @@ class ArrowExport:
                 values = _integers(column)
                 if values is None:
                     bad[name] = bad.get(name, 0) + len(column) - column.null_count
-                parts[name].append(same(NULL, len(column)) if values is None else _as_one(values))
+                    values = same(NULL, len(column))
+                elif len(values) and (values == values[0]).all():
+                    values = same(int(values[0]), len(values))
+                parts[name].append(values)
             self._progress(table, done)
         return IntegerColumns({name: one_after_another(chunks) for name, chunks in parts.items()}, bad)
 
@@ -98,21 +87,28 @@ class ArrowExport:
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         wanted = set(ids)
         keys = self.integers(table, (id_column,)).columns[id_column].tolist()
-        found: dict[int, bytes] = {}
+        texts: dict[int, bytes] = {}
         for key, text in zip(keys, self._texts(table, column), strict=True):
             if key in wanted:
-                found.setdefault(key, text or b"")
-        return found
+                texts.setdefault(key, text or b"")
+        return texts
 
-    def _columns(self, table: str) -> list[str]:
+    def _columns(self, table: str) -> frozenset[str]:
         import pyarrow as pa
         import pyarrow.parquet
 
         path = self._folder / (table + self._suffix)
         if self._suffix == ".parquet":
-            return list(pyarrow.parquet.read_schema(path).names)
-        with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
-            return list(pa.ipc.open_stream(file).schema.names)
+            names = list(pyarrow.parquet.read_schema(path).names)
+        else:
+            with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
+                names = list(pa.ipc.open_stream(file).schema.names)
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise self._damage(f"{table} has two columns {twice[0]}")
+        return frozenset(names)
+
+    def _damage(self, found: str) -> UnreadableProfile:
+        return UnreadableProfile(f"{self._folder.name}: a damaged export", found=found, hint="copy or export it again")
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
         """These columns, some rows at a time."""
@@ -121,33 +117,29 @@ class ArrowExport:
             raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
         wanted = list(dict.fromkeys(columns))
         done = 0
-        for batch in (self._of_parquet if self._suffix == ".parquet" else self._of_stream)(path, wanted):
+        for batch in (_of_parquet if self._suffix == ".parquet" else _of_stream)(path, wanted):
             check()
             done += batch.num_rows
             yield batch
         if done != rows:  # a column that is read alone may be as long as it likes
-            raise UnreadableProfile(
-                f"{self._folder.name}: a damaged export",
-                found=f"{table} has {count_text(rows)} rows and {count_text(done)} values of {columns[0]}",
-                hint="copy or export it again",
-            )
+            raise self._damage(f"{table} has {count_text(rows)} rows and {count_text(done)} values of {columns[0]}")
 
-    @staticmethod
-    def _of_parquet(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
-        import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(path) as file:
-            yield from file.iter_batches(_ROWS_AT_ONCE, columns=columns)
+def _of_parquet(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
+    import pyarrow.parquet
 
-    @staticmethod
-    def _of_stream(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
-        import pyarrow as pa
+    with pyarrow.parquet.ParquetFile(path) as file:
+        yield from file.iter_batches(_ROWS_AT_ONCE, columns=columns)
 
-        with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
-            for batch in pa.ipc.open_stream(file):
-                chosen = batch.select(columns)
-                chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
-                yield chosen
+
+def _of_stream(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
+        for batch in pa.ipc.open_stream(file):
+            chosen = batch.select(columns)
+            chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
+            yield chosen
 
 
 def _rows_of_batches(messages: Iterable[pyarrow.Message]) -> Iterator[int]:
@@ -192,11 +184,6 @@ def _stored_texts(values: pyarrow.Array) -> list[bytes | None]:
     stored.validate(full=True)  # as bytes: nsys's names need not be UTF-8
     as_bytes: list[bytes | None] = stored.to_pylist()
     return as_bytes
-
-
-def _as_one(values: Ints) -> Ints:
-    """The values, as one where all are the same."""
-    return same(int(values[0]), len(values)) if len(values) and (values == values[0]).all() else values
 
 
 def _integers(column: pyarrow.Array) -> Ints | None:

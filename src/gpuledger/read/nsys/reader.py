@@ -1,9 +1,8 @@
 """Nsight Systems export -> Trace, from any container. nsys creates tables lazily, so absence is normal.
 
 Events are read table by table; names and processes stay in nsys's numbering until all are in, and are then coded once.
-Rows that cannot be used are left out, counted, and named in the trace's health.
-
-Call chains of an export -> stacks. nsys keeps one row per frame, in one table for each kind of event.
+Rows that cannot be used are left out, counted, and named in the trace's health. Call chains become stacks: nsys keeps
+one row per frame, in one table for each kind of event.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
+from gpuledger.read.checked_tables import LARGEST, LARGEST_BYTES, refuse_impossible, unrecorded_work, within_bounds
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.finish import (
@@ -32,9 +32,7 @@ from gpuledger.read.nsys.finish import (
 )
 from gpuledger.read.nsys.nccl_payloads import collective_columns, has_layouts, may_have_payloads
 from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, text_rows
-from gpuledger.read.plausible_times import LARGEST, LARGEST_BYTES, refuse_endless, within_bounds
-from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
-from gpuledger.read.unrecorded_work import unrecorded_work
+from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, last_match, one_after_another, same, take
 from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Severity, Trace
@@ -76,24 +74,22 @@ class StackReader:
         first = self._add(symbol[order], lengths)
         if not len(chains):
             return same(NULL, len(chain))
-        at = np.minimum(np.searchsorted(chains, chain), len(chains) - 1)
-        return np.where(chains[at] == chain, first + at, NULL)
+        place = np.minimum(np.searchsorted(chains, chain), len(chains) - 1)
+        return np.where(chains[place] == chain, first + place, NULL)
 
     def of_python(self, payloads: Sequence[bytes | None]) -> Ints:
         """The stack in each payload of nsys's Python sampling; NULL where there is none."""
         from html import unescape
 
-        found = [_frames(payload) for payload in payloads]
-        ids = {each for frames in found for frame in frames for each in frame[:2]}
-        texts = {
-            each: unescape(text.decode(errors="backslashreplace"))
-            for each, text in self._export.texts_by_id("StringIds", "id", "value", ids).items()
-        }
+        frames_of = [_frames(payload) for payload in payloads]
+        ids = {number for frames in frames_of for frame in frames for number in frame[:2]}
+        stored = self._export.texts_by_id("StringIds", "id", "value", ids)
+        texts = {number: unescape(text.decode(errors="backslashreplace")) for number, text in stored.items()}
         stacks = np.full(len(payloads), NULL, np.int64)
-        for at, frames in enumerate(found):
+        for row, frames in enumerate(frames_of):
             if frames:
                 own = [self._coder.own(python_frame(texts.get(f, "?"), texts.get(s, "?"), n)) for f, s, n in frames]
-                stacks[at] = self._add(np.array(own, np.int64), np.array([len(own)]))
+                stacks[row] = self._add(np.array(own, np.int64), np.array([len(own)]))
         return stacks
 
     def _add(self, frames: Ints, lengths: Ints) -> int:
@@ -117,14 +113,14 @@ def _frames(payload: bytes | None) -> list[tuple[int, int, int]]:
         [(kind, inner)] = outer.items()
         if not kind.startswith("Python"):
             return []
-        return [(int(each["Function"]), int(each["File"]), int(each["Line"])) for each in inner["Frames"]]
+        return [(int(frame["Function"]), int(frame["File"]), int(frame["Line"])) for frame in inner["Frames"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []  # somebody else's payload, which may hold anything
 
 
 def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
-    if not schema.is_export(export.tables):
+    if "StringIds" not in export.tables:  # each export has had it since the first
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
         raise UnreadableProfile(
             f"{name}: a database, but not an Nsight Systems export",
@@ -147,9 +143,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     for table in list(raw):
         progress(table.value, len(raw[table]["start_ns"]))
         tables[table] = finish.rows(table, wanted[table], raw.pop(table))
-    refuse_endless(name, tables)
-    if len(finish.devices.gpus) > limits.gpus:
-        raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
+    refuse_impossible(name, tables, finish.devices.gpus, limits)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (
         *reading.notes,
@@ -158,8 +152,8 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         *_doubts(tables),
         *lost_samples(export),
         *diagnostics(export),
+        *unrecorded_work(tables, frozenset(wanted)),
     )
-    notes += unrecorded_work(tables, frozenset(wanted))
     origin = describe(export, tables, finish.devices.gpus)
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
 
@@ -194,11 +188,8 @@ class _ExportReading:
         broken = [self._unusable[name] for name in names if name in self._unusable]
         if broken:
             return broken[0]
-        if table is Table.COLLECTIVES:
-            return self._why_no_collectives()
-        return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
-
-    def _why_no_collectives(self) -> str:
+        if table is not Table.COLLECTIVES:
+            return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
         if has_layouts(self.export):
             return say(
                 "the export has no values of NCCL's NVTX payloads; `nsys export --include-json=true` writes them"
@@ -221,14 +212,13 @@ class _ExportReading:
         columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
         known = {ours: read.summary(theirs) for ours, theirs in wanted.items()}
         unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
-        unusable += _made_plausible(columns, known)
-        if unusable:
-            sentence = say(
-                "{count} values in {table} are not usable numbers and count as not recorded",
-                count=count_text(unusable),
-                table=name,
-            )
-            self._note(Severity.WARNING, "values-unusable", sentence, unusable)
+        unusable += _null_impossible(columns, known)
+        sentence = say(
+            "{count} values in {table} are not usable numbers and count as not recorded",
+            count=count_text(unusable),
+            table=name,
+        )
+        self._note(Severity.WARNING, "values-unusable", sentence, unusable)
         rows = len(columns["start_ns"])
         self._tell_lost_links(feed, name, {ours: known[ours].nulls < rows for ours in columns}, optional)
         keep = same(1, rows, np.bool_)
@@ -267,9 +257,7 @@ class _ExportReading:
         lacking = () if name is None else [column for column in needed if column not in self.export.tables[name]]
         if not lacking:
             return False
-        reason = say("table {table} has no column {column}", table=name, column=lacking[0])
-        self._unusable[table] = reason
-        self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+        self._leave_out(table, say("table {table} has no column {column}", table=name, column=lacking[0]))
         return True
 
     def tell_views(self, names: Iterable[str]) -> None:
@@ -277,13 +265,15 @@ class _ExportReading:
         for name in names:
             view = schema.actual_name(name, self.export.views)
             if view is not None and name not in self._unusable:
-                reason = say("{table} is a view, not a table", table=view)
-                self._unusable[name] = reason
-                self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+                self._leave_out(name, say("{table} is a view, not a table", table=view))
+
+    def _leave_out(self, table: str, reason: str) -> None:
+        self._unusable[table] = reason
+        self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
 
     def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
         note = Note(severity, code, sentence, count)
-        if note not in self.notes:  # a table of nsys may feed two of ours
+        if count and note not in self.notes:  # a table of nsys may feed two of ours
             self.notes.append(note)
 
     def _labels(self, enum: str) -> dict[int, str]:
@@ -298,18 +288,18 @@ class _ExportReading:
         graph = (name for name in ("graph", "graph_node") if name in raw)
         return raw | {name: by_row(lambda ids: np.where(ids == 0, NULL, ids), raw[name]) for name in graph}
 
-    def graphs(self, raw: Raw, *_: object) -> Raw:
+    def unchanged(self, raw: Raw, *_: object) -> Raw:
         return raw
 
     def memcpy(self, raw: Raw, *_: object) -> Raw:
         kinds, memory = self._labels("ENUM_CUDA_MEMCPY_OPER"), self._labels("ENUM_CUDA_MEM_KIND")
         labelled = self.coder.labels(raw["kind"], kinds)
-        if unknown := int((labelled == NULL).sum()):
-            sentence = say(
-                "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
-                count=count_text(unknown),
-            )
-            self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
+        unknown = int((labelled == NULL).sum())
+        sentence = say(
+            "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
+            count=count_text(unknown),
+        )
+        self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
         ends = {side: self.coder.labels(raw[side], memory) for side in ("src_kind", "dst_kind")}
         return raw | ends | {"kind": labelled}
 
@@ -374,14 +364,19 @@ class _ExportReading:
         is_open = (raw["end_ns"] == NULL) & ~is_mark
         last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
-        if unended := int((is_open & is_range).sum()):
-            sentence = say(
-                "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
-                count=count_text(unended),
-            )
-            self._note(Severity.WARNING, "ranges-open", sentence, unended)
+        unended = int((is_open & is_range).sum())
+        sentence = say(
+            "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
+            count=count_text(unended),
+        )
+        self._note(Severity.WARNING, "ranges-open", sentence, unended)
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
-        return _with_nesting({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
+        ranges = {column: values[is_range] for column, values in whole.items()}
+        stacked = np.flatnonzero(ranges["kind"] == self.coder.own("push_pop"))
+        up = parents(ranges["start_ns"][stacked], ranges["end_ns"][stacked], ranges["tid"][stacked])
+        parent = np.full(len(ranges["start_ns"]), NOT_RECORDED, np.int64)
+        parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
+        return ranges | {"parent": parent, "depth": depths(parent), "inputs": same(NULL, len(parent))}
 
     def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
         """A registered string where there is one, else the text that was stored in line."""
@@ -400,19 +395,16 @@ class _ExportReading:
         """The name that each event's process gave to its domain: '' for the default one, NULL for one never named."""
         process = raw["tid"] >> PID_BITS
         number = np.where(raw["domain"] == NULL, 0, raw["domain"])
-        found = np.where(number == 0, self.coder.own(""), NULL)
+        domain = np.where(number == 0, self.coder.own(""), NULL)
         creations = np.flatnonzero(event == schema.NVTX_DOMAIN)
         latest_first = creations[np.lexsort((creations, raw["start_ns"][creations]))][::-1]
         earliest = last_match(process, number, process[latest_first], number[latest_first])
         is_named = (earliest >= 0) & (number != 0)
-        found[is_named] = name[latest_first[earliest[is_named]]]
-        return found
+        domain[is_named] = name[latest_first[earliest[is_named]]]
+        return domain
 
     def collectives(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw | None:
         return collective_columns(self.export, self.coder, raw, keep, table)
-
-    def overheads(self, raw: Raw, *_: object) -> Raw:
-        return raw
 
     def allocs(self, raw: Raw, *_: object) -> Raw:
         named = {
@@ -423,12 +415,11 @@ class _ExportReading:
 
     def metrics(self, raw: Raw, *_: object) -> Raw:
         columns, unnamed = metric_columns(self.export, self.coder, raw)
-        if unnamed:
-            sentence = say(
-                "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
-                count=count_text(unnamed),
-            )
-            self._note(Severity.WARNING, "counters-unnamed", sentence, unnamed)
+        sentence = say(
+            "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
+            count=count_text(unnamed),
+        )
+        self._note(Severity.WARNING, "counters-unnamed", sentence, unnamed)
         return columns
 
     def syncs(self, raw: Raw, *_: object) -> Raw:
@@ -444,11 +435,11 @@ _LOST_WITHOUT = {
     "correlation": say("which call launched which work is not known"),
     "pid": say("which process it belongs to is not known"),
     "tid": say("which thread it belongs to is not known"),
-    **dict.fromkeys(("grid_x", "grid_y", "grid_z"), say("how much of the GPU a kernel fills is not known")),
-    **dict.fromkeys(("block_x", "block_y", "block_z"), say("how much of the GPU a kernel fills is not known")),
+    **dict.fromkeys(schema.LAUNCH_SIZES, say("how much of the GPU a kernel fills is not known")),
 }
-_TIMES = frozenset(("start_ns", "end_ns"))
-_NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
+_BOUNDS = dict.fromkeys(("device", "registers", *schema.LAUNCH_SIZES), (-(2**31), 2**31)) | {
+    "bytes": (0, LARGEST_BYTES)
+}
 _NVTX_KINDS = {
     "push_pop": schema.NVTX_PUSH_POP,
     "start_end": schema.NVTX_START_END,
@@ -458,7 +449,7 @@ _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
     (Table.KERNELS, schema.KERNEL.name): _ExportReading.kernels,
     (Table.COPIES, schema.MEMCPY.name): _ExportReading.memcpy,
     (Table.COPIES, schema.MEMSET.name): _ExportReading.memset,
-    (Table.GRAPHS, schema.GRAPH.name): _ExportReading.graphs,
+    (Table.GRAPHS, schema.GRAPH.name): _ExportReading.unchanged,
     (Table.CALLS, schema.RUNTIME.name): _ExportReading.cuda_calls,
     (Table.CALLS, schema.OSRT.name): _ExportReading.os_calls,
     (Table.CALLS, schema.CUBLAS.name): _ExportReading.cublas_calls,
@@ -466,8 +457,8 @@ _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
     (Table.RANGES, schema.NVTX.name): _ExportReading.nvtx,
     (Table.SYNCS, schema.SYNC.name): _ExportReading.syncs,
     (Table.ALLOCS, schema.ALLOC.name): _ExportReading.allocs,
-    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _ExportReading.overheads,
-    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.overheads,
+    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _ExportReading.unchanged,
+    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.unchanged,
     (Table.SAMPLES, schema.SAMPLE.name): _ExportReading.samples,
     (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
     (Table.COLLECTIVES, schema.NCCL.name): _ExportReading.collectives,
@@ -475,18 +466,17 @@ _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
 }
 
 
-def _made_plausible(columns: Raw, known: dict[str, ColumnRange]) -> int:
+def _null_impossible(columns: Raw, known: dict[str, ColumnRange]) -> int:
     """Set to NULL, in place, what cannot be: times of centuries, numbers beyond 32 bits, bytes that no memory holds.
 
     How many values that were, times aside: rows without a time are dropped, and counted as such.
     """
-    for ours in _TIMES & columns.keys():
+    for ours in columns.keys() & {"start_ns", "end_ns"}:
         if known[ours].most >= LARGEST or known[ours].least <= -LARGEST:
             columns[ours] = within_bounds(columns[ours])
             known[ours] = ColumnRange.of(columns[ours])
     unusable = 0
-    bounds = dict.fromkeys(_NARROW, (-(2**31), 2**31)) | {"bytes": (0, LARGEST_BYTES)}
-    for ours, (least, most) in bounds.items():
+    for ours, (least, most) in _BOUNDS.items():
         if ours in columns and (known[ours].most >= most or known[ours].least < least):
             values = columns[ours]
             odd = (values != NULL) & ((values < least) | (values >= most))
@@ -495,32 +485,20 @@ def _made_plausible(columns: Raw, known: dict[str, ColumnRange]) -> int:
     return unusable
 
 
-def _with_nesting(raw: Raw, push_pop: int) -> Raw:
-    """Depth and parent of each push/pop range on its thread."""
-    stacked = np.flatnonzero(raw["kind"] == push_pop)
-    up = parents(raw["start_ns"][stacked], raw["end_ns"][stacked], raw["tid"][stacked])
-    parent = np.full(len(raw["start_ns"]), NOT_RECORDED, np.int64)
-    parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
-    inputs = np.full(len(parent), NULL, np.int64)
-    return raw | {"parent": parent, "depth": depths(parent), "inputs": inputs}
-
-
 def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     """What is odd about rows that were kept."""
-    notes = []
+    notes = list[Note]()
     for table, rows in tables.items():
-        if backward := int(np.count_nonzero(rows["end_ns"] < rows["start_ns"])):
-            sentence = say(
-                "{count} {table} end before they start; NVIDIA's tables count them as they are",
-                count=count_text(backward),
-                table=table.value,
-            )
-            notes.append(Note(Severity.WARNING, "times-backward", sentence, backward))
-    if Table.GRAPHS in tables and len(tables[Table.GRAPHS]):
-        count = len(tables[Table.GRAPHS])
+        backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
         sentence = say(
-            "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
-            count=count_text(count),
+            "{count} {table} end before they start; NVIDIA's tables count them as they are",
+            count=count_text(backward),
+            table=table.value,
         )
-        notes.append(Note(Severity.WARNING, "graphs-opaque", sentence, count))
-    return notes
+        notes += counted(Severity.WARNING, "times-backward", backward, sentence)
+    graphs = len(tables.get(Table.GRAPHS, ()))
+    sentence = say(
+        "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
+        count=count_text(graphs),
+    )
+    return notes + counted(Severity.WARNING, "graphs-opaque", graphs, sentence)

@@ -33,6 +33,7 @@ _ON_GPU = {
     "correlation": "correlationId",
 }
 _ON_THREAD = {"tid": "globalTid"}
+LAUNCH_SIZES: Final = {f"{size}_{axis}": f"{size}{axis.upper()}" for size in ("grid", "block") for axis in "xyz"}
 
 KERNEL: Final = NsysTable(
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -41,12 +42,7 @@ KERNEL: Final = NsysTable(
     | {
         "short_name": "shortName",
         "mangled_name": "mangledName",
-        "grid_x": "gridX",
-        "grid_y": "gridY",
-        "grid_z": "gridZ",
-        "block_x": "blockX",
-        "block_y": "blockY",
-        "block_z": "blockZ",
+        **LAUNCH_SIZES,
         "registers": "registersPerThread",
         "smem_static_bytes": "staticSharedMemory",
         "smem_dynamic_bytes": "dynamicSharedMemory",
@@ -122,8 +118,7 @@ FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
 """Which of nsys's tables make up each of ours, in this order."""
 
 _MADE_FROM: Final = {
-    "grid": ("grid_x", "grid_y", "grid_z"),
-    "block": ("block_x", "block_y", "block_z"),
+    **{size: tuple(f"{size}_{axis}" for axis in "xyz") for size in ("grid", "block")},
     "gpu": ("device", "pid"),
     "pid": ("pid", "tid"),
     "layer": ("class",),
@@ -156,40 +151,17 @@ CLASS_OS_CALL: Final = 27
 CLASS_CUDNN_CALL: Final = 28
 CLASS_CUBLAS_CALL: Final = 29
 
-COPY_LABELS: Final = (
-    "Unknown",
-    "Host-to-Device",
-    "Device-to-Host",
-    "Host-to-Array",
-    "Array-to-Host",
-    "Array-to-Array",
-    "Array-to-Device",
-    "Device-to-Array",
-    "Device-to-Device",
-    "Host-to-Host",
-    "Peer-to-Peer",
-    "Unified Host-to-Device",
-    "Unified Device-to-Host",
-    "Unified Device-to-Device",
-)
-MEMORY_LABELS: Final = (
-    "Pageable",
-    "Pinned",
-    "Device",
-    "Array",
-    "Managed",
-    "Device Static",
-    "Managed Static",
-    "Unknown",
-)
-SYNC_LABELS: Final = ("Unknown", "Event sync", "Stream wait sync", "Stream sync", "Context sync")
-ALLOC_LABELS: Final = ("Allocation", "Deallocation")
-
 LABELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "ENUM_CUDA_MEMCPY_OPER": COPY_LABELS,
-    "ENUM_CUDA_MEM_KIND": MEMORY_LABELS,
-    "ENUM_CUPTI_SYNC_TYPE": SYNC_LABELS,
-    "ENUM_CUDA_DEV_MEM_EVENT_OPER": ALLOC_LABELS,
+    "ENUM_CUDA_MEMCPY_OPER": (
+        *("Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array"),
+        *("Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer"),
+        *("Unified Host-to-Device", "Unified Device-to-Host", "Unified Device-to-Device"),
+    ),
+    "ENUM_CUDA_MEM_KIND": (
+        *("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"),
+    ),
+    "ENUM_CUPTI_SYNC_TYPE": ("Unknown", "Event sync", "Stream wait sync", "Stream sync", "Context sync"),
+    "ENUM_CUDA_DEV_MEM_EVENT_OPER": ("Allocation", "Deallocation"),
 }
 """NVIDIA's numbering, for exports from before 2021, which did not bring it along."""
 
@@ -198,22 +170,10 @@ _VERSIONED = re.compile(r"(?P<base>.+)_V(?P<version>\d+)")
 
 def actual_name(base: str, tables: Iterable[str]) -> str | None:
     """The name under which an export holds `base`: itself or its newest `_V2`, `_V3`; None if it is not there."""
-    newest: tuple[int, str] | None = None
-    for name in tables:
-        match = _VERSIONED.fullmatch(name)
-        if name == base:
-            version = 1
-        elif match and match["base"] == base:
-            version = int(match["version"])
-        else:
-            continue
-        newest = max(newest or (0, ""), (version, name))
-    return newest[1] if newest else None
-
-
-def is_export(tables: Iterable[str]) -> bool:
-    """Whether a database with these tables is an nsys export at all: each one has had StringIds since the first."""
-    return "StringIds" in set(tables)
+    versions = [(1, name) for name in tables if name == base]
+    matches = filter(None, map(_VERSIONED.fullmatch, tables))
+    versions += [(int(match["version"]), match[0]) for match in matches if match["base"] == base]
+    return max(versions, default=(0, None))[1]
 
 
 _DESCRIPTIVE = re.compile(

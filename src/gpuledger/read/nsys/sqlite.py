@@ -28,7 +28,6 @@ from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source, in_time, opened, too_slow
 from gpuledger.trace.model import Decoding, Trace
-from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text
 
 MAGIC: Final = b"SQLite format 3\0"
@@ -107,9 +106,8 @@ class SqliteExport:
 
     @property
     def views(self) -> Mapping[str, frozenset[str]]:
-        return {
-            _text(name): frozenset() for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'view'")
-        }
+        listed = self._rows("SELECT name FROM sqlite_master WHERE type = 'view'")
+        return {_text(name): frozenset() for (name,) in listed}
 
     @property
     def decoding(self) -> Decoding:
@@ -119,18 +117,19 @@ class SqliteExport:
         return Decoding("native", by_sqlite=tuple(sorted(self._left_to_sqlite)))
 
     def _real_tables(self) -> dict[str, btree.TableShape]:
-        made = "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
-        found = [(_text(name), root, _text(sql)) for name, root, sql in self._rows(f"{made} ORDER BY name")]
-        # SQLite also takes a root that is written as text; our decoder leaves such a table to it
-        shapes = ((name, root if isinstance(root, int) else 0, sql) for name, root, sql in found)
-        return {name: btree.shape(root, sql, self._columns(name)) for name, root, sql in shapes}
-
-    def _columns(self, table: str) -> list[tuple[str, str, bool, int, int]]:
-        described = self._rows(f"PRAGMA table_xinfo({_quote(table)})")
-        return [
-            (_text(name), _text(kind), default is not None, key, hidden)
-            for _, name, kind, _, default, key, hidden in described
-        ]
+        is_table = "type = 'table' AND sql LIKE 'CREATE TABLE%'"
+        shapes = {}
+        for stored, root, sql in self._rows(
+            f"SELECT name, rootpage, sql FROM sqlite_master WHERE {is_table} ORDER BY name"
+        ):
+            name = _text(stored)
+            described = [
+                (_text(column), _text(kind), default is not None, key, hidden)
+                for _, column, kind, _, default, key, hidden in self._rows(f"PRAGMA table_xinfo({_quote(name)})")
+            ]
+            # SQLite also takes a root that is written as text; our decoder leaves such a table to it
+            shapes[name] = btree.shape(root if isinstance(root, int) else 0, _text(sql), described)
+        return shapes
 
     def count(self, table: str) -> int:
         if table not in self._counts:
@@ -143,9 +142,9 @@ class SqliteExport:
         return self._counts[table]
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
-        found = self._decode(table, columns) or self._query(table, columns)
-        self._counts.update((table, len(values)) for values in found.columns.values())
-        return found
+        read = self._decode(table, columns) or self._query(table, columns)
+        self._counts.update((table, len(values)) for values in read.columns.values())
+        return read
 
     def _decode(self, table: str, columns: Sequence[str]) -> IntegerColumns | None:
         """By our own decoder, many times faster; None where only SQLite knows."""
@@ -171,8 +170,8 @@ class SqliteExport:
         for rows in self._chunks(f"SELECT {wanted} FROM {_quote(table)} NOT INDEXED"):
             values = np.array(rows)
             if values.dtype != np.int64:  # some value is no integer: find out which
-                values, wrong = _integers_only(rows)
-                bad += wrong
+                bad += np.array([[type(value) is not int for value in row] for row in rows]).sum(axis=0)
+                values = np.array([[value if type(value) is int else NULL for value in row] for row in rows], np.int64)
             chunks.append(values)
             done += len(rows)
             self._progress(table, done)
@@ -188,10 +187,9 @@ class SqliteExport:
         return self._query_texts(table, column) if decoded is None else decoded
 
     def _decode_texts(self, table: str, column: str) -> TextColumn | None:
-        if self._own is None:
+        if (own := self._own) is None:
             return None
-        own, most = self._own, self._limits.rows_per_table
-        shape = self._shapes[table]
+        shape, most = self._shapes[table], self._limits.rows_per_table
         return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
 
     def _query_texts(self, table: str, column: str) -> TextColumn:
@@ -200,47 +198,41 @@ class SqliteExport:
         return TextColumn.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
-        shape = self._shapes[table]
+        texts: dict[int, bytes] = {}
+        shape, pending = self._shapes[table], sorted(ids)
+        select = f"SELECT {_quote(id_column)}, {_quote(column)} FROM {_quote(table)}"
         if shape.alias < 0 or shape.columns[shape.alias] != id_column:  # each look-up would go over the whole table
-            return self._texts_among(table, id_column, column, frozenset(ids))
-        pending = sorted(ids)
-        for start in range(0, len(pending), _LOOKUP_BATCH):
-            batch = pending[start : start + _LOOKUP_BATCH]
-            marks = ", ".join("?" * len(batch))
-            key_column = _quote(id_column)
-            sql = f"SELECT {key_column}, {_quote(column)} FROM {_quote(table)} WHERE {key_column} IN ({marks})"
-            for key, text in self._rows(sql, batch):
-                found.setdefault(key, _as_bytes(text) or b"")
-        return found
-
-    def _texts_among(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
-        for rows in self._chunks(f"SELECT {_quote(id_column)}, {_quote(column)} FROM {_quote(table)} NOT INDEXED"):
-            for key, text in rows:
-                if key in ids:
-                    found.setdefault(key, _as_bytes(text) or b"")
-        return found
+            wanted = frozenset(ids)
+            chunks = self._chunks(f"{select} NOT INDEXED")
+            pairs = (pair for rows in chunks for pair in rows if pair[0] in wanted)
+        else:
+            batches = (pending[start : start + _LOOKUP_BATCH] for start in range(0, len(pending), _LOOKUP_BATCH))
+            pairs = (
+                pair
+                for batch in batches
+                for pair in self._rows(f"{select} WHERE {_quote(id_column)} IN ({', '.join('?' * len(batch))})", batch)
+            )
+        for key, text in pairs:
+            texts.setdefault(key, _as_bytes(text) or b"")
+        return texts
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return [row for rows in self._chunks(sql, parameters) for row in rows]
 
     def _chunks(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[list[tuple[Any, ...]]]:
         self._watch.begin()
-        cursor, done = self._execute(sql, parameters), 0
-        while rows := self._fetch(cursor):
+        done = 0
+        with _memory_as_damage(self._name):
+            cursor = self._connection.execute(sql, parameters)
+        while True:
+            with _memory_as_damage(self._name):
+                rows = cursor.fetchmany(_CHUNK_ROWS)
+            if not rows:
+                return
             done += len(rows)
             if done > self._watch.most_rows:
                 raise self._more_than_there_is_room_for()
             yield rows
-
-    def _execute(self, sql: str, parameters: Sequence[object]) -> sqlite3.Cursor:
-        with _memory_as_damage(self._name):
-            return self._connection.execute(sql, parameters)
-
-    def _fetch(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
-        with _memory_as_damage(self._name):
-            return cursor.fetchmany(_CHUNK_ROWS)
 
     def _more_than_there_is_room_for(self) -> UnreadableProfile:
         return _damage(self._name, "its pages hold more rows than the file has room for")
@@ -253,13 +245,6 @@ def _memory_as_damage(name: str) -> Iterator[None]:
         yield
     except MemoryError:
         raise _damage(name, "SQLite asks for more memory than there is in order to read it") from None
-
-
-def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, Ints]:
-    """`rows` with whatever is no integer set to NULL, and how many those were in each column."""
-    wrong = np.array([[type(value) is not int for value in row] for row in rows]).sum(axis=0)
-    clean = [tuple(value if type(value) is int else NULL for value in row) for row in rows]
-    return np.array(clean, np.int64), wrong
 
 
 def _as_bytes(value: object) -> bytes | None:
@@ -327,8 +312,8 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
         return f"{path.as_uri()}?mode=ro&immutable=1"
     try:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
-        for each in (path, log):
-            shutil.copyfile(each, folder / each.name)
+        for file in (path, log):
+            shutil.copyfile(file, folder / file.name)
     except OSError as error:
         raise UnreadableProfile(
             f"{source.name}: has a write-ahead log, and cannot be copied to a temporary folder to be read with it",

@@ -147,14 +147,14 @@ def headings_of(line: str) -> list[ColumnHeading]:
     apart = [heading(cell) for cell in re.split(r"\s{2,}", line.strip())]
     if is_header(apart):
         return apart
-    found, at, text = [], 0, line.strip()
-    while at < len(text):
-        match = _ONE_AFTER_ANOTHER.match(text, at)
+    headings, end, text = [], 0, line.strip()
+    while end < len(text):
+        match = _ONE_AFTER_ANOTHER.match(text, end)
         if match is None:
             return []
-        found.append(_heading(match["words"], match["unit"] or ""))
-        at = match.end()
-    return found
+        headings.append(_heading(match["words"], match["unit"] or ""))
+        end = match.end()
+    return headings
 
 
 def _heading(words: str, unit: str) -> ColumnHeading:
@@ -167,16 +167,16 @@ def _heading(words: str, unit: str) -> ColumnHeading:
 
 def is_header(headings: Sequence[ColumnHeading]) -> bool:
     """Whether these head a summary: it names something, counts it, and says at least one thing more."""
-    keys = [each.key for each in headings]
+    keys = [column.key for column in headings]
     return {"name", "count"} <= set(keys) and sum(key != "" for key in keys) >= 3
 
 
 def lacking(report: str, headings: Iterable[ColumnHeading]) -> list[str]:
     """What a table of this report cannot do without, and does not have."""
-    keys = {each.key for each in headings}
-    needed = ("average",) if report == "cuda_kern_exec_sum" else ("total",)
-    missing = [{"total": "the total", "average": "TAvg"}[key] for key in needed if key not in keys]
-    if report == "cuda_gpu_mem_size_sum" and not any(each.is_size for each in headings):
+    headings = tuple(headings)
+    key, called = ("average", "TAvg") if report == "cuda_kern_exec_sum" else ("total", "the total")
+    missing = [] if any(column.key == key for column in headings) else [called]
+    if report == "cuda_gpu_mem_size_sum" and not any(column.is_size for column in headings):
         missing.append("the unit of the sizes")
     return missing
 
@@ -218,15 +218,15 @@ def report_of(headings: Sequence[ColumnHeading], names: Collection[str], said: s
 
 def _possible(headings: Sequence[ColumnHeading]) -> tuple[str, ...]:
     """The reports with such headings; none where some are unknown, or of a report that is not read."""
-    keys = {each.key for each in headings}
-    words = {each.words.lower() for each in headings}
+    keys = {column.key for column in headings}
+    words = {column.words.lower() for column in headings}
     if keys & {"of another report", ""}:
         return ()
     if "queued_count" in keys:
         return ("cuda_kern_exec_sum",)
     if "total proj time" in words:
         return ("nvtx_gpu_proj_sum",)
-    if any(each.is_size for each in headings):
+    if any(column.is_size for column in headings):
         return ("cuda_gpu_mem_size_sum",)
     if "range" in words:
         return ("nvtx_sum",) if "style" in keys else ("nvtx_pushpop_sum", "nvtx_sum")

@@ -2,9 +2,7 @@
 
 A file is the CSV of one report or of several, or a text in which tables stand among other lines, such as a log or a
 Markdown document. A run is a set of reports about one profile: where a report comes again, or nsys says that it reads
-another profile, another run begins. `FILE::2` names the second run of a file.
-
-One table of `nsys stats` as it stands in a text: lines in, rows of values out. Its header says how it is written.
+another profile, another run begins. `FILE::2` names the second run of a file. A table's header says how it is written.
 """
 
 from __future__ import annotations
@@ -309,16 +307,17 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
     name = source.name
     for table in (table for run in runs for table in run.tables.values()):
         _refuse_endless(name, table)
-    tables = [
-        _summaries(run, f"{name}{SEPARATOR}{position}" if len(runs) > 1 or number is not None else name)
-        for position, run in enumerate(runs, 1)
-    ]
+    printed = []
+    for position, run in enumerate(runs, 1):
+        tables = {report: _summary(report, table.grid.rows) for report, table in run.tables.items()}
+        called = f"{name}{SEPARATOR}{position}" if len(runs) > 1 or number is not None else name
+        printed.append(PrintedTables(called, tables, tuple(_notes(run, tables)), run.profile))
     if number is None:
-        return tables
-    if not 1 <= number <= len(tables):
-        count = "one run" if len(tables) == 1 else f"{len(tables)} runs"
-        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_run_list(tables))
-    return [tables[number - 1]]
+        return printed
+    if not 1 <= number <= len(printed):
+        count = "one run" if len(printed) == 1 else f"{len(printed)} runs"
+        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_run_list(printed))
+    return [printed[number - 1]]
 
 
 def _refuse_endless(name: str, table: _TitledTable) -> None:
@@ -502,16 +501,13 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
         part = _tables_in(look_at(path), limits, report)
         whole.tables += part.tables
         whole.incomplete += part.incomplete
-    runs = [run for prefix in sorted(groups) for run in _name_runs(_runs_of(groups[prefix]), prefix)]
+    runs = []
+    for prefix in sorted(groups):
+        for run in _runs_of(groups[prefix]):
+            run.profile = run.profile or prefix  # which nsys gave no profile's name is called after its files
+            runs.append(run)
     if empty and runs:
         runs[0].notes.append(Note(Severity.INFO, "empty-tables", f"{count_text(empty)} files hold no table", empty))
-    return runs
-
-
-def _name_runs(runs: list[_Run], profile: str) -> list[_Run]:
-    """Runs that nsys gave no profile's name, called after their files."""
-    for run in runs:
-        run.profile = run.profile or profile
     return runs
 
 
@@ -533,11 +529,6 @@ def _nothing_in(source: Source, runs: Iterable[_Run]) -> GpuledgerError:
         f"{source.name}: {what}",
         hint="keep what `nsys stats PROFILE` prints, or what `nsys stats --format=csv --output=NAME PROFILE` writes",
     )
-
-
-def _summaries(run: _Run, name: str) -> PrintedTables:
-    tables = {report: _summary(report, table.grid.rows) for report, table in run.tables.items()}
-    return PrintedTables(name, tables, tuple(_notes(run, tables)), run.profile)
 
 
 def _summary(report: str, rows: Sequence[Values]) -> PrintedTable:

@@ -1,6 +1,6 @@
 """Events of one category in, columns of a table out: what Kineto calls things, and what we call them.
 
-What is read of an event, as types that the decoder fills: one per usual category, and one for any.
+What is read of an event stands in types that the decoder fills: one per usual category, and one for any.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class TextCodes(dict[str, int]):
     @classmethod
     def of(cls, texts: list[str]) -> TextCodes:
         """Texts that have their codes already."""
-        found = cls(1 << 30)
-        found.update({text: code for code, text in enumerate(texts)})
-        return found
+        codes = cls(1 << 30)
+        codes.update({text: code for code, text in enumerate(texts)})
+        return codes
 
     def __missing__(self, text: str) -> int:
         if len(text) > self._longest:
@@ -76,7 +76,7 @@ class Shaper:
     # One method per kind of event: its columns beside the times. `args` are the events' own, one for each.
 
     def kernels(self, events: list[Any], args: list[Any], _: str) -> Columns:
-        shapes = _triples([each.grid for each in args] + [each.block for each in args])
+        shapes = _triples([own.grid for own in args] + [own.block for own in args])
         return _numbers(args, _OF_KERNEL) | {
             "name": self._text([event.name for event in events]),
             "grid": shapes[: len(args)],
@@ -90,15 +90,15 @@ class Shaper:
             "kind": self._text([parts[name][0] for name in names]),
             "src_kind": self._text([parts[name][1] for name in names]),
             "dst_kind": self._text([parts[name][2] for name in names]),
-            "bytes": _ints([_whole_number(each.bytes) for each in args]),
+            "bytes": _ints([_whole_number(own.bytes) for own in args]),
         }
 
     def calls(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         return self._thread(events) | {
-            "correlation": _ints([each.correlation for each in args]),
+            "correlation": _ints([own.correlation for own in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
-            "kernel": self._text_codes([each.kernel for each in args]),
+            "kernel": self._text_codes([own.kernel for own in args]),
         }
 
     def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
@@ -113,31 +113,29 @@ class Shaper:
 
     def _inputs(self, args: list[Any]) -> Ints:
         """Shapes and types of operators' inputs; they come as JSON and stay so."""
-        dims = [each.dims for each in args]
+        dims = [own.dims for own in args]
         if hasattr(args[0], "dims_2021") and not all(dims):
-            dims = [each.dims or each.dims_2021 for each in args]
+            dims = [own.dims or own.dims_2021 for own in args]
         parts: list[Any] = [b"\n", b"\0"] * (2 * len(args))  # shapes, \n, types, \0: one text of all of them
-        parts[0::4], parts[2::4] = dims, [each.types for each in args]
+        parts[0::4], parts[2::4] = dims, [own.types for own in args]
         parts[1::4] = [b"\n"] * len(args)
         texts = b"".join(parts).split(b"\0")
         if len(texts) != len(args) + 1:  # a zero within one of them
-            texts = [bytes(shape) + b"\n" + bytes(each.types) for shape, each in zip(dims, args, strict=True)]
+            texts = [bytes(shape) + b"\n" + bytes(own.types) for shape, own in zip(dims, args, strict=True)]
         known = self._known_inputs
         return np.array([known[text] for text in texts[: len(args)]], np.int64)
 
     def syncs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
-        return _numbers(args, _WHERE) | {"kind": self._text([each.sync_kind for each in args])}
+        return _numbers(args, _WHERE) | {"kind": self._text([own.sync_kind for own in args])}
 
     def allocs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
-        given = _ints([each.memory_bytes for each in args])
-        on_gpu = np.isin(_ints([each.memory_device_type for each in args]), _GPU_TYPES)
-        operation = np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"])
-        device = _ints([each.memory_device for each in args])
+        given = _ints([own.memory_bytes for own in args])
+        on_gpu = np.isin(_ints([own.memory_device_type for own in args]), _GPU_TYPES)
         return {
-            "device": np.where(on_gpu, device, NOT_RECORDED),
-            "operation": operation,
+            "device": np.where(on_gpu, _ints([own.memory_device for own in args]), NOT_RECORDED),
+            "operation": np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"]),
             "bytes": np.abs(given),
-            "address": _ints([each.address for each in args]),
+            "address": _ints([own.address for own in args]),
             "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
         }
 
@@ -148,18 +146,14 @@ class Shaper:
         of_kernel = kind == "kernel"
         nowhere = np.full(len(events), NOT_RECORDED)  # a kernel's process is filled in later
         thread = {"pid": nowhere, "tid": nowhere} if of_kernel else self._thread(events)
-        correlation = _ints([each.correlation if of_kernel else NOT_RECORDED for each in args])
-        return (
-            thread
-            | _numbers(args, _OF_COLLECTIVE)
-            | {
-                "correlation": correlation,
-                "name": self._text([each.collective for each in args]),
-                "group": self._raw([each.group for each in args]),
-                "ranks": self._raw([each.ranks for each in args]),
-                "dtype": self._text([each.dtype for each in args]),
-            }
-        )
+        own = {
+            "correlation": _ints([own.correlation for own in args]) if of_kernel else nowhere,
+            "name": self._text([own.collective for own in args]),
+            "group": self._raw([own.group for own in args]),
+            "ranks": self._raw([own.ranks for own in args]),
+            "dtype": self._text([own.dtype for own in args]),
+        }
+        return thread | _numbers(args, _OF_COLLECTIVE) | own
 
     def _thread(self, events: list[Any]) -> Columns:
         return {
@@ -199,9 +193,9 @@ class Shaper:
 
     def _raw(self, texts: Sequence[Any]) -> Ints:
         """Codes of texts that are JSON of their own; NO_TEXT where there is none."""
-        found = [bytes(text) for text in texts]
-        codes = {text: self.codes[text.decode(errors="replace").strip('"')] if text else NO_TEXT for text in set(found)}
-        return np.array([codes[text] for text in found], np.int64)
+        raw = [bytes(text) for text in texts]
+        codes = {text: self.codes[text.decode(errors="replace").strip('"')] if text else NO_TEXT for text in set(raw)}
+        return np.array([codes[text] for text in raw], np.int64)
 
 
 _WHERE: Final = ("device", "context", "stream", "correlation")
@@ -262,12 +256,9 @@ def _copy_kind(name: str, kind: str) -> tuple[str, str, str]:
     match = _COPY.search(name)
     if match is None:
         return "Unknown", "Unknown", "Unknown"
-    memory = {"Host": "Unknown"}  # AMD says only that it was the host's
-    return (
-        _WAYS.get(match["way"], "Unknown"),
-        memory.get(match["source"], match["source"]),
-        memory.get(match["target"], match["target"]),
-    )
+    # AMD says only that it was the host's memory
+    source, target = ("Unknown" if match[side] == "Host" else match[side] for side in ("source", "target"))
+    return _WAYS.get(match["way"], "Unknown"), source, target
 
 
 def narrowed(table: Table, columns: Columns) -> Columns:
@@ -279,15 +270,15 @@ def narrowed(table: Table, columns: Columns) -> Columns:
 def together(parts: list[Columns]) -> Columns:
     """The columns of several parts in a row; what one lacks is filled in. Takes them out of the parts, one by one."""
     lengths = [len(part["start_ns"]) for part in parts]
-    found: Columns = {}
+    whole: Columns = {}
     for key in sorted(set().union(*parts)):
         dtype = next(part[key].dtype for part in parts if key in part)
         own = [
             part.pop(key) if key in part else np.full(length, NOT_RECORDED, dtype)
             for part, length in zip(parts, lengths, strict=True)
         ]
-        found[key] = own[0] if len(own) == 1 else np.concatenate(own)
-    return found
+        whole[key] = own[0] if len(own) == 1 else np.concatenate(own)
+    return whole
 
 
 def as_kept(kind: Kind, wide: NDArray[Any]) -> NDArray[Any]:
@@ -315,7 +306,7 @@ def _numbers(args: list[Any], names: tuple[str, ...]) -> Columns:
     """Several columns of numbers, with one look at each event's arguments."""
     fields = attrgetter(*(_SPELLED.get(name, name) for name in names))
     flat = _ints(list(chain.from_iterable(map(fields, args)))).reshape(-1, len(names))
-    return {name: flat[:, at] for at, name in enumerate(names)}
+    return {name: flat[:, place] for place, name in enumerate(names)}
 
 
 def _triples(texts: Sequence[bytes | Raw]) -> Ints:
@@ -329,10 +320,10 @@ def _triples(texts: Sequence[bytes | Raw]) -> Ints:
 
 
 def _triple(text: bytes) -> tuple[int, int, int]:
-    found = _TRIPLE.fullmatch(text.strip())
-    if found is None:
+    match = _TRIPLE.fullmatch(text.strip())
+    if match is None:
         return (NOT_RECORDED,) * 3
-    x, y, z = (int(each) if len(each) < 19 else NOT_RECORDED for each in found.groups())
+    x, y, z = (int(digits) if len(digits) < 19 else NOT_RECORDED for digits in match.groups())
     return x, y, z
 
 
@@ -544,14 +535,14 @@ ANY: Final = msgspec.json.Decoder(list[Event])
 
 def by_category(batch: list[Any]) -> dict[str, list[Any]]:
     """The events of a batch by category. All are usual, or all are `Event`s."""
-    found: defaultdict[Any, list[Any]] = defaultdict(list)
+    events_of: defaultdict[Any, list[Any]] = defaultdict(list)
     if are_usual(batch):
         for event in batch:
-            found[type(event)].append(event)
-        return {_KINDS[kind]: events for kind, events in found.items()}
+            events_of[type(event)].append(event)
+        return {_KINDS[kind]: events for kind, events in events_of.items()}
     for event in batch:
-        found[event.cat].append(event)
-    return found
+        events_of[event.cat].append(event)
+    return events_of
 
 
 def are_usual(batch: list[Any]) -> bool:

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.plausible_times import LARGEST
+from gpuledger.read.checked_tables import LARGEST
+from gpuledger.read.request import counted
 from gpuledger.read.source import too_slow
 from gpuledger.read.stream import ByteStream
 from gpuledger.read.torch.columns import ANY, PLAIN, USUAL, Args, Event
@@ -99,19 +100,15 @@ class EventStream:
 
     def notes(self) -> list[Note]:
         """What could not be read."""
-        found = []
         cut = self._broken_off or self._stream.cut
-        if cut:
-            sentence = say("{reason}: the trace is truncated", reason=cut)
-            found.append(Note(Severity.LOSS, "trace-cut-off", sentence))
-        if self._lost:
-            sentence = say("{count} events could not be read and were left out", count=count_text(self._lost))
-            found.append(Note(Severity.LOSS, "events-unreadable", sentence, self._lost))
-        if self._odd:
-            count = count_text(self._odd)
-            sentence = say("{count} events hold malformed values; what could be read was kept", count=count)
-            found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
-        return found
+        broken_off = say("{reason}: the trace is truncated", reason=cut)
+        lost = say("{count} events could not be read and were left out", count=count_text(self._lost))
+        odd = say("{count} events hold malformed values; what could be read was kept", count=count_text(self._odd))
+        return [
+            *counted(Severity.LOSS, "trace-cut-off", int(cut != ""), broken_off),
+            *counted(Severity.LOSS, "events-unreadable", self._lost, lost),
+            *counted(Severity.WARNING, "events-odd", self._odd, odd),
+        ]
 
     def _next_piece(self, waiting: int) -> bytes:
         """The next bytes; refuses where reading takes too long.
@@ -152,10 +149,9 @@ class EventStream:
 
     def _not_a_trace(self, text: bytes) -> UnreadableProfile:
         whole = _object(text)
-        found = f"its keys are {', '.join(sorted(whole)[:6]) or 'none'}" if whole is not None else "not valid JSON"
         return UnreadableProfile(
             f"{self._name}: JSON, but not a torch.profiler trace (looked for `traceEvents`)",
-            found=found,
+            found="not valid JSON" if whole is None else f"its keys are {', '.join(sorted(whole)[:6]) or 'none'}",
             hint="it reads what `torch.profiler` writes with `export_chrome_trace` or `tensorboard_trace_handler`",
         )
 
@@ -173,15 +169,15 @@ class EventStream:
 
     def _decode_usual(self, inside: memoryview) -> list[Any]:
         """The events of a text, all of usual categories or all of any."""
-        whole = b"".join((b"[", inside, b"]"))
+        whole = b"".join((b"[", inside, b"]"))  # `inside` is a view, which takes no `+`
         for decoder in self._decoders:
             try:
-                found: list[Any] = decoder.decode(whole)
+                events: list[Any] = decoder.decode(whole)
             except _UNDECODABLE:
                 continue
             if decoder is USUAL:
                 self._decoders = (USUAL,)  # a trace that has collectives has them everywhere
-            return found
+            return events
         return ANY.decode(whole)
 
     def _end_of_events(self, text: bytes) -> tuple[list[Event], bytes] | None:
@@ -229,7 +225,7 @@ class EventStream:
         letters = text.decode("utf-8", "surrogateescape")
         decoder = json.JSONDecoder(parse_float=str, parse_constant=str, parse_int=_whole)
         at = 0
-        while (at := _skip(letters, at)) < len(letters):
+        while (at := _BLANK.match(letters, at).end()) < len(letters):  # type: ignore[union-attr]  # matches nothing too
             if letters[at] == "]":
                 return events, letters[at + 1 :].encode("utf-8", "surrogateescape"), True
             begins = at
@@ -272,18 +268,18 @@ def _is_before_the_end(error: Exception, length: int) -> bool:
         return True
     if "truncated" in str(error):
         return False
-    at = re.search(r"\(byte (\d+)\)", str(error))
-    return at is None or int(at[1]) < length - 1
+    place = re.search(r"\(byte (\d+)\)", str(error))
+    return place is None or int(place[1]) < length - 1
 
 
 def _cuts(text: bytes) -> list[int]:
     """Where events may end, the last ones, from the end."""
-    found: list[int] = []
+    ends: list[int] = []
     for tail in (*_TAILS, len(text)):
-        found = [match.start() + 1 for match in BETWEEN.finditer(text, max(len(text) - tail, 0))]
-        if len(found) >= _FEW or (found and tail > _TAILS[0]):
+        ends = [match.start() + 1 for match in BETWEEN.finditer(text, max(len(text) - tail, 0))]
+        if len(ends) >= _FEW or (ends and tail > _TAILS[0]):
             break
-    return found[: -_FEW - 1 : -1]
+    return ends[: -_FEW - 1 : -1]
 
 
 def _decode(inside: bytes) -> list[Event] | None:
@@ -312,20 +308,15 @@ def _is_usual(letters: str) -> bool:
 def _object(text: bytes) -> dict[str, Any] | None:
     """A JSON object; None if it is not one."""
     try:
-        found = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
+        content = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _whole(text: str) -> int | str:
     """An integer, unless it is longer than any that means something."""
     return int(text) if len(text) < 40 else text
-
-
-def _skip(letters: str, at: int) -> int:
-    match = _BLANK.match(letters, at)
-    return at if match is None else match.end()
 
 
 def _clean(text: object) -> str:
@@ -410,11 +401,11 @@ def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
     usable = plain & (decimals <= 3) & (count_digits + 3 - decimals <= _MOST_DIGITS + 1)
     values = _parse_digits(letters, digits, starts, ends, usable)
     scale = 10 ** (3 - np.where(usable, decimals, 3))
-    found = np.where(usable, values * scale * np.where(negative, -1, 1), 0)
-    usable &= (found < LARGEST) & (found > -LARGEST)  # what went over 64 bits is also beyond
-    for at in np.flatnonzero(~usable).tolist():
-        found[at], usable[at] = _one(bytes(texts[at]))
-    return found, usable
+    times_ns = np.where(usable, values * scale * np.where(negative, -1, 1), 0)
+    usable &= (times_ns < LARGEST) & (times_ns > -LARGEST)  # what went over 64 bits is also beyond
+    for row in np.flatnonzero(~usable).tolist():
+        times_ns[row], usable[row] = _one(bytes(texts[row]))
+    return times_ns, usable
 
 
 def _exact_ns_is_usual(letters: NDArray[np.uint8], ends: Ints) -> bool:

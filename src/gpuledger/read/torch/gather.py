@@ -1,8 +1,7 @@
 """The events of one stream in, raw columns out, batch by batch: what is held are the columns and one batch.
 
-The parts of one trace in, the whole out: column by column, also from another process, with no column held twice.
-
-A large trace read on several cores: cut between events into parts, each read by a process of its own.
+A large trace is read on several cores: cut between events into parts, each read by a process of its own, which are put
+together column by column, with no column held twice.
 """
 
 from __future__ import annotations
@@ -78,9 +77,6 @@ def gather(stream: ByteStream, name: str, wanted: WantedColumns, limits: Limits,
     return gathering.finish(events)
 
 
-_COLLECTIVE: Final = attrgetter("collective")
-
-
 def _args(events: list[Any]) -> list[Any]:
     """The arguments of events; none where their category has none that is read."""
     return [event.args for event in events] if events and hasattr(events[0], "args") else []
@@ -136,7 +132,7 @@ class _Gathering:
     def _add(self, feed: Feed, kind: str, shape: Callable[..., Columns], events: list[Any], args: list[Any]) -> None:
         table = feed[0]
         if table is Table.COLLECTIVES:
-            if not args or not hasattr(args[0], "collective") or not any(map(_COLLECTIVE, args)):
+            if not args or not hasattr(args[0], "collective") or not any(map(attrgetter("collective"), args)):
                 return
             events = [event for event in events if event.args.collective]
             args = _args(events)
@@ -185,10 +181,6 @@ class ColumnShape:
     dtype: str
     lengths: tuple[int, ...]
 
-    @property
-    def rows(self) -> int:
-        return self.lengths[0]
-
 
 Shapes = dict[Feed, dict[str, ColumnShape]]
 
@@ -230,10 +222,10 @@ class RemotePart:
 
     def __init__(self, receiving: Connection) -> None:
         self._receiving = receiving
-        found: tuple[GatheredEvents, Shapes] | None = receiving.recv()
-        self.is_whole = found is not None
-        if found is not None:
-            self.rest, self.shapes = found
+        announced: tuple[GatheredEvents, Shapes] | None = receiving.recv()
+        self.is_whole = announced is not None
+        if announced is not None:
+            self.rest, self.shapes = announced
 
     def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
         for slab in _slabs(into):
@@ -255,14 +247,14 @@ def send(sending: Connection, whole: GatheredEvents | None) -> None:
 def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
     """The bytes of a column, some at a time."""
     letters = values.reshape(-1).view(np.uint8).data
-    for at in range(0, len(letters), _SLAB):
-        yield letters[at : at + _SLAB]
+    for first in range(0, len(letters), _SLAB):
+        yield letters[first : first + _SLAB]
 
 
 def _order(shapes: Sequence[Shapes]) -> list[tuple[Feed, str]]:
     """All columns that any part has."""
-    found = {(feed, key) for each in shapes for feed, keys in each.items() for key in keys}
-    return sorted(found, key=lambda each: (each[0][0].value, each[0][1], each[1]))
+    columns = {(feed, key) for part in shapes for feed, keys in part.items() for key in keys}
+    return sorted(columns, key=lambda column: (column[0][0].value, column[0][1], column[1]))
 
 
 def merged(parts: Sequence[TracePart]) -> GatheredEvents:
@@ -291,20 +283,20 @@ def merged(parts: Sequence[TracePart]) -> GatheredEvents:
 def _join_column(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
     """One column of all parts in a row; what a part lacks is filled in, and texts get the whole's codes."""
     own = [part.shapes.get(feed, {}) for part in parts]
-    rows = [columns["start_ns"].rows if columns else 0 for columns in own]
+    rows = [columns["start_ns"].lengths[0] if columns else 0 for columns in own]
     first = next(columns[key] for columns in own if key in columns)
-    found: NDArray[Any] = np.empty((sum(rows), *first.lengths[1:]), first.dtype)
-    at = 0
+    whole: NDArray[Any] = np.empty((sum(rows), *first.lengths[1:]), first.dtype)
+    begin = 0
     for part, columns, count, code in zip(parts, own, rows, renumber, strict=True):
-        here = found[at : at + count]
-        at += count
+        here = whole[begin : begin + count]
+        begin += count
         if key not in columns:
             here[...] = NOT_RECORDED
             continue
         part.fill(feed, key, here)
         if key in _texts(feed[0]):
             here[...] = code[here]
-    return found
+    return whole
 
 
 def _texts(table: Table) -> set[str]:
@@ -323,15 +315,15 @@ def by_table(whole: GatheredEvents) -> tuple[dict[Table, Columns], list[str]]:
         if feeds:
             tables[table] = together([whole.feeds.pop(feed) for feed in feeds])
     coded = [(columns, key) for table, columns in tables.items() for key in sorted(columns.keys() & _texts(table))]
-    order = _as_named([columns[key] for columns, key in coded], whole.texts)
+    order = _order_of_naming([columns[key] for columns, key in coded], whole.texts)
     code = np.full(len(order) + 1, NO_TEXT, np.int32)
     code[order] = np.arange(len(order))
     for columns, key in coded:
         columns[key] = code[columns[key]]
-    return tables, [whole.texts[at] for at in order]
+    return tables, [whole.texts[code] for code in order]
 
 
-def _as_named(columns: Sequence[NDArray[Any]], texts: list[str]) -> list[int]:
+def _order_of_naming(columns: Sequence[NDArray[Any]], texts: list[str]) -> list[int]:
     """Codes in the order in which columns first name them, one column after another; then those that none names."""
     order: dict[int, None] = {}
     for codes in columns:
@@ -395,6 +387,12 @@ def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progr
             child.join()
 
 
+def _may_fork() -> bool:
+    """Whether this process can be copied: it runs no other thread, and may have children."""
+    is_alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
+    return is_alone and "fork" in multiprocessing.get_all_start_methods()
+
+
 def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
     """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
     parts: list[TracePart] = [LocalPart(first)]
@@ -408,19 +406,13 @@ def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> G
             return None
         if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
             return None
-        found = merged(parts)
+        whole = merged(parts)
     except (EOFError, OSError):  # a child died
         return None
     rows = Counter[Table]()
-    for (table, _), columns in found.feeds.items():
+    for (table, _), columns in whole.feeds.items():
         rows[table] += len(columns["start_ns"])
-    return found if max(rows.values(), default=0) <= limits.rows_per_table else None
-
-
-def _may_fork() -> bool:
-    """Whether this process can be copied: it runs no other thread, and may have children."""
-    alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
-    return alone and "fork" in multiprocessing.get_all_start_methods()
+    return whole if max(rows.values(), default=0) <= limits.rows_per_table else None
 
 
 class _Part:
@@ -447,16 +439,16 @@ class _Part:
 
     def read(self, size: int = -1, /) -> bytes:
         if self._before:
-            found, self._before = self._before, b""
-            return found
+            text, self._before = self._before, b""
+            return text
         if self._left is None:
             return self._stream.read(size)
         if self._left:
-            found = self._stream.read(min(size, self._left))
-            if not found:
+            text = self._stream.read(min(size, self._left))
+            if not text:
                 raise ValueError("the text ends before its part does")
-            self._left -= len(found)
-            return found
+            self._left -= len(text)
+            return text
         if self._is_ended:
             return b""
         self._is_ended = True

@@ -2,13 +2,8 @@
 
 Events become columns batch by batch: memory holds the columns and one batch, never the text. Operators and Python
 functions are ranges of their own kinds beside the user's annotations. Kernels carry no process: they belong to the one
-that launched the file's calls.
-
-Where a torch.profiler trace comes from: its metadata in, GPUs, versions and rank out.
-
-Python stacks of the calls that may block, from the Python functions that torch recorded around them.
-
-What torch 2.12 and later record of a graph's nodes while it is captured: a small JSON file in, names by node out.
+that launched the file's calls. Calls that may block get stacks, from the Python functions that torch recorded around
+them. What torch 2.12 and later record of a graph's nodes while it is captured comes in a small JSON file of its own.
 """
 
 from __future__ import annotations
@@ -29,13 +24,12 @@ from numpy.typing import NDArray
 from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.plausible_times import refuse_endless
-from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
+from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work
+from gpuledger.read.request import Progress, WantedColumns, counted, too_many_gpus
 from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
-from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Severity, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
@@ -67,7 +61,6 @@ class TorchDevices:
             self.gpus = tuple(described.get(number, Gpu(NOT_DESCRIBED)) for number in range(int(numbers[-1]) + 1))
         else:
             self.gpus = tuple(described.values())
-
         self._assumed = 0
         """Rows of work that do not say where they ran."""
         self._likely = 0
@@ -85,16 +78,9 @@ class TorchDevices:
         self._assumed += int(lacking.sum())
         return np.where(lacking, self._likely, gpus)
 
-    def notes(self) -> tuple[Note, ...]:
+    def notes(self) -> list[Note]:
         """What was assumed."""
-        if not self._assumed:
-            return ()
-        sentence = say(
-            "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
-            count=count_text(self._assumed),
-            gpu=f"GPU {self._likely}",
-        )
-        return (Note(Severity.LOSS, "gpu-not-recorded", sentence, self._assumed),)
+        return assumed_gpu(self._assumed, self._likely)
 
     def resolve(self, device: Ints) -> Ints:
         """Number of the GPU; NOT_RECORDED where the event names none."""
@@ -133,44 +119,25 @@ def describe(
     distributed = metadata.get("distributedInfo")
     job = distributed if isinstance(distributed, dict) else {}
     pids = sorted({int(pid) for rows in tables.values() if "pid" in rows for pid in np.unique(rows["pid"]) if pid >= 0})
-    schema = metadata.get("schemaVersion")
+    schema, cuda = metadata.get("schemaVersion"), _int(metadata.get("cuda_runtime_version")) or 0
+    # times count from a base that the trace names, in older ones from 1970, and in some on another clock
+    base = _int(metadata.get("baseTimeNanoseconds")) or 0
+    began = base + min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
+    is_wall = _YEAR_2015_NS < began < _YEAR_2100_NS
+    started = datetime.datetime.fromtimestamp(began // 10**9, datetime.UTC) if is_wall else None
     return Origin(
         tool="torch.profiler",
         container=container,
         schema_version=None if schema is None else str(schema)[:20],
-        started_utc=_start_time(metadata.get("baseTimeNanoseconds"), tables),
-        wall_zero_ns=_wall_zero(metadata.get("baseTimeNanoseconds"), tables),
-        cuda_version=_version(metadata.get("cuda_runtime_version")),
+        started_utc=started.strftime("%Y-%m-%d %H:%M:%S") if started else None,
+        wall_zero_ns=base if is_wall else None,
+        cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else None,
         gpus=devices.gpus,
         processes=tuple(Process(pid, process_names.get(pid)) for pid in pids),
         rank=_int(job.get("rank")),
         world_size=_int(job.get("world_size")),
         source_rows=tuple(sorted((category or "no category", count) for category, count in seen.items())),
     )
-
-
-def _began_ns(base: object, tables: Mapping[Table, Rows]) -> int | None:
-    """When the first event began, in ns since 1970; None where the trace's clock is another one."""
-    first = min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
-    began = (_int(base) or 0) + first
-    return began if _YEAR_2015_NS < began < _YEAR_2100_NS else None
-
-
-def _wall_zero(base: object, tables: Mapping[Table, Rows]) -> int | None:
-    return None if _began_ns(base, tables) is None else _int(base) or 0
-
-
-def _start_time(base: object, tables: Mapping[Table, Rows]) -> str | None:
-    """When the first event began: times count from a base that the trace names, in older ones from 1970."""
-    began = _began_ns(base, tables)
-    if began is None:
-        return None
-    return datetime.datetime.fromtimestamp(began // 1_000_000_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _version(number: object) -> str | None:
-    value = _int(number)
-    return None if value is None or value <= 0 else f"{value // 1000}.{value % 1000 // 10}"
 
 
 MAY_BLOCK: Final = re.compile(r"Synchronize|Memcpy|Malloc|Free|HostAlloc|HostRegister|ModuleLoad|Instantiate")
@@ -201,12 +168,12 @@ def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, i
             continue
         if row not in number:
             number[row] = len(number)
-            at = row
+            function = row
             for _ in range(_STACKS_DEEPEST):
-                if at < 0:
+                if function < 0:
                     break
-                frames.append(codes[torch_frame(texts[names[at]])])
-                at = int(parent[at])
+                frames.append(codes[torch_frame(texts[names[function]])])
+                function = int(parent[function])
             offsets.append(len(frames))
         stack[call] = number[row]
     calls["stack"] = stack
@@ -222,22 +189,22 @@ def _innermost(
     """The innermost Python function around each chosen call; -1 for none."""
     owner = thread_number(ranges["pid"], ranges["tid"])
     caller = thread_number(calls["pid"], calls["tid"])
-    found = np.full(len(chosen), -1, np.intp)
+    innermost = np.full(len(chosen), -1, np.intp)
     for thread in np.unique(caller[chosen]).tolist():
         mine = python[owner[python] == thread]
         if not len(mine):
             continue
         mine = mine[np.lexsort((-ranges["end_ns"][mine], ranges["start_ns"][mine]))]
         here = np.flatnonzero(caller[chosen] == thread)
-        at = np.searchsorted(ranges["start_ns"][mine], calls["start_ns"][chosen[here]], side="right") - 1
-        row = np.where(at >= 0, mine[np.maximum(at, 0)], -1)
+        before = np.searchsorted(ranges["start_ns"][mine], calls["start_ns"][chosen[here]], side="right") - 1
+        row = np.where(before >= 0, mine[np.maximum(before, 0)], -1)
         for _ in range(_STACKS_DEEPEST):
             outside = (row >= 0) & (ranges["end_ns"][row] < calls["start_ns"][chosen[here]])
             if not outside.any():
                 break
             row[outside] = ranges["parent"][row[outside]]
-        found[here] = row
-    return found
+        innermost[here] = row
+    return innermost
 
 
 _DEEPEST: Final = 5000
@@ -325,7 +292,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
     strings = Strings(codes)
     tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
-    refuse_endless(name, tables)
+    refuse_impossible(name, tables, devices.gpus, limits)
     absent = {
         table: NotMeasured(say("no {table} were recorded", table=table.value))
         for table in wanted
@@ -352,34 +319,28 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
 
 
 def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
-    found = []
-    if whole.untimed:
-        sentence = say(
-            "{count} events have no usable time or duration and were left out or truncated",
-            count=count_text(whole.untimed),
-        )
-        found.append(Note(Severity.LOSS, "events-untimed", sentence, whole.untimed))
-    if whole.begin_end:
-        sentence = say(
-            "{count} events are given by begin and end, which torch does not do; left out",
-            count=count_text(whole.begin_end),
-        )
-        found.append(Note(Severity.LOSS, "events-begin-end", sentence, whole.begin_end))
-    if whole.names_cut:
-        sentence = say("{count} names were too long and were truncated", count=count_text(whole.names_cut))
-        found.append(Note(Severity.WARNING, "names-cut", sentence, whole.names_cut))
-    foreign = sorted(category for category in whole.seen if category.startswith("mtia"))
-    if foreign:
-        count = sum(whole.seen[category] for category in foreign)
-        sentence = say(
-            "{count} events of an MTIA accelerator were left out: only GPUs are supported", count=count_text(count)
-        )
-        found.append(Note(Severity.LOSS, "mtia", sentence, count))
+    sentence = say(
+        "{count} events have no usable time or duration and were left out or truncated",
+        count=count_text(whole.untimed),
+    )
+    notes = counted(Severity.LOSS, "events-untimed", whole.untimed, sentence)
+    sentence = say(
+        "{count} events are given by begin and end, which torch does not do; left out",
+        count=count_text(whole.begin_end),
+    )
+    notes += counted(Severity.LOSS, "events-begin-end", whole.begin_end, sentence)
+    sentence = say("{count} names were too long and were truncated", count=count_text(whole.names_cut))
+    notes += counted(Severity.WARNING, "names-cut", whole.names_cut, sentence)
+    mtia = sum(count for category, count in whole.seen.items() if category.startswith("mtia"))
+    sentence = say(
+        "{count} events of an MTIA accelerator were left out: only GPUs are supported", count=count_text(mtia)
+    )
+    notes += counted(Severity.LOSS, "mtia", mtia, sentence)
     for table, rows in tables.items():
-        if backward := int((rows.duration_ns < 0).sum()):
-            sentence = say("{count} {table} end before they start", count=count_text(backward), table=table.value)
-            found.append(Note(Severity.WARNING, "times-backward", sentence, backward))
-    return found
+        backward = int((rows.duration_ns < 0).sum())
+        sentence = say("{count} {table} end before they start", count=count_text(backward), table=table.value)
+        notes += counted(Severity.WARNING, "times-backward", backward, sentence)
+    return notes
 
 
 _WORK: Final = (Table.KERNELS, Table.COPIES)
@@ -392,9 +353,8 @@ def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -
     if "device" in columns:
         resolve = devices.resolve_work if table in _WORK else devices.resolve
         columns["gpu"] = resolve(columns["device"])
-    columns["pid"] = (
-        np.where(columns["pid"] == NOT_RECORDED, pid, columns["pid"]) if "pid" in columns else (np.full(count, pid))
-    )
+    own = columns.get("pid", np.full(count, NOT_RECORDED))
+    columns["pid"] = np.where(own == NOT_RECORDED, pid, own)
     for column in table.schema.columns:
         if column.name not in columns:
             columns[column.name] = np.full(count, NOT_RECORDED, column.kind.dtype)

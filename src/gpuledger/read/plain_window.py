@@ -1,0 +1,58 @@
+"""How long a profile's window took without the profiler: a profile's path in, the time out, or why it is not known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from gpuledger.capture.output_files import MANIFEST_SCHEMA, manifests_of
+from gpuledger.messages import say
+from gpuledger.trace.model import NO_MANIFEST, NotMeasured
+
+MOST_BYTES: Final = 4_000_000
+"""A larger file is no manifest of ours."""
+_LONGEST_NS: Final = 10**18
+
+
+def plain_window_ns(profile: Path) -> int | NotMeasured:
+    """The mean of the windows that the manifest of this profile holds."""
+    reason = NO_MANIFEST
+    for path in manifests_of(profile):
+        manifest = _manifest(path)
+        if manifest is None:
+            continue
+        files = manifest.get("files")  # the capture must have written this very file: its name, and its size
+        wanted = {"name": profile.name, "bytes": profile.stat().st_size}
+        if not isinstance(files, list) or wanted not in files:
+            reason = NotMeasured(say("{manifest} describes another profile", manifest=path.name))
+            continue
+        return _window_ns(manifest.get("plain"))
+    return reason
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():  # a pipe of that name would be waited for
+        return None
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):  # not ours to read, cut, or no JSON: there is none
+        return None
+    return content if isinstance(content, dict) and content.get("schema") == MANIFEST_SCHEMA else None
+
+
+def _window_ns(plain: object) -> int | NotMeasured:
+    if not isinstance(plain, dict):
+        return NotMeasured(say("the program was not run unprofiled before the capture"))
+    windows = plain.get("window_ns")
+    if isinstance(windows, list) and windows and all(_is_time(window) for window in windows):
+        return round(sum(windows) / len(windows))
+    reason = plain.get("reason")
+    if not isinstance(reason, str) or not reason:
+        return NotMeasured(say("the unprofiled run before the capture has no readable time"))
+    return NotMeasured(say("no unprofiled run was timed before the capture: {reason}", reason=reason))
+
+
+def _is_time(window: object) -> bool:
+    return isinstance(window, int) and not isinstance(window, bool) and 0 < window < _LONGEST_NS
