@@ -27,7 +27,7 @@ from gpuledger.present.charts.amounts import (
     Part,
     columns,
     icicle,
-    stacked,
+    stacked_bars,
     ticks,
     waterfall,
 )
@@ -72,7 +72,7 @@ def well_formed(picture: Picture) -> None:
 def test_the_parts_of_a_bar_fill_it(amounts: list[int], name: str) -> None:
     whole = sum(amounts)
     parts = tuple(Part("comm", amount / whole, name, "1 ms", "x") for amount in amounts)
-    picture = stacked(name, name, [Bar(name, parts)])
+    picture = stacked_bars(name, name, [Bar(name, parts)])
     well_formed(picture)
     drawn = list(boxes(picture))
     assert [left for left, *_ in drawn] == pytest.approx([sum(amounts[:at]) / whole for at in range(len(amounts))])
@@ -81,10 +81,10 @@ def test_the_parts_of_a_bar_fill_it(amounts: list[int], name: str) -> None:
 
 
 def test_a_name_is_drawn_where_it_fits_and_shorter_where_it_does_not() -> None:
-    wide = stacked("", "", [Bar("", (Part("comm", 1.0, "idle: dispatch", "100 %", "3 ms", "dispatch"),))])
+    wide = stacked_bars("", "", [Bar("", (Part("comm", 1.0, "idle: dispatch", "100 %", "3 ms", "dispatch"),))])
     assert "idle: dispatch 100 % (3 ms)" in svg(wide)
     narrow = Part("comm", 0.16, "idle: dispatch", "16 %", "3 ms", "dispatch")
-    shown = svg(stacked("", "", [Bar("", (narrow, Part("copy", 0.84, "copies", "84 %")))]))
+    shown = svg(stacked_bars("", "", [Bar("", (narrow, Part("copy", 0.84, "copies", "84 %")))]))
     assert ">dispatch 16 %<" in shown
     assert "idle: dispatch 16 %<" not in shown.replace("<title>idle: dispatch: 16 % (3 ms)</title>", "")
 

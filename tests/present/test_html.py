@@ -33,7 +33,7 @@ from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.page import breakdown
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
-from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
+from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded_json, html
 from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
@@ -336,17 +336,17 @@ def test_whatever_a_page_is_given_is_text(name: str, sentence: str) -> None:
     )
 )
 def test_a_document_goes_into_a_page_and_comes_out_the_same(content: Any) -> None:
-    text = html(Page("", "", ()), "en", embedded({"content": content}), "0")
+    text = html(Page("", "", ()), "en", embedded_json({"content": content}), "0")
     assert held(parsed(text)) == {"content": content}
     assert text.count("</script>") == 2
 
 
 def test_a_document_that_is_too_large_says_what_it_leaves_out() -> None:
     small = {"schema": "x/1", "health": []}
-    assert json.loads(embedded(small)) == small
+    assert json.loads(embedded_json(small)) == small
     large = {**small, "kernels": [{"name": "k" * 1000}] * 1000}
-    assert json.loads(embedded(large)) == {**small, "left_out": ["kernels"]}
-    assert json.loads(embedded({"health": ["x" * LARGEST_JSON]})) == {"left_out": ["all"]}
+    assert json.loads(embedded_json(large)) == {**small, "left_out": ["kernels"]}
+    assert json.loads(embedded_json({"health": ["x" * LARGEST_JSON]})) == {"left_out": ["all"]}
 
 
 def test_a_page_that_is_too_large_is_made_again_with_less() -> None:

@@ -1,6 +1,7 @@
 """Our own words, with their colours: lines of the books, causes and triggers of idle time, records of a timeline.
 
 In a cell, programs see the name that the books use (`idle.sync`), people what it is called, in their language.
+What closes a document is said here too: notes about the profile, and when it was made.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Bar:
     parts: tuple[Part, ...]
 
 
-def stacked(title: str, description: str, bars: Sequence[Bar]) -> Picture:
+def stacked_bars(title: str, description: str, bars: Sequence[Bar]) -> Picture:
     """A bar over the whole width for each, its parts in order, with names under those that have room for one."""
     marks: list[Mark] = []
     top = 0

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final, Protocol
+from typing import Final
 
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible
@@ -119,16 +119,8 @@ class Picture:
     legend: tuple[tuple[str, str], ...] = ()
 
 
-class Paint(Protocol):
-    """How tones become attributes."""
-
-    def fill(self, tone: str) -> str: ...
-
-    def stroke(self, tone: str) -> str: ...
-
-
 class ByClass:
-    """For a page with our style sheet."""
+    """Tones as attributes, for a page with our style sheet."""
 
     def fill(self, tone: str) -> str:
         return f'class="f-{tone}"'
@@ -138,13 +130,16 @@ class ByClass:
 
 
 class ByColour:
-    """For a picture that stands alone, on light paper."""
+    """The same for a picture that stands alone, on light paper."""
 
     def fill(self, tone: str) -> str:
         return f'fill="{TONES[tone].light}"'
 
     def stroke(self, tone: str) -> str:
         return f'fill="none" stroke="{TONES[tone].light}"'
+
+
+Paint = ByClass | ByColour
 
 
 HATCH: Final = (

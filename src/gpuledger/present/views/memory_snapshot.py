@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace, with_rest
+from gpuledger.analyse.memory.allocations import Holder, NoPlace, with_rest
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
@@ -15,7 +15,7 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.tables import tables_page
+from gpuledger.present.views.tables import answer_blocks, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.model import Severity
@@ -27,6 +27,8 @@ _VERB: Final = "memory"
 
 _SHOWN: Final = 2
 """Functions of a path that a table has room for."""
+
+_MOST_LEAKS: Final = 10
 
 _SIZE: Final = Column("bytes", "MB", Unit.MB, page_name=say("Size"))
 _WHERE: Final = Column("where", say("Allocated by"), Unit.TEXT)
@@ -91,39 +93,40 @@ class AnalysedSnapshot:
 
 def snapshot_document(analysed: AnalysedSnapshot, *, is_brief: bool = False) -> doc.Document:
     """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
-    snapshot, figures, findings = analysed.snapshot, analysed.figures, analysed.findings
-    answers = [message for of_gpu in figures for message in snapshot_answer(of_gpu)] or [_nothing(snapshot)]
-    sheets = [sheet for of_gpu in figures for sheet in snapshot_sheets(of_gpu)]
-    whole = [findings_sheet(findings), *sheets]
+    snapshot, answers, sheets = analysed.snapshot, _answers(analysed), snapshot_sheets(analysed)
     notes = [
         say("Note: {sentence}.", sentence=note.sentence)
         for note in snapshot.health
         if note.severity in (Severity.LOSS, Severity.WARNING)
-    ] + [_unmatched(of_gpu) for of_gpu in figures if of_gpu.unmatched_events]
-    shown = (
-        []
-        if is_brief
-        else [doc.SheetBlock(sheet, doc.SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
-    )
+    ]
+    notes += [
+        say(
+            "GPU {gpu}: {count} events of the allocator fit to no other; sums may be off by their bytes.",
+            gpu=figures.gpu,
+            count=count_text(figures.unmatched_events),
+        )
+        for figures in analysed.figures
+        if figures.unmatched_events
+    ]
+    shown = [] if is_brief else [sheet for sheet in sheets if sheet.rows]
     return doc.Document(
         blocks=lambda: (
-            doc.Conclusion(answers[0]),
-            *([doc.Remarks(tuple(answers[1:]))] if answers[1:] else []),
+            *answer_blocks(answers),
             snapshot_findings(analysed),
-            *shown,
+            *(doc.SheetBlock(sheet, doc.SheetTitle.BARE, tells_hidden=True) for sheet in shown),
             *([doc.Remarks(tuple(notes))] if notes else []),
         ),
         data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(analysed)},
-        sheets=lambda: tuple(whole),
+        sheets=lambda: (_findings_sheet(analysed.findings), *sheets),
         remarks=tuple(notes),
         page=lambda: tables_page(
             snapshot.name,
             [doc.Paragraph(answer) for answer in answers],
             [],
             more=[
-                *picture_blocks(figures),
+                *picture_blocks(analysed.figures),
                 doc.Heading(say("What to do")),
-                *([snapshot_findings(analysed)] if findings else []),
+                *([snapshot_findings(analysed)] if analysed.findings else []),
                 *sheet_blocks(sheets),
             ],
         ),
@@ -132,11 +135,10 @@ def snapshot_document(analysed: AnalysedSnapshot, *, is_brief: bool = False) -> 
 
 def snapshot_data(analysed: AnalysedSnapshot) -> Mapping[str, Any]:
     """For programs: the findings and all tables."""
-    sheets = [sheet for of_gpu in analysed.figures for sheet in snapshot_sheets(of_gpu)]
     return {
         "profile": analysed.snapshot.name,
         "zero_ns": analysed.start_ns,
-        "tables": tables_json([findings_sheet(analysed.findings), *sheets]),
+        "tables": tables_json([_findings_sheet(analysed.findings), *snapshot_sheets(analysed)]),
         "health": health_json(analysed.snapshot.health),
     }
 
@@ -175,9 +177,7 @@ def memory_blocks(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> li
 
 def answer_on_timeline(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
     """The answer, and where on the report's timeline the peak is."""
-    answers = [message for of_gpu in analysed.figures for message in snapshot_answer(of_gpu)] or [
-        _nothing(analysed.snapshot)
-    ]
+    answers = _answers(analysed)
     for figures in analysed.figures:
         instant = figures.instant_ns(figures.peak.moment)
         if clock is None or instant is None:
@@ -200,19 +200,12 @@ def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
     return [block for sheet in sheets if sheet.rows for block in (doc.Heading(sheet.title), doc.SheetBlock(sheet))]
 
 
-def _nothing(snapshot: MemorySnapshot) -> Message:
-    return say("{name}: the allocator held nothing, and no event was recorded.", name=snapshot.name)
+def _answers(analysed: AnalysedSnapshot) -> list[Message]:
+    nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
+    return [message for figures in analysed.figures for message in _gpu_answer(figures)] or [nothing]
 
 
-def _unmatched(figures: SnapshotFigures) -> Message:
-    return say(
-        "GPU {gpu}: {count} events of the allocator fit to no other; sums may be off by their bytes.",
-        gpu=figures.gpu,
-        count=count_text(figures.unmatched_events),
-    )
-
-
-def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
+def _gpu_answer(figures: SnapshotFigures) -> list[Message]:
     """One GPU's answer: why memory ran out, or the peak; then what was there before the history."""
     named = figures.peak_named
     since = figures.since_start_ns(figures.peak.moment)
@@ -273,7 +266,7 @@ def snapshot_findings(analysed: AnalysedSnapshot) -> doc.Findings:
     )
 
 
-def findings_sheet(findings: Sequence[Finding]) -> Sheet:
+def _findings_sheet(findings: Sequence[Finding]) -> Sheet:
     """Findings for programs."""
     rows = tuple(
         (finding.code, finding.gpu, capitalised(finding.claim), finding.fix or "", finding.confidence)
@@ -282,31 +275,71 @@ def findings_sheet(findings: Sequence[Finding]) -> Sheet:
     return Sheet("findings", say("What to do"), _FINDINGS, rows)
 
 
-def snapshot_sheets(figures: SnapshotFigures) -> list[Sheet]:
-    """The tables of one GPU."""
-    gpu = figures.gpu
-    sheets = [
-        moments_sheet(figures),
-        _held_sheet(
-            f"peak_lines_gpu{gpu}", say("Peak by line, GPU {gpu}", gpu=gpu), figures.peak_lines, figures.peak_bytes
-        ),
-        _held_sheet(
-            f"peak_stacks_gpu{gpu}", say("Peak by stack, GPU {gpu}", gpu=gpu), figures.peak_stacks, figures.peak_bytes
-        ),
+def snapshot_sheets(analysed: AnalysedSnapshot) -> list[Sheet]:
+    """The tables of all GPUs."""
+    return [sheet for figures in analysed.figures for sheet in _gpu_sheets(figures)]
+
+
+def _gpu_sheets(figures: SnapshotFigures) -> Iterator[Sheet]:
+    """What was reserved at which moment, who held the peak, and what leaks, is stranded, or is allocated too often."""
+    gpu, failures = figures.gpu, figures.out_of_memories
+    moments = [
+        (say("peak"), figures.peak),
+        *((say("out of memory"), failed.layout) for failed in failures),
+        (say("end"), figures.end),
     ]
-    for failed in figures.out_of_memories[-1:]:
+    reserved = tuple(
+        (
+            name,
+            figures.since_start_ns(moment.moment),
+            moment.reserved_bytes,
+            moment.allocated_bytes,
+            moment.awaiting_bytes,
+            moment.stranded_bytes,
+            moment.releasable_bytes,
+            moment.largest_free_bytes,
+        )
+        for name, moment in moments
+    )
+    yield Sheet(f"reserved_gpu{gpu}", say("Reserved memory and its parts, GPU {gpu}", gpu=gpu), _MOMENTS, reserved)
+    by_line, by_stack = say("Peak by line, GPU {gpu}", gpu=gpu), say("Peak by stack, GPU {gpu}", gpu=gpu)
+    yield _held_sheet(f"peak_lines_gpu{gpu}", by_line, figures.peak_lines, figures.peak_bytes)
+    yield _held_sheet(f"peak_stacks_gpu{gpu}", by_stack, figures.peak_stacks, figures.peak_bytes)
+    for failed in failures[-1:]:
         title = say("Held when memory ran out, GPU {gpu}", gpu=gpu)
-        sheets.append(_held_sheet(f"oom_held_gpu{gpu}", title, failed.held, failed.layout.allocated_bytes))
-    return [*sheets, _leak_sheet(figures), _segment_sheet(figures), _churn_sheet(figures)]
+        yield _held_sheet(f"oom_held_gpu{gpu}", title, failed.held, failed.layout.allocated_bytes)
+    leaks = tuple(
+        (_path_cell(leak.path), leak.size_bytes, leak.allocations, leak.steps)
+        for leak in figures.leaks.leaks[:_MOST_LEAKS]
+    )
+    yield Sheet(f"leaks_gpu{gpu}", say("Never freed, step after step, GPU {gpu}", gpu=gpu), _LEAKS, leaks)
+    stranded = tuple(
+        (
+            f"0x{segment.address:x}",
+            segment.size_bytes,
+            segment.active_bytes,
+            segment.free_bytes,
+            segment.largest_free_bytes,
+            segment.blocks,
+        )
+        for segment in (failures[-1].layout if failures else figures.end).partly_used
+    )
+    yield Sheet(f"segments_gpu{gpu}", say("Segments with stranded memory, GPU {gpu}", gpu=gpu), _SEGMENTS, stranded)
+    churn = tuple(
+        (_path_cell(short.path), short.size_bytes, short.allocations, short.median_life_ns)
+        for short in figures.short_lived
+    )
+    yield Sheet(f"short_lived_gpu{gpu}", say("Allocated and freed again, GPU {gpu}", gpu=gpu), _CHURN, churn)
 
 
-def _held_sheet(name: str, title: str, held: Sequence[Holder], whole: int) -> Sheet:
-    def row(holder: Holder) -> tuple[Cell, ...]:
-        return _holder_cell(holder), holder.size_bytes, 100 * holder.size_bytes / max(whole, 1), holder.allocations
-
-    shown = with_rest(held)
-    total: tuple[Cell, ...] = (say("total"), whole, 100.0, sum(holder.allocations for holder in held))
-    return Sheet(name, title, _HELD, tuple(map(row, shown)), (total,) if shown else ())
+def _held_sheet(name: str, title: str, holders: Sequence[Holder], whole: int) -> Sheet:
+    shown = with_rest(holders)
+    rows = tuple(
+        (_holder_cell(holder), holder.size_bytes, 100 * holder.size_bytes / max(whole, 1), holder.allocations)
+        for holder in shown
+    )
+    total = (say("total"), whole, 100.0, sum(holder.allocations for holder in holders))
+    return Sheet(name, title, _HELD, rows, (total,) if shown else ())
 
 
 def _holder_cell(holder: Holder) -> Cell:
@@ -321,64 +354,6 @@ def _path_cell(path: Sequence[str]) -> Cell:
         return Term("no_stack", say("no recorded stack"))
     whole = " < ".join(path)
     return Term(whole, " < ".join((*path[:_SHOWN], "…"))) if len(path) > _SHOWN else whole
-
-
-def moments_sheet(figures: SnapshotFigures) -> Sheet:
-    """The parts of what was reserved, when the most was allocated, when memory ran out, and at the end."""
-    moments = [(say("peak"), figures.peak)]
-    moments += [(say("out of memory"), failed.layout) for failed in figures.out_of_memories]
-    moments.append((say("end"), figures.end))
-    rows = tuple(_moment_row(figures, name, moment) for name, moment in moments)
-    title = say("Reserved memory and its parts, GPU {gpu}", gpu=figures.gpu)
-    return Sheet(f"reserved_gpu{figures.gpu}", title, _MOMENTS, rows)
-
-
-def _moment_row(figures: SnapshotFigures, name: str, moment: MemoryMoment) -> tuple[Cell, ...]:
-    return (
-        name,
-        figures.since_start_ns(moment.moment),
-        moment.reserved_bytes,
-        moment.allocated_bytes,
-        moment.awaiting_bytes,
-        moment.stranded_bytes,
-        moment.releasable_bytes,
-        moment.largest_free_bytes,
-    )
-
-
-def _leak_sheet(figures: SnapshotFigures) -> Sheet:
-    rows = tuple(
-        (_path_cell(leak.path), leak.size_bytes, leak.allocations, leak.steps) for leak in figures.leaks.leaks[:10]
-    )
-    title = say("Never freed, step after step, GPU {gpu}", gpu=figures.gpu)
-    return Sheet(f"leaks_gpu{figures.gpu}", title, _LEAKS, rows)
-
-
-def _segment_sheet(figures: SnapshotFigures) -> Sheet:
-    """Of the end, or of when memory ran out: segments that cannot be given back."""
-    moment = figures.out_of_memories[-1].layout if figures.out_of_memories else figures.end
-    rows = tuple(
-        (
-            f"0x{segment.address:x}",
-            segment.size_bytes,
-            segment.active_bytes,
-            segment.free_bytes,
-            segment.largest_free_bytes,
-            segment.blocks,
-        )
-        for segment in moment.partly_used
-    )
-    title = say("Segments with stranded memory, GPU {gpu}", gpu=figures.gpu)
-    return Sheet(f"segments_gpu{figures.gpu}", title, _SEGMENTS, rows)
-
-
-def _churn_sheet(figures: SnapshotFigures) -> Sheet:
-    rows = tuple(
-        (_path_cell(churned.path), churned.size_bytes, churned.allocations, churned.median_life_ns)
-        for churned in figures.short_lived
-    )
-    title = say("Allocated and freed again, GPU {gpu}", gpu=figures.gpu)
-    return Sheet(f"short_lived_gpu{figures.gpu}", title, _CHURN, rows)
 
 
 def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[doc.Block]:

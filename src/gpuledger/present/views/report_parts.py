@@ -16,7 +16,7 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
-from gpuledger.present.charts.amounts import Bar, Part, stacked
+from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
 from gpuledger.present.palette import line_tone
 from gpuledger.present.views.step_kernels import integrated_blocks
@@ -149,7 +149,7 @@ def _one_step(phase: int) -> Message:
     return say("one {phase} step", phase=PHASES[phase]) if PHASES[phase] else say("one step")
 
 
-def ordered(lines: Mapping[Line, int]) -> list[Line]:
+def drawing_order(lines: Mapping[Line, int]) -> list[Line]:
     """Lines in the order that they are drawn in: compute, what is exposed, idle; within each the largest first."""
     return sorted(lines, key=lambda line: (_KINDS.index(line.kind), -lines[line], line))
 
@@ -190,7 +190,7 @@ def _ledger_chart(report: ProfiledRun) -> Chart:
         title = say("The busy {share}, full width", share=share_text(share))
         bars.insert(1, Bar(title, _bar_parts(main, work)))
     said = joined("; ", (part.hint for part in bars[0].parts))
-    return Chart(partial(stacked, say("Where the time went"), said, bars), name="ledger-chart")
+    return Chart(partial(stacked_bars, say("Where the time went"), said, bars), name="ledger-chart")
 
 
 def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
@@ -205,7 +205,7 @@ def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
             time_text(lines[line] // device.step_count),
             line.brief_label,
         )
-        for line in ordered(lines)
+        for line in drawing_order(lines)
     )
 
 

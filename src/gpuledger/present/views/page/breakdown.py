@@ -33,7 +33,7 @@ from gpuledger.present.views.critical import (
 )
 from gpuledger.present.views.gaps import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
 from gpuledger.present.views.page.over_time import ShownTimeline
-from gpuledger.present.views.report_parts import ledger_title, ordered
+from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.steps import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.spans import Ints, Span
@@ -84,7 +84,7 @@ def _ledger_sheet(device: Device) -> Sheet:
             return name, percent, window_ns
         return name, percent, steady_ns // device.step_count, window_ns, 100 * window_ns / whole_ns
 
-    order = ordered(steady) + [line for line in ordered(window) if line not in steady]
+    order = drawing_order(steady) + [line for line in drawing_order(window) if line not in steady]
     return Sheet(
         "ledger",
         "Ledger",
@@ -150,7 +150,7 @@ def _step_strip(device: Device, steps: Variation) -> doc.StepStrip:
     )
     books = device.ledger.books[np.searchsorted(device.ledger.tiles_ns, edges_ns[:-1])[list(shown)]]
     sums = dict(zip(device.ledger.lines, books.sum(axis=0).tolist(), strict=True))
-    lines = tuple(ordered({line: amount for line, amount in sums.items() if amount}))
+    lines = tuple(drawing_order({line: amount for line, amount in sums.items() if amount}))
     ns = books[:, [device.ledger.lines.index(line) for line in lines]]
     odd = {outlier.step for outlier in steps.outliers}
     unusual = tuple(step in odd for step in shown)
@@ -198,7 +198,7 @@ def _strip_chart(
 
 def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.SheetBlock:
     """The ledger of the first step that is as long as the median."""
-    rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole_ns) for line in ordered(lines))
+    rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole_ns) for line in drawing_order(lines))
     sheet = Sheet("median_step", "The median step", _MEDIAN_STEP, rows, foot=((TOTAL, whole_ns, 100.0),))
     caption = say("The median step, number {step}: {time}", step=step, time=time_text(whole_ns))
     return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
@@ -293,4 +293,4 @@ def _path_chart(summary: PathSummary) -> doc.Chart:
     )
     said = joined("; ", (part.hint for part in parts))
     bar = amounts.Bar("", parts)
-    return doc.Chart(partial(amounts.stacked, say("The critical path"), said, [bar]), name="critical-chart")
+    return doc.Chart(partial(amounts.stacked_bars, say("The critical path"), said, [bar]), name="critical-chart")

@@ -141,7 +141,7 @@ def _snapshot_section(report: ProfiledRun, memory: AnalysedSnapshot) -> doc.Sect
             chart = memory_chart(figures, name, window.start_ns, window.end_ns, window_ends(report))
             blocks += [doc.Heading(title), chart]
     blocks.append(snapshot_findings(memory))
-    blocks += sheet_blocks([sheet for figures in memory.figures for sheet in snapshot_sheets(figures)])
+    blocks += sheet_blocks(snapshot_sheets(memory))
     return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks))
 
 

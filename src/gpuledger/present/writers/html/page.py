@@ -109,7 +109,7 @@ def document_html(document: doc.Document, language: str, command: str) -> str:
     """The page of a document, with as much in it as fits; `command` is how to make it again."""
     if document.page is None:
         raise ValueError("this document has no page")
-    page, content, text = document.page(), embedded(document.data()), ""
+    page, content, text = document.page(), embedded_json(document.data()), ""
     for room in ROOMS:
         text = html(page, language, content, own_version(), room, command)
         if len(text.encode(errors="backslashreplace")) <= LARGEST:
@@ -305,7 +305,7 @@ def explanation_html(code: str, language: str) -> str:
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
-def embedded(content: Mapping[str, Any]) -> str:
+def embedded_json(content: Mapping[str, Any]) -> str:
     """A document as text to be put into a page; without what makes it too large, which is then named in `left_out`."""
     text = _dumped(content)
     for key in ("kernels", "tables", "ranges", "calls"):
