@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 import torch
 
-from gpuledger.workloads import ep
-from gpuledger.workloads.common.ranks import Rank
-from gpuledger.workloads.mixture.experts import bank
-from gpuledger.workloads.mixture.modes import MODES
+from gpuledger_workloads import ep
+from gpuledger_workloads.common.ranks import Rank
+from gpuledger_workloads.mixture.experts import bank
+from gpuledger_workloads.mixture.modes import MODES
 from support.plain_mixture import dumb, likeliest
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpuledger.workloads.mixture.experts import fill
+from gpuledger_workloads.mixture.experts import fill
 
 
 def weights_of(expert: int, hidden: int, ffn: int, seed: int) -> tuple[Any, Any]:

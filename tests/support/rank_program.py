@@ -10,10 +10,10 @@ import time
 
 import torch.distributed as dist
 
-from gpuledger.workloads.common.device import settle
-from gpuledger.workloads.common.program import program, refuse
-from gpuledger.workloads.common.rank_options import rank_options
-from gpuledger.workloads.common.ranks import Rank, over_ranks
+from gpuledger_workloads.common.device import settle
+from gpuledger_workloads.common.program import program, refuse
+from gpuledger_workloads.common.rank_options import rank_options
+from gpuledger_workloads.common.ranks import Rank, over_ranks
 from support.workload_result import told
 
 

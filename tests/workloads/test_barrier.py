@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import barrier  # noqa: E402
-from gpuledger.workloads.barriers import cuda  # noqa: E402
-from gpuledger.workloads.barriers.crew import LINE, PROTOCOLS, BoardRow, board_shape  # noqa: E402
-from gpuledger.workloads.barriers.cuda import OnCuda  # noqa: E402
-from gpuledger.workloads.barriers.host import OnHost  # noqa: E402
-from gpuledger.workloads.command_lines.barrier import parser  # noqa: E402
+from gpuledger_workloads import barrier  # noqa: E402
+from gpuledger_workloads.barriers import cuda  # noqa: E402
+from gpuledger_workloads.barriers.crew import LINE, PROTOCOLS, BoardRow, board_shape  # noqa: E402
+from gpuledger_workloads.barriers.cuda import OnCuda  # noqa: E402
+from gpuledger_workloads.barriers.host import OnHost  # noqa: E402
+from gpuledger_workloads.command_lines.barrier import parser  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
@@ -327,7 +327,7 @@ def test_a_kernel_that_nobody_joins_gives_up_and_the_next_ones_at_once(
 
 INTERPRETED = """
 import torch
-from gpuledger.workloads.barriers.kernels import arrive, look, pass_barrier
+from gpuledger_workloads.barriers.kernels import arrive, look, pass_barrier
 
 def passed(reached, gave_up, rank, phase, is_tag):
     pass_barrier[(1,)](reached, gave_up, rank, 3, phase, 9, line=32, room=4, is_tag=is_tag)

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from gpuledger.cli.verbs.bench import BENCHES
 from gpuledger.present.views.bench import bench_document, figure, heading
 from gpuledger.present.writers import write
-from gpuledger.workloads.mixture.choices import DISPATCH_NAMES, MODE_NAMES
+from gpuledger_workloads.mixture.choices import DISPATCH_NAMES, MODE_NAMES
 from support.command import ROOT, gpuledger
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
@@ -175,8 +175,8 @@ def test_help_and_wrong_options_need_no_torch(name: str) -> None:
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 def test_what_options_choose_from_is_there() -> None:
-    from gpuledger.workloads import transport
-    from gpuledger.workloads.mixture import modes, spread
+    from gpuledger_workloads import transport
+    from gpuledger_workloads.mixture import modes, spread
 
     assert tuple(modes.MODES) == MODE_NAMES
     assert tuple(transport.WAYS) == tuple(spread.DISPATCHES) == DISPATCH_NAMES
@@ -184,7 +184,7 @@ def test_what_options_choose_from_is_there() -> None:
 
 @pytest.mark.parametrize("name", BENCHES)
 def test_every_workload_teaches_its_options_and_keeps_off_the_verbs_own(name: str) -> None:
-    parser = importlib.import_module(f"gpuledger.workloads.command_lines.{name}").parser()
+    parser = importlib.import_module(f"gpuledger_workloads.command_lines.{name}").parser()
     taken = {option for action in parser._actions for option in action.option_strings}
     assert not taken & {"--format", "--output", "-o", "--force", "--quiet", "-q"}
     assert {"--device", "--seed", "--cuda-profiler", "--dtype"} <= taken

@@ -13,13 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import decode as program  # noqa: E402
-from gpuledger.workloads.command_lines.decode import parser  # noqa: E402
-from gpuledger.workloads.common.device import DTYPES  # noqa: E402
-from gpuledger.workloads.decoder import logit_checks  # noqa: E402
-from gpuledger.workloads.decoder.model import build  # noqa: E402
-from gpuledger.workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
-from gpuledger.workloads.decoder.size import DecoderSize, size_of  # noqa: E402
+from gpuledger_workloads import decode as program  # noqa: E402
+from gpuledger_workloads.command_lines.decode import parser  # noqa: E402
+from gpuledger_workloads.common.device import DTYPES  # noqa: E402
+from gpuledger_workloads.decoder import logit_checks  # noqa: E402
+from gpuledger_workloads.decoder.model import build  # noqa: E402
+from gpuledger_workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
+from gpuledger_workloads.decoder.size import DecoderSize, size_of  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
 TINY = DecoderSize(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
@@ -114,7 +114,7 @@ def ran(*arguments: str) -> Any:
 
 
 def decode(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuledger.workloads.decode", *arguments, "--format=json"]
+    command = [sys.executable, "-m", "gpuledger_workloads.decode", *arguments, "--format=json"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -25,16 +25,16 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from gpuledger.present.views.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
-from gpuledger.workloads import moe  # noqa: E402
-from gpuledger.workloads.command_lines.moe import parser  # noqa: E402
-from gpuledger.workloads.common import device_memory  # noqa: E402
-from gpuledger.workloads.common.cuda_calls import counted, inside, tally  # noqa: E402
-from gpuledger.workloads.mixture import routing  # noqa: E402
-from gpuledger.workloads.mixture.choices import ROUTINGS  # noqa: E402
-from gpuledger.workloads.mixture.dense_oracle import SAMPLE, Oracle, sampled  # noqa: E402
-from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank  # noqa: E402
-from gpuledger.workloads.mixture.modes import MODES, computed, mixed  # noqa: E402
-from gpuledger.workloads.mixture.routing import Routed, Router, planned  # noqa: E402
+from gpuledger_workloads import moe  # noqa: E402
+from gpuledger_workloads.command_lines.moe import parser  # noqa: E402
+from gpuledger_workloads.common import device_memory  # noqa: E402
+from gpuledger_workloads.common.cuda_calls import counted, inside, tally  # noqa: E402
+from gpuledger_workloads.mixture import routing  # noqa: E402
+from gpuledger_workloads.mixture.choices import ROUTINGS  # noqa: E402
+from gpuledger_workloads.mixture.dense_oracle import SAMPLE, Oracle, sampled  # noqa: E402
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank  # noqa: E402
+from gpuledger_workloads.mixture.modes import MODES, computed, mixed  # noqa: E402
+from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.plain_mixture import dumb, likeliest  # noqa: E402
 

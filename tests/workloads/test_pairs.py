@@ -24,11 +24,11 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from gpuledger.workloads import pairs  # noqa: E402
-from gpuledger.workloads.common.cuda_graph import captured  # noqa: E402
-from gpuledger.workloads.paired import jax_steps, library, planted, structures, together  # noqa: E402
-from gpuledger.workloads.paired.busy import decoders, models, operators, programs, unseen  # noqa: E402
-from gpuledger.workloads.paired.program import PairedProgram  # noqa: E402
+from lab.programs import pairs  # noqa: E402
+from gpuledger_workloads.common.cuda_graph import captured  # noqa: E402
+from lab.programs.paired import jax_steps, library, planted, structures, together  # noqa: E402
+from lab.programs.paired.busy import decoders, models, operators, programs, unseen  # noqa: E402
+from lab.programs.paired.program import PairedProgram  # noqa: E402
 
 PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
 FAST = (

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import sampled  # noqa: E402
+from lab.programs import sampled  # noqa: E402
 
 
 def test_each_program_has_a_window_or_says_why_not(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
-from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
-from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E402
-from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger.workloads.serving import lockstep  # noqa: E402
-from gpuledger.workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
-from gpuledger.workloads.serving.model_size import served_size  # noqa: E402
-from gpuledger.workloads.serving.operating_point import (  # noqa: E402
+from gpuledger_workloads import serve as program  # noqa: E402
+from gpuledger_workloads.command_lines.serve import parser  # noqa: E402
+from gpuledger_workloads.common.targets import Target, judged, parsed  # noqa: E402
+from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
+from gpuledger_workloads.serving import lockstep  # noqa: E402
+from gpuledger_workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
+from gpuledger_workloads.serving.model_size import served_size  # noqa: E402
+from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
     OperatingPoint,
     ServingLimits,

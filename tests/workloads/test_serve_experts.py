@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
-from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
-from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger.workloads.mixture import rank_group, spread  # noqa: E402
-from gpuledger.workloads.mixture.exchange import owners  # noqa: E402
-from gpuledger.workloads.mixture.experts import MixtureShape, bank  # noqa: E402
-from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
-from gpuledger.workloads.mixture.routing import Router  # noqa: E402
-from gpuledger.workloads.serving import lockstep  # noqa: E402
-from gpuledger.workloads.serving.lockstep import Worker  # noqa: E402
+from gpuledger_workloads import serve as program  # noqa: E402
+from gpuledger_workloads.command_lines.serve import parser  # noqa: E402
+from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
+from gpuledger_workloads.mixture import rank_group, spread  # noqa: E402
+from gpuledger_workloads.mixture.exchange import owners  # noqa: E402
+from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
+from gpuledger_workloads.mixture.rank_group import StreamRanks  # noqa: E402
+from gpuledger_workloads.mixture.routing import Router  # noqa: E402
+from gpuledger_workloads.serving import lockstep  # noqa: E402
+from gpuledger_workloads.serving.lockstep import Worker  # noqa: E402
 from support.plain_mixture import dumb  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=11", "--output-len=4", "--max-prefill-tokens=22", "--warmup=1")

@@ -89,10 +89,10 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
 
 
 def _result(name: str, arguments: tuple[str, ...]) -> dict[str, Any] | None:
-    command_line = importlib.import_module(f"gpuledger.workloads.command_lines.{name}")
+    command_line = importlib.import_module(f"gpuledger_workloads.command_lines.{name}")
     options = command_line.parser().parse_args(arguments)
     try:
-        module = importlib.import_module(f"gpuledger.workloads.{name}")
+        module = importlib.import_module(f"gpuledger_workloads.{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "gpuledger":
             raise

@@ -18,7 +18,7 @@ from gpuledger.read import open_trace
 from gpuledger.read.nsys.rep_file import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
-from gpuledger.workloads import trial_launches, trial_torch
+from gpuledger.doctor import trial_launches, trial_torch
 
 
 def _written(profile: Path) -> ProfileWriter:

@@ -1,0 +1,1 @@
+"""Programs in several variants, from bad to fixed, for `lab.programs.pairs`: a module per kind of program."""
