@@ -30,17 +30,18 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from lab.programs.paired.program import PairedProgram, Step
+from lab.programs.paired import PairedProgram, Step
 
 GROUPS = {
-    "planted": "lab.programs.paired.planted",
-    "library": "lab.programs.paired.library",
-    "together": "lab.programs.paired.together",
-    "structures": "lab.programs.paired.structures",
-    "busy": "lab.programs.paired.busy.programs",
-    "unseen": "lab.programs.paired.busy.unseen",
-    "jax": "lab.programs.paired.jax_steps",
+    "planted": ("planted", "PROGRAMS"),
+    "library": ("library", "PROGRAMS"),
+    "together": ("planted", "TOGETHER"),
+    "structures": ("structures", "PROGRAMS"),
+    "busy": ("busy", "PROGRAMS"),
+    "unseen": ("unseen", "PROGRAMS"),
+    "jax": ("library", "JAX"),
 }
+"""The module under `paired`, and its programs."""
 WARMUP = 3  # steps
 PATIENCE_S = 60.0  # how long a process waits for another
 Row = dict[str, Any]
@@ -48,7 +49,10 @@ Row = dict[str, Any]
 
 def programs_of(groups: Sequence[str]) -> list[PairedProgram]:
     """The programs of some groups; a group's module is loaded only here, with the libraries that it needs."""
-    return [program for group in groups for program in import_module(GROUPS[group]).PROGRAMS]
+    programs: list[PairedProgram] = []
+    for module, name in (GROUPS[group] for group in groups):
+        programs += getattr(import_module(f"lab.programs.paired.{module}"), name)
+    return programs
 
 
 def idle(device: str, output: Any = None) -> None:

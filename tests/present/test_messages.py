@@ -36,7 +36,7 @@ chinese = partial(translated, language="zh")
 @cache
 def said() -> list[tuple[str, ast.Call]]:
     """Every call of `say` in the package, and where it is."""
-    # workloads, which are programs, have a `say` of their own
+    # `say` is told by where it comes from: others may have that name
     sayers = [path for path in MODULES if "gpuledger.messages.say" in imported(path)]
     return [
         (f"{relative(path)}:{node.lineno}", node)

@@ -13,9 +13,8 @@ from unittest.mock import patch
 import torch
 
 from gpuledger_workloads import ep
-from gpuledger_workloads.common.ranks import Rank
-from gpuledger_workloads.mixture.experts import bank
-from gpuledger_workloads.mixture.modes import MODES
+from gpuledger_workloads.mixture.experts import MODES, bank
+from gpuledger_workloads.ranks import Rank
 from support.plain_mixture import dumb, likeliest
 
 

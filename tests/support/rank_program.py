@@ -10,10 +10,9 @@ import time
 
 import torch.distributed as dist
 
-from gpuledger_workloads.common.device import settle
-from gpuledger_workloads.common.program import program, refuse
-from gpuledger_workloads.common.rank_options import rank_options
-from gpuledger_workloads.common.ranks import Rank, over_ranks
+from gpuledger_workloads.device import settle
+from gpuledger_workloads.program import program, rank_options, refuse
+from gpuledger_workloads.ranks import Rank, over_ranks
 from support.workload_result import told
 
 

@@ -24,11 +24,15 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger_workloads import barrier  # noqa: E402
-from gpuledger_workloads.barriers import cuda  # noqa: E402
-from gpuledger_workloads.barriers.crew import LINE, PROTOCOLS, BoardRow, board_shape  # noqa: E402
-from gpuledger_workloads.barriers.cuda import OnCuda  # noqa: E402
-from gpuledger_workloads.barriers.host import OnHost  # noqa: E402
-from gpuledger_workloads.command_lines.barrier import parser  # noqa: E402
+from gpuledger_workloads.barrier import (  # noqa: E402
+    LINE,
+    PROTOCOLS,
+    BoardRow,
+    OnCuda,
+    OnHost,
+    board_shape,
+)
+from gpuledger_workloads.command_lines import barrier_parser as parser  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
@@ -279,8 +283,8 @@ def own_board(ranks: int) -> Any:
 def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[OnCuda, Device]]:
     def made(ranks: int, seed: int, **how: Any) -> tuple[OnCuda, Device]:
         device = Device(random.Random(seed))
-        monkeypatch.setattr(cuda, "torch", SimpleNamespace(cuda=device.cuda()))
-        monkeypatch.setattr(cuda, "own_board", own_board)
+        monkeypatch.setattr(barrier, "torch", SimpleNamespace(cuda=device.cuda()))
+        monkeypatch.setattr(barrier, "own_board", own_board)
         return OnCuda(kernels(device, **how), own_board(ranks), range(ranks), 20), device
 
     return made
@@ -327,7 +331,7 @@ def test_a_kernel_that_nobody_joins_gives_up_and_the_next_ones_at_once(
 
 INTERPRETED = """
 import torch
-from gpuledger_workloads.barriers.kernels import arrive, look, pass_barrier
+from gpuledger_workloads.barrier_kernels import arrive, look, pass_barrier
 
 def passed(reached, gave_up, rank, phase, is_tag):
     pass_barrier[(1,)](reached, gave_up, rank, 3, phase, 9, line=32, room=4, is_tag=is_tag)

@@ -14,14 +14,13 @@ safetensors = pytest.importorskip("safetensors.torch")
 
 from gpuledger_workloads import decode, longctx  # noqa: E402
 from gpuledger_workloads import serve as program  # noqa: E402
-from gpuledger_workloads.command_lines.decode import parser as decode_parser  # noqa: E402
-from gpuledger_workloads.command_lines.longctx import parser as longctx_parser  # noqa: E402
-from gpuledger_workloads.command_lines.serve import parser  # noqa: E402
+from gpuledger_workloads.command_lines import decode_parser, longctx_parser  # noqa: E402
+from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.checkpoint import Checkpoint  # noqa: E402
 from gpuledger_workloads.decoder.model import build  # noqa: E402
 from gpuledger_workloads.decoder.size import TINY, DecoderSize  # noqa: E402
+from gpuledger_workloads.mixture.exchange import StreamRanks  # noqa: E402
 from gpuledger_workloads.mixture.experts import fill  # noqa: E402
-from gpuledger_workloads.mixture.rank_group import StreamRanks  # noqa: E402
 from gpuledger_workloads.mixture.routing import Gating  # noqa: E402
 from gpuledger_workloads.serving.rank_decoders import built  # noqa: E402
 from gpuledger_workloads.serving.sharded_context import ShardedText  # noqa: E402

@@ -18,10 +18,10 @@ pytest.importorskip("torch.distributed")
 from gpuledger.present.views.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
 from gpuledger_workloads import ep, moe  # noqa: E402
-from gpuledger_workloads.command_lines.ep import parser  # noqa: E402
-from gpuledger_workloads.common.ranks import Rank, over_ranks  # noqa: E402
+from gpuledger_workloads.command_lines import ep_parser as parser  # noqa: E402
 from gpuledger_workloads.mixture.exchange import layout, owners  # noqa: E402
 from gpuledger_workloads.mixture.routing import planned  # noqa: E402
+from gpuledger_workloads.ranks import Rank, over_ranks  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.ep_ranks import compared, faulty  # noqa: E402
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger_workloads import longctx as program  # noqa: E402
-from gpuledger_workloads.command_lines.longctx import parser  # noqa: E402
-from gpuledger_workloads.common.watchdog import Watchdog  # noqa: E402
+from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder import attention as attention_module  # noqa: E402
 from gpuledger_workloads.decoder.attention import chunk_attention  # noqa: E402
 from gpuledger_workloads.decoder.model import Decoder, build  # noqa: E402
 from gpuledger_workloads.decoder.size import DecoderSize  # noqa: E402
+from gpuledger_workloads.longctx import Watchdog  # noqa: E402
 from gpuledger_workloads.serving.operating_point import chunks  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
@@ -86,7 +86,7 @@ def test_a_run_tells_chunk_by_chunk() -> None:
 
 
 def test_a_long_run_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gpuledger_workloads.common.program._EVERY_S", 0.0)
+    monkeypatch.setattr("gpuledger_workloads.program._EVERY_S", 0.0)
     ran(*SMALL)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tokens: ")]
     assert [line.partition(",")[0] for line in lines] == ["tokens: 16 of 40", "tokens: 32 of 40", "tokens: 40 of 40"]
@@ -213,7 +213,7 @@ def test_logits_that_are_not_finite_are_named(
 STALLS = """
 import time
 from gpuledger_workloads import longctx
-from gpuledger_workloads.command_lines.longctx import parser
+from gpuledger_workloads.command_lines import longctx_parser as parser
 from gpuledger_workloads.decoder.model import Decoder
 honest = Decoder.prefill
 def prefill(self, prompt, begin=0):

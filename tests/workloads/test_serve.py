@@ -16,12 +16,10 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger_workloads import serve as program  # noqa: E402
-from gpuledger_workloads.command_lines.serve import parser  # noqa: E402
-from gpuledger_workloads.common.targets import Target, judged, parsed  # noqa: E402
+from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
 from gpuledger_workloads.serving import lockstep  # noqa: E402
 from gpuledger_workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
-from gpuledger_workloads.serving.model_size import served_size  # noqa: E402
 from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
     OperatingPoint,
@@ -31,8 +29,10 @@ from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     pages_for,
     readings,
     room_of,
+    served_size,
     shares,
 )
+from gpuledger_workloads.targets import Target, judged, parsed  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 from support.workload_result import told  # noqa: E402
 

@@ -13,12 +13,11 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger_workloads import serve as program  # noqa: E402
-from gpuledger_workloads.command_lines.serve import parser  # noqa: E402
+from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger_workloads.mixture import rank_group, spread  # noqa: E402
-from gpuledger_workloads.mixture.exchange import owners  # noqa: E402
+from gpuledger_workloads.mixture import spread  # noqa: E402
+from gpuledger_workloads.mixture.exchange import StreamRanks, owners  # noqa: E402
 from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
-from gpuledger_workloads.mixture.rank_group import StreamRanks  # noqa: E402
 from gpuledger_workloads.mixture.routing import Router  # noqa: E402
 from gpuledger_workloads.serving import lockstep  # noqa: E402
 from gpuledger_workloads.serving.lockstep import Worker  # noqa: E402
@@ -143,8 +142,8 @@ def test_low_latency_sends_the_same_whatever_the_routing_is_and_the_host_reads_n
         shapes.append(([each.shape for each in rows], sends, receives))
         return honest(self, rows, sends, receives)
 
-    monkeypatch.setattr(rank_group.StreamRanks, "swapped", swapped)
-    monkeypatch.setattr(rank_group.StreamRanks, "read", lambda *_: pytest.fail("the host reads"))
+    monkeypatch.setattr(StreamRanks, "swapped", swapped)
+    monkeypatch.setattr(StreamRanks, "read", lambda *_: pytest.fail("the host reads"))
     for seed in range(2):
         router = Router(torch.randn(6, 8, generator=torch.Generator().manual_seed(seed)), 2, None)
         places = [

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger_workloads import longctx as program  # noqa: E402
-from gpuledger_workloads.command_lines.longctx import parser  # noqa: E402
+from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import build  # noqa: E402
 from gpuledger_workloads.decoder.size import TINY  # noqa: E402
-from gpuledger_workloads.mixture.rank_group import StreamRanks  # noqa: E402
+from gpuledger_workloads.mixture.exchange import StreamRanks  # noqa: E402
 from gpuledger_workloads.serving import sharded_context  # noqa: E402
 from gpuledger_workloads.serving.sharded_context import KvShard, ShardedText  # noqa: E402
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from support.command import ROOT
 from support.planted_findings import EXPECTED
 
 pytest.importorskip("torch")
@@ -20,7 +21,7 @@ KEYS = ["case", "variant", "device", "steps", "step_ms_median", "step_ms_p10", "
 
 def zoo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lab.programs.zoo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 
 
 @pytest.mark.parametrize("variant", ["bad", "fixed"])

@@ -38,7 +38,7 @@ PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
 
 def zoo_llm(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lab.programs.zoo_llm", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 
 
 def norm_of(case: str, variant: str) -> float:

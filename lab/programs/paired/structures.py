@@ -18,8 +18,8 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.common.cuda_graph import captured
-from lab.programs.paired.program import PairedProgram, Step, either
+from gpuledger_workloads.device import captured
+from lab.programs.paired import PairedProgram, Step, either
 
 cuda: Any = torch.cuda  # its classes are untyped
 LAYERS = 8
@@ -44,7 +44,7 @@ class Branch:
 def layer(points: Tensor) -> Tensor:
     """All turns, one after the other; without CUDA, all at once."""
     if points.is_cuda:
-        from lab.programs.paired.turns import turned  # needs Triton
+        from lab.programs.triton_kernels import turned  # needs Triton
 
         return turned(points, ANGLE, TURNS, PART)
     cosine, sine = math.cos(ANGLE * TURNS), math.sin(ANGLE * TURNS)
@@ -120,7 +120,7 @@ def ranks_of_streams(device: str, even: bool) -> Step:
     ranks = [Branch(device, seed, LAYERS * (1 if even else 1 + seed)) for seed in range(2)]
     if device != "cuda":
         return lambda index: in_turn(ranks, index)
-    from lab.programs.paired.all_reduce import AllReduce  # needs Triton
+    from lab.programs.triton_kernels import AllReduce  # needs Triton
 
     reducing, sides = AllReduce(ranks[0].start, count=2), [cuda.Stream() for _ in range(2)]
     cuda.synchronize()

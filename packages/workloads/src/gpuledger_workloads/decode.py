@@ -29,14 +29,11 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.common.cuda_graph import CAPTURE_STEPS, captured
-from gpuledger_workloads.common.device import DeviceClock, settle
-from gpuledger_workloads.common.device_memory import refused_where_full
-from gpuledger_workloads.common.program import Progress, Result, asked, bench, say, spread_ms, wrong
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
-from gpuledger_workloads.decoder.logit_checks import agreed, whole_pass
-from gpuledger_workloads.decoder.model import Decoder, Mark, build
+from gpuledger_workloads.decoder.model import Decoder, Mark, agreed, build, whole_pass
 from gpuledger_workloads.decoder.size import DecoderSize, not_followed, size_of
+from gpuledger_workloads.device import CAPTURE_STEPS, DeviceClock, captured, refused_where_full, settle
+from gpuledger_workloads.program import Progress, Result, asked, bench, say, spread_ms, wrong
 
 Step = Callable[[], Tensor]  # decodes one token of each sequence and gives the logits of the next
 

@@ -34,20 +34,16 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.command_lines.ep import parser
-from gpuledger_workloads.common.cuda_calls import counted
-from gpuledger_workloads.common.device import DTYPES, DeviceClock
-from gpuledger_workloads.common.device_memory import needs, refused_where_full
-from gpuledger_workloads.common.program import Progress, Result, bench, spread_ms
-from gpuledger_workloads.common.ranks import Rank, over_ranks, slowest
+from gpuledger_workloads.command_lines import CHOICES, ep_parser
+from gpuledger_workloads.device import DTYPES, DeviceClock, counted, needs, refused_where_full
 from gpuledger_workloads.mixture import routing
-from gpuledger_workloads.mixture.choices import CHOICES
 from gpuledger_workloads.mixture.dense_oracle import Oracle
 from gpuledger_workloads.mixture.exchange import exchange, exchanged_counts, owners
-from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank
-from gpuledger_workloads.mixture.modes import computed
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, computed
 from gpuledger_workloads.mixture.spread import came, noted, summed, told
 from gpuledger_workloads.moe import complete, figures, settings_of, shape_of
+from gpuledger_workloads.program import Progress, Result, bench, spread_ms
+from gpuledger_workloads.ranks import Rank, over_ranks, slowest
 
 _COUNTS_BYTES = 16  # how many tokens come, and how many places of theirs have an expert here
 
@@ -117,7 +113,7 @@ def run(options: argparse.Namespace) -> Result | None:
     if options.tokens_per_rank and len(options.tokens_per_rank) != count:
         wrong = wrong or f"--tokens-per-rank names {len(options.tokens_per_rank)} ranks, and there are {count}"
     if wrong:
-        parser().error(wrong)
+        ep_parser().error(wrong)
     if options.tokens_per_rank:
         options.batch_size = None
     else:

@@ -20,9 +20,13 @@ also read by one rank alone, to compare. Times are those of rank 0, which waits 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,29 +34,77 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.command_lines.longctx import LENGTHS, PREFILL_ON_CPU
-from gpuledger_workloads.common.device import DTYPES, DeviceClock, settle
-from gpuledger_workloads.common.device_memory import refused_where_full
-from gpuledger_workloads.common.program import (
+from gpuledger_workloads.command_lines import LONGCTX_LENGTHS, LONGCTX_PREFILL_ON_CPU
+from gpuledger_workloads.decoder.checkpoint import Checkpoint
+from gpuledger_workloads.decoder.model import Decoder, agreed, build, positions_for, read_again, whole_pass
+from gpuledger_workloads.decoder.size import DecoderSize, not_followed, size_of
+from gpuledger_workloads.device import DTYPES, DeviceClock, refused_where_full, settle
+from gpuledger_workloads.mixture.exchange import ProcessRanks, RankGroup, StreamRanks
+from gpuledger_workloads.program import (
     Progress,
     Result,
     asked,
     bench,
+    count_of,
+    expect_one_process,
     refuse,
     say,
     spread_ms,
     wrong,
 )
-from gpuledger_workloads.common.rank_options import count_of, expect_one_process
-from gpuledger_workloads.common.ranks import Rank, over_ranks
-from gpuledger_workloads.common.watchdog import Watchdog
-from gpuledger_workloads.decoder.checkpoint import Checkpoint
-from gpuledger_workloads.decoder.logit_checks import agreed, read_again, whole_pass
-from gpuledger_workloads.decoder.model import Decoder, build, positions_for
-from gpuledger_workloads.decoder.size import DecoderSize, not_followed, size_of
-from gpuledger_workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
+from gpuledger_workloads.ranks import Rank, over_ranks
 from gpuledger_workloads.serving.operating_point import OperatingPoint, chunks, expect_fit, room_of
 from gpuledger_workloads.serving.sharded_context import ShardedText
+
+
+class Watchdog:
+    """Ends a program that no longer moves: inside its block, something must `begin` every `patience_s` seconds.
+
+    A thread watches. It needs Python's lock for a moment, so it sees a host that sleeps or waits for a device (torch
+    lets go of the lock there), but not native code that keeps the lock for ever.
+    """
+
+    def __init__(self, patience_s: float, what: str) -> None:
+        self._patience_s, self._what = patience_s, what
+        self._begun, self._over = 0, False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._watch, name="stall", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify()
+        self._thread.join()
+
+    def begin(self, what: str) -> None:
+        """All before is done; `what` comes now."""
+        with self._changed:
+            self._what, self._begun = what, self._begun + 1
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._over:
+                if not self._changed.wait_for(partial(self._moved, self._begun), self._patience_s):
+                    self._give_up()
+
+    def _moved(self, since: int) -> bool:
+        return self._over or self._begun != since
+
+    def _give_up(self) -> None:
+        say(
+            f"error: stalled: {self._what} did not end within {self._patience_s:g} s\n\n"
+            "hint: nvidia-smi shows whether the GPU is busy; a larger --stall-timeout waits longer"
+        )
+        sys.stdout.flush()
+        # The main thread may wait in the driver for a device that never answers. No exception reaches it there, and an
+        # ordinary exit would wait for it, or for the device in a destructor. So the process ends without a farewell.
+        os._exit(1)
+
 
 PREFIX = 512
 """Tokens of the prompt that are read at once and in chunks, to compare."""
@@ -75,9 +127,9 @@ def run(options: argparse.Namespace) -> Result | None:
     """Refuse what cannot run; then build, check, warm up, measure, check again."""
     settle(options)
     expect_one_process(options)
-    for name, (large, small) in LENGTHS.items():
+    for name, (large, small) in LONGCTX_LENGTHS.items():
         setattr(options, name, getattr(options, name) or (large if options.device == "cuda" else small))
-    room = room_of(options, prefill_on_cpu=PREFILL_ON_CPU)
+    room = room_of(options, prefill_on_cpu=LONGCTX_PREFILL_ON_CPU)
     batch = room.max_batch_size
     if options.chunk_size * batch > room.max_prefill_tokens:
         wrong(

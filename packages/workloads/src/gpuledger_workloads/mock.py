@@ -20,10 +20,10 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.common.device import DeviceClock, error_of, settle
-from gpuledger_workloads.common.program import Progress, Result, asked, bench, refuse, spread_ms
 from gpuledger_workloads.decoder.model import DecoderLayer, build
 from gpuledger_workloads.decoder.size import DecoderSize, not_followed, size_of
+from gpuledger_workloads.device import DeviceClock, error_of, settle
+from gpuledger_workloads.program import Progress, Result, asked, bench, refuse, spread_ms
 
 TOLERANCE = 0.01
 """Of the output's norm: input and weights are the same, so only the order of sums may differ."""

@@ -22,16 +22,12 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.command_lines.moe import SIZES, parser
-from gpuledger_workloads.common.cuda_calls import Calls, counted
-from gpuledger_workloads.common.device import DTYPES, DeviceClock, settle
-from gpuledger_workloads.common.device_memory import gigabytes, needs, refused_where_full
-from gpuledger_workloads.common.program import Progress, Result, asked, bench, say, spread_ms
+from gpuledger_workloads.command_lines import CHOICES, MOE_SIZES, moe_parser
+from gpuledger_workloads.device import DTYPES, Calls, DeviceClock, counted, gigabytes, needs, refused_where_full, settle
 from gpuledger_workloads.mixture import routing
-from gpuledger_workloads.mixture.choices import CHOICES
 from gpuledger_workloads.mixture.dense_oracle import Oracle
-from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank
-from gpuledger_workloads.mixture.modes import mixed
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, mixed
+from gpuledger_workloads.program import Progress, Result, asked, bench, say, spread_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ def complete(options: argparse.Namespace) -> str | None:
     """Fill in what was not given, and say what cannot be."""
     settle(options)
     on_gpu = options.device == "cuda"
-    for name, (large, small, _) in SIZES.items():
+    for name, (large, small, _) in MOE_SIZES.items():
         if getattr(options, name) is None:
             setattr(options, name, large if on_gpu else small)
     if options.ffn_dim is None:
@@ -106,7 +102,7 @@ def run(options: argparse.Namespace) -> Result:
     """Build, warm up, measure, check, count."""
     wrong = complete(options)
     if wrong:
-        parser().error(wrong)
+        moe_parser().error(wrong)
     with refused_where_full(), torch.inference_mode():
         layer = build(options)
         load = loaded(layer)

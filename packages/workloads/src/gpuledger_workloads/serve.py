@@ -35,24 +35,33 @@ from typing import Any
 
 import numpy as np
 
-from gpuledger_workloads.command_lines.serve import FLAGS, PREFILL_ON_CPU
-from gpuledger_workloads.common.device import settle
-from gpuledger_workloads.common.program import Result, asked, bench, refuse, say, spread_ms, wrong
-from gpuledger_workloads.common.rank_options import count_of, expect_one_process
-from gpuledger_workloads.common.ranks import over_ranks
-from gpuledger_workloads.common.targets import Target, judged, targets_of
+from gpuledger_workloads.command_lines import SERVE_FLAGS, SERVE_PREFILL_ON_CPU
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.size import DecoderSize, not_followed
+from gpuledger_workloads.device import settle
+from gpuledger_workloads.program import (
+    Result,
+    asked,
+    bench,
+    count_of,
+    expect_one_process,
+    refuse,
+    say,
+    spread_ms,
+    wrong,
+)
+from gpuledger_workloads.ranks import over_ranks
 from gpuledger_workloads.serving.lockstep import serve_on, serve_streams
-from gpuledger_workloads.serving.model_size import served_size
 from gpuledger_workloads.serving.operating_point import (
     LAUNCH,
     SMALL,
     OperatingPoint,
     expect_fit,
     room_of,
+    served_size,
     shares,
 )
+from gpuledger_workloads.targets import Target, judged, targets_of
 
 SPREADS = {"prefill": ("ttft", "prefill_step"), "decode": ("itl", "decode_step")}
 
@@ -61,7 +70,7 @@ def settled_point(options: argparse.Namespace) -> OperatingPoint:
     """The point that is asked for, written back into the options; the program ends where it is not the launch point."""
     options.point = options.point or ("launch" if options.device == "cuda" else "any")
     usual = LAUNCH if options.point == "launch" or options.device == "cuda" else SMALL
-    for name, flag in FLAGS.items():
+    for name, flag in SERVE_FLAGS.items():
         value, launch = getattr(options, flag), getattr(LAUNCH, name)
         if options.point == "launch" and value not in (None, launch):
             wrong(
@@ -69,7 +78,7 @@ def settled_point(options: argparse.Namespace) -> OperatingPoint:
                 hint="--point=any measures it; its figures do not compare with those of the launch point",
             )
         setattr(options, flag, value or getattr(usual, name))
-    return OperatingPoint(*(getattr(options, flag) for flag in FLAGS.values()))
+    return OperatingPoint(*(getattr(options, flag) for flag in SERVE_FLAGS.values()))
 
 
 def figures(mode: str) -> tuple[str, ...]:
@@ -83,7 +92,7 @@ def run(options: argparse.Namespace) -> Result | None:
     """Refuse what cannot run; then start the ranks, and put together what they saw."""
     settle(options)
     point = settled_point(options)
-    room = room_of(options, prefill_on_cpu=PREFILL_ON_CPU)
+    room = room_of(options, prefill_on_cpu=SERVE_PREFILL_ON_CPU)
     ranks = count_of(options)
     pages = expect_fit(point, room, ranks)
     if point.output < 2 and options.mode != "prefill":

@@ -34,21 +34,20 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.command_lines.transport import SIZES
-from gpuledger_workloads.common.device import DTYPES, DeviceClock, settle
-from gpuledger_workloads.common.program import (
+from gpuledger_workloads.command_lines import TRANSPORT_SIZES
+from gpuledger_workloads.device import DTYPES, DeviceClock, settle
+from gpuledger_workloads.mixture.exchange import Counts, Layout, ProcessRanks, RankGroup, StreamRanks, layout, owners
+from gpuledger_workloads.program import (
     Progress,
     Result,
     asked,
     bench,
+    expect_one_process,
     refuse,
     spread_ms,
     wrong,
 )
-from gpuledger_workloads.common.rank_options import expect_one_process
-from gpuledger_workloads.common.ranks import Rank, over_ranks, slowest
-from gpuledger_workloads.mixture.exchange import Counts, Layout, layout, owners
-from gpuledger_workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
+from gpuledger_workloads.ranks import Rank, over_ranks, slowest
 
 PHASES = ("layout", "dispatch", "combine")
 TOLERANCE = {"bf16": 0.02, "fp16": 0.004, "fp32": 1e-5}  # of a token's norm
@@ -81,7 +80,7 @@ class Sent:
 def run(options: argparse.Namespace) -> Result | None:
     """Measure on all ranks, check, and tell."""
     settle(options)
-    for name, (large, tiny, _) in SIZES.items():
+    for name, (large, tiny, _) in TRANSPORT_SIZES.items():
         if getattr(options, name) is None:
             setattr(options, name, large if options.device == "cuda" else tiny)
     if options.topk > options.num_experts:

@@ -32,11 +32,10 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.common.json_file import read_object
-from gpuledger_workloads.common.program import refuse
 from gpuledger_workloads.decoder.model import Decoder, Experts
 from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.mixture.routing import Gating
+from gpuledger_workloads.program import read_object, refuse
 
 Shape = tuple[int, ...]
 Begin = Callable[[str], None]

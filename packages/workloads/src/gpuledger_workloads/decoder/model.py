@@ -3,6 +3,10 @@
 RMS norms, rotary embeddings, attention of one of three kinds, SwiGLU MLPs or a mixture of experts. The cache and the
 text so far have a fixed size and place, and no shape depends on the data, so that a CUDA graph can hold a step. A
 prompt is read at once or in chunks, for all sequences or for some. `decode`, `serve` and `longctx` measure it.
+
+Its logits are held against those of two other ways (`agreed`): one pass over the whole text, which does not use the
+cache; and the last token read again as a decode step reads it, over the cache, with another kernel and a mask. Both
+belong after the measured part.
 """
 
 from __future__ import annotations
@@ -19,14 +23,11 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.common.device import DTYPES
-from gpuledger_workloads.common.device_memory import gigabytes, needs
-from gpuledger_workloads.common.program import refuse
-from gpuledger_workloads.decoder.attention import Attention, TokenPositions
-from gpuledger_workloads.decoder.latent_attention import LatentAttention
+from gpuledger_workloads.decoder.attention import Attention, LatentAttention, SparseAttention, TokenPositions
 from gpuledger_workloads.decoder.size import DecoderSize
-from gpuledger_workloads.decoder.sparse_attention import SparseAttention
+from gpuledger_workloads.device import DTYPES, error_of, gigabytes, needs
 from gpuledger_workloads.mixture.routing import Gating
+from gpuledger_workloads.program import refuse
 
 Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
 EVERY = slice(None)  # all sequences
@@ -265,3 +266,25 @@ def _expect_room(size: DecoderSize, weights: int, positions: int, device: str, i
     host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if device == "cpu" and all_bytes > host_bytes:
         refuse(f"{what} needs {gigabytes(all_bytes)}, and this host has {gigabytes(host_bytes)}")
+
+
+TOLERANCE = {"dense": 0.05, "experts": 0.3}  # of the logits' norm; rounding may send a token to another expert
+
+
+def whole_pass(model: Decoder, length: int, rows: slice = EVERY) -> Tensor:
+    """The logits after so many tokens of the text, from one pass over them."""
+    return model(model.text[rows, :length], model.everywhere[:length], None, 0, rows)
+
+
+def read_again(model: Decoder, length: int, rows: slice = EVERY) -> Tensor:
+    """The logits after so many tokens of the text, from the last of them and the cache of the rest."""
+    return model(*model.to_read_again(length, rows))
+
+
+def agreed(found: Tensor, expected: Tensor, size: DecoderSize, what: str) -> float:
+    """How far two logits are apart, relative to their norm; the program ends where that is too far."""
+    error = error_of(found, expected)
+    limit = TOLERANCE["experts" if size.experts else "dense"]
+    if not error < limit:  # also when it is NaN
+        refuse(f"{what} are off by {error:.3g} of their norm, more than {limit:g}")
+    return error

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gpuledger_workloads.common.json_file import read_object
-from gpuledger_workloads.common.program import refuse, say, wrong
+from gpuledger_workloads.program import read_object, refuse, say, wrong
 
 ATTENTIONS = {
     "gqa": "query heads share keys and values",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.common.program import refuse
 from gpuledger_workloads.mixture.experts import MixtureShape, fill
 from gpuledger_workloads.mixture.routing import Router
+from gpuledger_workloads.program import refuse
 
 SAMPLE = 64
 TOLERANCE = {"bf16": 0.05, "fp16": 0.01, "fp32": 1e-3}

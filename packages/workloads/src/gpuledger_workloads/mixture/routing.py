@@ -21,7 +21,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.mixture.choices import EXPONENT
+from gpuledger_workloads.command_lines import EXPONENT
 
 _PLAN = 0  # what a seed is used for: see `generator`
 _ROUTER = 1

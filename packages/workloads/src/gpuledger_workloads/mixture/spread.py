@@ -22,10 +22,8 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.mixture.exchange import layout
-from gpuledger_workloads.mixture.experts import ExpertWeights, padded
-from gpuledger_workloads.mixture.modes import grouped_compute, grouped_dispatch, packed_combine
-from gpuledger_workloads.mixture.rank_group import RankGroup
+from gpuledger_workloads.mixture.exchange import RankGroup, layout
+from gpuledger_workloads.mixture.experts import ExpertWeights, grouped_compute, grouped_dispatch, packed_combine, padded
 from gpuledger_workloads.mixture.routing import Routed
 
 _NOBODY = -1  # in the notes of a token: no expert

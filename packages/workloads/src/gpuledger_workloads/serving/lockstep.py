@@ -20,19 +20,22 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.common.cuda_graph import CAPTURE_STEPS, captured
-from gpuledger_workloads.common.device import DeviceClock
-from gpuledger_workloads.common.device_memory import refused_where_full
-from gpuledger_workloads.common.program import Progress, Result
-from gpuledger_workloads.common.ranks import Rank
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
-from gpuledger_workloads.decoder.logit_checks import agreed, read_again, whole_pass
-from gpuledger_workloads.decoder.model import EVERY, Decoder
+from gpuledger_workloads.decoder.model import EVERY, Decoder, agreed, read_again, whole_pass
 from gpuledger_workloads.decoder.size import DecoderSize
-from gpuledger_workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
+from gpuledger_workloads.device import CAPTURE_STEPS, DeviceClock, captured, refused_where_full
+from gpuledger_workloads.mixture.exchange import ProcessRanks, RankGroup, StreamRanks
 from gpuledger_workloads.mixture.spread import DISPATCHES, normal
-from gpuledger_workloads.serving.model_size import served_size
-from gpuledger_workloads.serving.operating_point import OperatingPoint, PrefillStep, pages_for, readings, shares
+from gpuledger_workloads.program import Progress, Result
+from gpuledger_workloads.ranks import Rank
+from gpuledger_workloads.serving.operating_point import (
+    OperatingPoint,
+    PrefillStep,
+    pages_for,
+    readings,
+    served_size,
+    shares,
+)
 from gpuledger_workloads.serving.rank_decoders import built
 
 CHECKED = 4

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from gpuledger_workloads.common.program import at_least, wrong
+from gpuledger_workloads.decoder.size import DecoderSize, size_of
+from gpuledger_workloads.program import at_least, wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +131,15 @@ def readings(sequences: int, context: int, most_tokens: int) -> tuple[PrefillSte
 def chunks(length: int, most: int) -> tuple[tuple[int, int], ...]:
     """Where each chunk of a text begins and ends."""
     return tuple((begin, min(begin + most, length)) for begin in range(0, length, most))
+
+
+SPREAD = {"cuda": {"experts": 64, "top_k": 8, "ffn": 2048}, "cpu": {"experts": 8, "top_k": 2, "ffn": 32}}
+"""Sizes of a mixture that --dispatch asks for and no option gives."""
+
+
+def served_size(options: argparse.Namespace, **settled: int) -> DecoderSize:
+    """How large the served model is, by settled options: with experts where --dispatch asks for them."""
+    if options.dispatch and options.experts is None and not (options.config or options.ckpt):
+        usual = SPREAD[options.device].items()
+        settled |= {name: value for name, value in usual if getattr(options, name) is None}
+    return size_of(options, **settled)

@@ -21,17 +21,16 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.common.device import DTYPES
-from gpuledger_workloads.common.program import refuse
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build, router_weight
 from gpuledger_workloads.decoder.size import DecoderSize
+from gpuledger_workloads.device import DTYPES
 from gpuledger_workloads.mixture.dense_oracle import TOLERANCE
-from gpuledger_workloads.mixture.exchange import owners
+from gpuledger_workloads.mixture.exchange import RankGroup, owners
 from gpuledger_workloads.mixture.experts import MixtureShape, fill, filled_bank
-from gpuledger_workloads.mixture.rank_group import RankGroup
 from gpuledger_workloads.mixture.routing import Gating, Routed, Router
 from gpuledger_workloads.mixture.spread import Dispatch, RankExperts, normal
+from gpuledger_workloads.program import refuse
 
 Source = Callable[[Tensor, Tensor, int, int], None]
 """Writes the matrices, up and down, of an expert of a layer."""

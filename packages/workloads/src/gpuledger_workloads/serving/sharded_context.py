@@ -24,7 +24,7 @@ from gpuledger_workloads.decoder.attention import TokenPositions, rotated
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.model import ALIGNED, EVERY, Decoder, ModelShare, Reading, build, positions_for
 from gpuledger_workloads.decoder.size import DecoderSize
-from gpuledger_workloads.mixture.rank_group import RankGroup
+from gpuledger_workloads.mixture.exchange import RankGroup
 from gpuledger_workloads.serving.rank_decoders import give_weights
 
 _BLOCK_NUMBERS = 1 << 26

@@ -1,10 +1,10 @@
-"""What the programs to profile share: options, percentiles, and how they speak. What needs torch is in `device`.
+"""What all workloads share that needs no torch: options, percentiles, JSON files, and how they speak.
 
-A workload is two modules of one name: in `command_lines` one with `parser()`, which documents its options and needs no
-torch; and one with `run(options)`, which measures, checks what it computed against an independent answer, and gives a
-`Result`: "workload", "settings" (what was asked for), then what was
-found, flat: times, rates, counts, and "checked". A name's ending is its unit: _ms, _s, _bytes, _share, _per_s. A table
-is a list of such dictionaries with the same keys. Where there are targets, "verdict" is PASS or FAIL.
+A workload is a parser in `command_lines.PARSERS`, which documents its options, and a module of the same name with
+`run(options)`, which measures, checks what it computed against an independent answer, and gives a `Result`: "workload",
+"settings" (what was asked for), then what was found, flat: times, rates, counts, and "checked". A name's ending is its
+unit: _ms, _s, _bytes, _share, _per_s. A table is a list of such dictionaries with the same keys. Where there are
+targets, "verdict" is PASS or FAIL.
 
 `gpuledger bench` prints the result on stdout, and so does the module itself (`torchrun -m gpuledger_workloads.serve`);
 what goes on goes to stderr. Exit codes: 2 for a wrong command line, 1 where the program could not run or computed
@@ -14,10 +14,13 @@ something wrong, 3 where a target was missed.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import runpy
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -113,3 +116,71 @@ def bench(name: str) -> None:
     """A workload as a module of its own, as torchrun starts it: `gpuledger bench NAME`, options and output included."""
     sys.argv[1:1] = ["bench", name]
     runpy.run_module("gpuledger", run_name="__main__")
+
+
+_JOIN_S = 300
+
+
+def rank_options(parser: argparse.ArgumentParser, world_size: int = 1) -> None:
+    """--world-size, --backend, --master-port and --timeout."""
+    parser.add_argument(
+        "--world-size", type=at_least(1), default=world_size, metavar="N", help=f"ranks; default {world_size}"
+    )
+    parser.add_argument("--backend", choices=["nccl", "gloo"], help="default nccl, on a CPU gloo")
+    parser.add_argument(
+        "--master-port", type=at_least(0), default=0, metavar="N", help="where ranks meet; default: any free port"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=at_least(1),
+        default=_JOIN_S,
+        metavar="S",
+        help=f"a rank that says nothing fails; default {_JOIN_S}",
+    )
+
+
+def streams_option(parser: argparse.ArgumentParser) -> None:
+    """--ranks-as."""
+    parser.add_argument(
+        "--ranks-as",
+        choices=["processes", "streams"],
+        default="processes",
+        help="streams: all ranks in one process, each on a stream of one device; default processes",
+    )
+
+
+def count_of(options: argparse.Namespace) -> int:
+    """How many ranks there will be: what torchrun started goes before --world-size."""
+    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    return int(os.environ["WORLD_SIZE"] if started else options.world_size)
+
+
+def expect_one_process(options: argparse.Namespace) -> None:
+    """The program ends where ranks are to be streams and are processes already."""
+    if options.ranks_as != "streams":
+        return
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
+    if options.backend:
+        wrong(f"--backend={options.backend} is for processes: streams of one device copy")
+
+
+_MOST_BYTES = 4 << 20  # a model's config.json takes a few kB; whoever hands over weights meant another file
+
+
+def read_object(path: str, what: str) -> dict[str, Any]:
+    """The object in a file; `what` says what it should hold."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        refuse(f"{what}: {path}: {getattr(error, 'strerror', None) or error}")
+    if len(text) > _MOST_BYTES:
+        refuse(f"{what}: {path} is larger than {_MOST_BYTES >> 20} MiB")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        refuse(f"{what}: {path} is no JSON: {error}")
+    if not isinstance(found, dict):
+        refuse(f"{what}: {path} holds no JSON object but {type(found).__name__}")
+    return found

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuledger_workloads.common.json_file import read_object
-from gpuledger_workloads.common.program import refuse, wrong
+from gpuledger_workloads.program import read_object, refuse, wrong
 
 _FORM = re.compile(r"\s*(\w+)\s*(>=|<=)\s*(\S+)\s*", re.ASCII)
 _HINT = "NAME>=N asks for at least N, NAME<=N for at most N"

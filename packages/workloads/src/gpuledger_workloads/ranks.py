@@ -23,7 +23,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 import torch.multiprocessing as mp  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.common.program import Result, refuse
+from gpuledger_workloads.program import Result, refuse
 
 _END_S = 10
 _ECHO_S = 5

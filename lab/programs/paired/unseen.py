@@ -9,12 +9,9 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
-from lab.programs.paired.busy.layers import random_inputs, replayed, weight
-from lab.programs.paired.busy.models import llama_forward, products_in
-from lab.programs.paired.language import adamw, ids_of, model_of
-from lab.programs.paired.program import PairedProgram, Step, pair
-from lab.programs.paired.sizes import BATCHES, BF16, sized
-from lab.programs.paired.vision import images_of, resnet_training
+from lab.programs.paired import BATCHES, BF16, PairedProgram, Step, pair, sized
+from lab.programs.paired.busy import llama_forward, products_in, random_inputs, replayed, weight
+from lab.programs.paired.library import adamw, ids_of, images_of, model_of, resnet_training
 
 # of texts
 
