@@ -362,7 +362,7 @@ def measure(core: CaseInputs, step: Step, warmup: int, steps: int, *, profiler: 
     mean = (end - marks[0]) / steps
     # The first step is left out: it does not wait for the work of a step before it.
     seconds = [after - before for before, after in pairwise(marks[1:])] if end - marks[-1] < mean else []
-    return output, [1e3 * each for each in seconds or [mean]]
+    return output, [1e3 * step_s for step_s in seconds or [mean]]
 
 
 def run(case: PlantedCase, options: argparse.Namespace) -> dict[str, object]:

@@ -33,7 +33,7 @@ REQUEST = {"prompt": "the quick brown fox " * 8, "stop": ["\n", "</s>"], "temper
 TURN, PROMPT, CHUNK = 64, 512, 16  # growing_alloc: steps until the cache starts anew; positions at first, and per step
 
 
-def made(core: CaseInputs, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+def random_weight(core: CaseInputs, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """A weight that keeps its input's size."""
     return torch.randn(*shape, device=core.batches[0].device, dtype=dtype) / math.sqrt(shape[-2])
 
@@ -51,7 +51,10 @@ def mlp(hidden: Tensor, up: Tensor, down: Tensor) -> Tensor:
 def mlps(core: CaseInputs, dtype: torch.dtype = torch.bfloat16) -> list[tuple[Tensor, Tensor]]:
     """Each layer's two weights."""
     thin, wide = core.size.width, 4 * core.size.width
-    return [(made(core, thin, wide, dtype=dtype), made(core, wide, thin, dtype=dtype)) for _ in range(core.size.layers)]
+    return [
+        (random_weight(core, thin, wide, dtype=dtype), random_weight(core, wide, thin, dtype=dtype))
+        for _ in range(core.size.layers)
+    ]
 
 
 def gpt(core: CaseInputs) -> list[Layer]:
@@ -65,7 +68,9 @@ def gpt(core: CaseInputs) -> list[Layer]:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
             return mlp(hidden + mixed.transpose(1, 2).reshape(rows, width) @ out, up, down)
 
-    pairs = [(made(core, width, 3 * width), made(core, width, width)) for _ in range(core.size.layers)]
+    pairs = [
+        (random_weight(core, width, 3 * width), random_weight(core, width, width)) for _ in range(core.size.layers)
+    ]
     stack = enumerate(zip(pairs, mlps(core), strict=True))
     return [partial(block, f"block.{layer}", *first, *second) for layer, (first, second) in stack]
 
@@ -104,7 +109,7 @@ def sample_loop(core: CaseInputs, fixed: bool) -> Step:
     """Decodes greedily, several tokens a step, each of them through a Python list. Fixed: they stay on the device."""
     width, rows, vocabulary = core.size.width, core.size.rows, 8 * core.size.width
     device, layers = core.batches[0].device, [partial(mlp, up=up, down=down) for up, down in mlps(core)]
-    table, head = made(core, vocabulary, width) * math.sqrt(vocabulary), made(core, width, vocabulary)
+    table, head = random_weight(core, vocabulary, width) * math.sqrt(vocabulary), random_weight(core, width, vocabulary)
     firsts = [(torch.arange(rows, device=device) * 7 + index) % vocabulary for index in range(BATCHES)]
 
     def step(index: int) -> Tensor:
@@ -113,7 +118,7 @@ def sample_loop(core: CaseInputs, fixed: bool) -> Step:
             hidden = through(layers, F.embedding(token, table))
             token = (norm(hidden) @ head).argmax(-1)
             if not fixed:
-                texts.append([each for each in token.tolist() if each >= 0])
+                texts.append([word for word in token.tolist() if word >= 0])
                 token = torch.tensor(texts[-1], device=device)
         return hidden
 
@@ -123,7 +128,7 @@ def sample_loop(core: CaseInputs, fixed: bool) -> Step:
 def clerk(index: int) -> float:
     """What an engine does in Python for a request: parse, keep books, build strings."""
     request = json.loads(json.dumps({**REQUEST, "id": f"cmpl-{index}"}))
-    table = {f"{word}/{at}": at * 16 for at, word in enumerate(request["prompt"].split())}
+    table = {f"{word}/{number}": number * 16 for number, word in enumerate(request["prompt"].split())}
     line = ",".join(f"{key}={table[key]}" for key in sorted(table))
     return float(request["temperature"] * (1 + index) + 1e-3 * (len(line) % 7))
 
@@ -138,7 +143,7 @@ def python_between(core: CaseInputs, fixed: bool) -> Step:
             value = clerk(1)
         return hidden * value
 
-    layers = [each for block in gpt(core) for each in (office, block)]
+    layers = [layer for block in gpt(core) for layer in (office, block)]
     return lambda index: through(layers, core.batch(index))
 
 
@@ -184,9 +189,11 @@ def growing_alloc(core: CaseInputs, fixed: bool) -> Step:
     """Grows a KV cache by `cat`, with `empty_cache` in each step. Fixed: a buffer for the longest context."""
     rows, width, inner = core.size.rows, core.size.width, core.size.width // 2
     batch, heads = rows // CHUNK, max(inner // 128, 1)
-    layers = [(made(core, width, 3 * inner), made(core, inner, width), *weights) for weights in mlps(core)]
-    prompts = [[made(core, batch, PROMPT, inner) for _ in range(2)] for _ in layers]
-    room = [[F.pad(each, (0, 0, 0, CHUNK * TURN)) for each in pair] for pair in prompts if fixed]
+    layers = [
+        (random_weight(core, width, 3 * inner), random_weight(core, inner, width), *weights) for weights in mlps(core)
+    ]
+    prompts = [[random_weight(core, batch, PROMPT, inner) for _ in range(2)] for _ in layers]
+    room = [[F.pad(kept, (0, 0, 0, CHUNK * TURN)) for kept in pair] for pair in prompts if fixed]
     caches: list[list[Tensor]] = []
 
     def extended(layer: int, which: int, new: Tensor, start: int) -> Tensor:
@@ -239,7 +246,7 @@ def small_reads(core: CaseInputs, fixed: bool) -> Step:
 
     def read(_: int, hidden: Tensor) -> object:
         stats = hidden.view(core.size.pieces, -1).norm(dim=1)
-        return host.copy_(stats, non_blocking=True) if fixed else max(float(each) for each in stats)
+        return host.copy_(stats, non_blocking=True) if fixed else max(float(value) for value in stats)
 
     return then(core, gpt(core), read)
 
@@ -247,8 +254,8 @@ def small_reads(core: CaseInputs, fixed: bool) -> Step:
 def optimizer(core: CaseInputs, fixed: bool) -> Step:
     """Updates many small adapters with AdamW, one after the other. Fixed: they lie in one flat parameter."""
     blocks = gpt(core)
-    stacked, grads = (made(core, core.size.pieces, 16, core.size.width, dtype=torch.float32) for _ in range(2))
-    weights = [torch.nn.Parameter(each.clone()) for each in ([stacked] if fixed else stacked)]
+    stacked, grads = (random_weight(core, core.size.pieces, 16, core.size.width, dtype=torch.float32) for _ in range(2))
+    weights = [torch.nn.Parameter(piece.clone()) for piece in ([stacked] if fixed else stacked)]
     for weight, grad in zip(weights, [grads] if fixed else grads, strict=True):
         weight.grad = grad.clone()
     adam = torch.optim.AdamW(weights, lr=1e-2, foreach=False, fused=False)
@@ -307,7 +314,7 @@ def stream_chain(core: CaseInputs, fixed: bool) -> Step:
 
 def exposed_out(core: CaseInputs, fixed: bool) -> Step:
     """Copies logits to pinned memory on the compute stream. Fixed: on a side stream, under the next step."""
-    blocks, head = gpt(core), made(core, core.size.width, 4 * core.size.width)
+    blocks, head = gpt(core), random_weight(core, core.size.width, 4 * core.size.width)
     hosts = [core.pinned(core.batches[0] @ head) for _ in range(2)]
     held: list[Tensor] = []  # keeps the logits' memory from other use until they are copied
     side, copied, computed = (make() if core.cuda else None for make in (cuda.Stream, cuda.Event, cuda.Event))
@@ -338,7 +345,7 @@ def mixed_types(core: CaseInputs, fixed: bool) -> Step:
 def moe_loop(core: CaseInputs, fixed: bool) -> Step:
     """Loops over experts after each block, by routes known beforehand. Fixed: a batched matmul over all experts."""
     blocks, width, experts = gpt(core), core.size.width, core.size.pieces
-    ups, downs = made(core, experts, width, width // 2), made(core, experts, width // 2, width)
+    ups, downs = random_weight(core, experts, width, width // 2), random_weight(core, experts, width // 2, width)
     routes = [torch.randperm(core.size.rows, device=ups.device).view(experts, -1) for _ in blocks]
     split = [list(zip(route.unbind(), ups.unbind(), downs.unbind(), strict=True)) for route in routes]
 

@@ -189,7 +189,7 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
         seen(1, [40, 5, 1], [1, 6, 38], []),
         seen(0, [0] * 3, [40, 12, 40], []),
     ]
-    found = program.found(Namespace(mode="decode", iters=1), OperatingPoint(3, 100, 4), (), answers)
+    found = program.node_figures(Namespace(mode="decode", iters=1), OperatingPoint(3, 100, 4), (), answers)
     assert found["decode_tokens"] == 9
     assert found["decode_tokens_per_s"] == round(9 / (41 + 12 + 40) * 1e3, 1)
     assert (found["itl_median_ms"], found["decode_step_median_ms"]) == (40, 40)

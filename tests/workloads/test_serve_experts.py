@@ -80,14 +80,14 @@ def test_processes_and_streams_say_the_same() -> None:
 
 @pytest.mark.parametrize("dispatch", ["normal", "low-latency"])
 def test_experts_in_each_others_place_are_noticed(dispatch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = spread.came
+    honest = spread.routes_here
 
     def came(notes: Any, held: Any, assigned: int) -> Any:
         routed = honest(notes, held, assigned)
         here = routed.experts < len(held)
         return type(routed)(routed.experts.where(~here, len(held) - 1 - routed.experts), routed.weights, assigned)
 
-    monkeypatch.setattr(spread, "came", came)
+    monkeypatch.setattr(spread, "routes_here", came)
     with pytest.raises(SystemExit, match="from what the same experts give without dispatch"):
         ran("--ranks-as=streams", "--world-size=2", f"--dispatch={dispatch}")
 

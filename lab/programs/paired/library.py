@@ -440,11 +440,11 @@ def resnet_transforms(device: str, fixed: bool) -> Step:
 
 def precision(scores: Any, labels: Any) -> float:
     """The mean over classes of the average precision, of arrays of numpy."""
-    found = []
+    precisions = []
     for label in range(CLASSES):
         hits = (labels == label)[np.argsort(-scores[:, label])]
-        found.append(float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean()) if hits.any() else 0.0)
-    return sum(found) / CLASSES
+        precisions.append(float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean()) if hits.any() else 0.0)
+    return sum(precisions) / CLASSES
 
 
 def there_of(device: str, rows: int) -> Callable[[int], Batch]:

@@ -358,9 +358,9 @@ def run(options: argparse.Namespace) -> Result | None:
     settle(options)
     settle_ranks(options)
     if options.ranks_as == "streams":
-        return told(options, [measured(_streams(options), options)])
+        return result_of(options, [measured(_streams(options), options)])
     answers = over_ranks(work, options)
-    return None if answers is None else told(options, answers)
+    return None if answers is None else result_of(options, answers)
 
 
 def settle_ranks(options: argparse.Namespace) -> None:
@@ -452,7 +452,7 @@ def _timed_ms(crew: Crew, step: Step) -> float:
     return crew.timed_ms(step)
 
 
-def told(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
+def result_of(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
     """The result; refused, where a barrier did not keep ranks together that must."""
     rows = [_row(way, options, answers) for way in WAYS]
     for row in rows:
@@ -474,10 +474,10 @@ def told(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
 
 def _row(way: Way, options: argparse.Namespace, answers: Sequence[Result]) -> Result:
     """One way: a barrier's time on the slowest rank of each step, and what all ranks missed."""
-    slowest_ms = np.max([each["times_ms"][way] for each in answers], axis=0)
+    slowest_ms = np.max([answer["times_ms"][way] for answer in answers], axis=0)
     points = np.percentile(1e3 * slowest_ms / options.per_step, [50, 10, 90, 99]).round(3).tolist()
     median, p10, p90, p99 = points
-    missed = sum(each["missed"][way] for each in answers)
+    missed = sum(answer["missed"][way] for answer in answers)
     times = {"median_us": median, "p10_us": p10, "p90_us": p90, "p99_us": p99}
     checks = {"looks": options.checks * options.world_size, "missed": missed, "safe": missed == 0}
     return {"protocol": way[0], "how": way[1], **times, **checks}

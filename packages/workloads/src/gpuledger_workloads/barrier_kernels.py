@@ -24,12 +24,12 @@ def pass_barrier(  # type: ignore[no-untyped-def]
     else:
         goal = phase
         tl.atomic_xchg(reached + rank * line, phase, sem="acq_rel", scope="sys")
-    each = tl.arange(0, room)
-    is_rank = each < ranks
+    others = tl.arange(0, room)
+    is_rank = others < ranks
     missing = ranks
     left = tl.where(tl.atomic_add(gave_up, 0, sem="relaxed", scope="sys") == 0, polls, 1)
     while (missing > 0) & (left > 0):
-        seen = tl.atomic_add(reached + each * line, 0, mask=is_rank, sem="acquire", scope="sys")
+        seen = tl.atomic_add(reached + others * line, 0, mask=is_rank, sem="acquire", scope="sys")
         missing = tl.sum(tl.where(is_rank & (seen < goal), 1, 0))
         left -= 1
     if missing > 0:
@@ -45,8 +45,8 @@ def arrive(arrived, rank, line: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["rank", "ranks"])  # type: ignore[untyped-decorator, unused-ignore]
 def look(arrived, missed, rank, ranks, line: tl.constexpr, room: tl.constexpr):  # type: ignore[no-untyped-def]
     """Count the ranks that have not begun the round which `rank` is in."""
-    each = tl.arange(0, room)
-    is_rank = each < ranks
+    others = tl.arange(0, room)
+    is_rank = others < ranks
     mine = tl.atomic_add(arrived + rank * line, 0, sem="acquire", scope="sys")
-    seen = tl.atomic_add(arrived + each * line, 0, mask=is_rank, sem="acquire", scope="sys")
+    seen = tl.atomic_add(arrived + others * line, 0, mask=is_rank, sem="acquire", scope="sys")
     tl.atomic_add(missed + rank * line, tl.sum(tl.where(is_rank & (seen < mine), 1, 0)), sem="relaxed", scope="sys")

@@ -88,13 +88,13 @@ def run(options: argparse.Namespace) -> Result:
         Checkpoint(options.ckpt).expect(size)
     say(f"{size.parameters / 1e6:,.1f} million parameters, {options.dtype} on {options.device}")
     with refused_where_full():
-        found = measured(size, options)
+        figures = measured(size, options)
     return {
         "workload": "decode",
         "settings": settings,
         "parameters": size.parameters,
         **ignored,
-        **found,
+        **figures,
         "checked": True,
     }
 
@@ -119,19 +119,19 @@ def measured(size: DecoderSize, options: argparse.Namespace) -> dict[str, Any]:
     say(f"first token after {cold_ms:,.1f} ms, warmed up")
     with window("bench:measure", profiler=options.cuda_profiler):
         first_ms = prefilled_ms(model, prompt, clock)
-        found = decoded(model, step, options)
+        text = decoded(model, step, options)
     with window("check"):
-        error = agreed(found.logits, whole_pass(model, size.prompt + options.iters), size, "the last logits")
-    say(f"{options.iters} steps in {1e3 * found.seconds:,.1f} ms, the last logits off by {error:.2g} of their norm")
+        error = agreed(text.logits, whole_pass(model, size.prompt + options.iters), size, "the last logits")
+    say(f"{options.iters} steps in {1e3 * text.seconds:,.1f} ms, the last logits off by {error:.2g} of their norm")
     tokens = size.batch * options.iters
     return {
-        **(checkpoint.told(size) if checkpoint else {}),
+        **(checkpoint.unused_parts(size) if checkpoint else {}),
         "ttft_ms": round(first_ms, 4),
         "ttft_cold_ms": round(cold_ms, 4),
-        **spread_ms(found.step_ms, "tpot"),
-        **spread_ms(found.read_ms or found.step_ms, "itl"),
+        **spread_ms(text.step_ms, "tpot"),
+        **spread_ms(text.read_ms or text.step_ms, "itl"),
         "tokens": tokens,
-        "tokens_per_s": round(tokens / found.seconds, 1),
+        "tokens_per_s": round(tokens / text.seconds, 1),
     }
 
 

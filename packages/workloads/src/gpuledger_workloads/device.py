@@ -57,11 +57,11 @@ class DeviceClock:
         return [before.elapsed_time(after) for before, after in pairwise(self.marks)]
 
 
-def error_of(found: torch.Tensor, expected: torch.Tensor) -> float:
+def error_of(output: torch.Tensor, expected: torch.Tensor) -> float:
     """How far a tensor is from what it should be, relative to the norm of that."""
     expected = expected.float()
     norm = float(expected.norm())
-    return float((found.float() - expected).norm()) / (norm or 1.0)
+    return float((output.float() - expected).norm()) / (norm or 1.0)
 
 
 _HINT = "smaller sizes need less; `--help` names them"
@@ -130,7 +130,7 @@ def captured(step: Callable[[], Output]) -> GraphReplay[Output]:
 _MARK = "gpuledger:counted"
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 _SYNCS = tuple(
-    f"{made}Synchronize" for made in ("cudaStream", "cudaDevice", "cudaEvent", "cuStream", "cuCtx", "cuEvent")
+    f"{kind}Synchronize" for kind in ("cudaStream", "cudaDevice", "cudaEvent", "cuStream", "cuCtx", "cuEvent")
 )
 _COPIES = ("cudaMemcpy", "cuMemcpy")
 

@@ -40,7 +40,7 @@ from gpuledger_workloads.mixture import routing
 from gpuledger_workloads.mixture.dense_oracle import Oracle
 from gpuledger_workloads.mixture.exchange import exchange, exchanged_counts, owners
 from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, computed
-from gpuledger_workloads.mixture.spread import came, noted, summed, told
+from gpuledger_workloads.mixture.spread import noted, routes_here, sending_plan, summed
 from gpuledger_workloads.moe import complete, figures, settings_of, shape_of
 from gpuledger_workloads.program import Progress, Result, bench, spread_ms
 from gpuledger_workloads.ranks import Rank, over_ranks, slowest
@@ -90,8 +90,8 @@ class Communication:
     def times_ms(self) -> list[float]:
         """The device must have been waited for."""
         if self._by_events:
-            return [sum(start.elapsed_time(end) for start, end in each) for each in self._passes]
-        return [1e3 * sum(end - start for start, end in each) for each in self._passes]
+            return [sum(start.elapsed_time(end) for start, end in spans) for spans in self._passes]
+        return [1e3 * sum(end - start for start, end in spans) for spans in self._passes]
 
     def _now(self) -> Any:
         if self._by_events:
@@ -118,8 +118,8 @@ def run(options: argparse.Namespace) -> Result | None:
         options.batch_size = None
     else:
         options.tokens_per_rank = [options.batch_size] * count
-    found = over_ranks(work, options)
-    return None if found is None else _result(options, found)
+    answers = over_ranks(work, options)
+    return None if answers is None else _result(options, answers)
 
 
 def work(rank: Rank, options: argparse.Namespace) -> Result:
@@ -132,17 +132,17 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
                 for _ in range(options.warmup):
                     passed(place, mode, Communication(rank))
         with window("bench:measure", profiler=options.cuda_profiler):
-            found = [_measured(place, mode, options) for mode in modes]
+            runs = [_measured(place, mode, options) for mode in modes]
         oracle = Oracle(place.shape, place.router, place.hidden, options.seed, options.dtype)
         with window("check"):
-            for mode, (row, output) in zip(modes, found, strict=True):
+            for mode, (row, output) in zip(modes, runs, strict=True):
                 row["error_share"] = figures(oracle.checked(output, mode))
         with window("count"):
-            for mode, (row, _) in zip(modes, found, strict=True):
+            for mode, (row, _) in zip(modes, runs, strict=True):
                 calls = counted(_step(place, mode), options.device)
                 row |= {"launches": calls.launches, "syncs": calls.syncs, "launches_reason": calls.reason}
     chosen = routing.tokens_per_expert(place.router(place.hidden), place.shape.experts)
-    return {"rows": [row for row, _ in found], "chosen": chosen, "grouped_by": place.held.grouped_by}
+    return {"rows": [row for row, _ in runs], "chosen": chosen, "grouped_by": place.held.grouped_by}
 
 
 def build(rank: Rank, options: argparse.Namespace) -> RankLayer:
@@ -162,11 +162,11 @@ def build(rank: Rank, options: argparse.Namespace) -> RankLayer:
     )
     if plan is not None:
         plan = plan.split(counts)[rank.index].to(rank.device)
-    made: dict[str, Any] = {"device": rank.device, "dtype": dtype, "seed": options.seed}
-    router = routing.router(shape.experts, options.experts_per_token, shape.hidden, plan, **made)
-    hidden = routing.tokens(counts[rank.index], shape.hidden, rank=rank.index, **made)
+    how: dict[str, Any] = {"device": rank.device, "dtype": dtype, "seed": options.seed}
+    router = routing.router(shape.experts, options.experts_per_token, shape.hidden, plan, **how)
+    hidden = routing.tokens(counts[rank.index], shape.hidden, rank=rank.index, **how)
     return RankLayer(
-        rank, shape, router, bank(shape, range(held[0], held[-1] + 1), **made), hidden, owner.to(rank.device)
+        rank, shape, router, bank(shape, range(held[0], held[-1] + 1), **how), hidden, owner.to(rank.device)
     )
 
 
@@ -176,8 +176,8 @@ def passed(place: RankLayer, mode: str, communication: Communication) -> tuple[T
     with window("route"):
         routed = place.router(hidden)
     with window("dispatch_all2all"):
-        order, rows, came, traffic = _dispatched(place, routed, communication)
-    mixed = computed(mode, place.held, rows, came)
+        order, rows, routes, traffic = _dispatched(place, routed, communication)
+    mixed = computed(mode, place.held, rows, routes)
     with window("combine_all2all"):
         with communication():
             back = exchange(mixed, traffic.receive, traffic.send, rank)
@@ -189,16 +189,17 @@ def _dispatched(
 ) -> tuple[Tensor, Tensor, routing.Routed, Traffic]:
     """Tokens to the ranks of their experts: the order of those sent, what came, and where that goes here."""
     rank = place.rank
-    order, telling = told(routed, place.owner, rank.count)
+    order, telling = sending_plan(routed, place.owner, rank.count)
     with communication():
         heard = exchanged_counts(telling, rank)
     sends, receives = torch.stack((telling, heard)).tolist()  # the host must know how much to send
-    traffic = Traffic([each for each, _ in sends], [each for each, _ in receives], sum(each for _, each in receives))
+    assigned = sum(count for _, count in receives)
+    traffic = Traffic([count for count, _ in sends], [count for count, _ in receives], assigned)
     order = order[: sum(traffic.send)]
     leaving = place.hidden.index_select(0, order), noted(routed).index_select(0, order)
     with communication():
-        rows, notes = (exchange(each, traffic.send, traffic.receive, rank) for each in leaving)
-    return order, rows, came(notes, place.held, traffic.assigned), traffic
+        rows, notes = (exchange(rows, traffic.send, traffic.receive, rank) for rows in leaving)
+    return order, rows, routes_here(notes, place.held, traffic.assigned), traffic
 
 
 def _step(place: RankLayer, mode: str) -> Callable[[], object]:
@@ -249,13 +250,13 @@ def _row(place: RankLayer, mode: str, traffic: Traffic, times_ms: list[float], c
     }
 
 
-def _result(options: argparse.Namespace, found: list[Result]) -> Result:
-    by_mode = list(zip(*(each["rows"] for each in found), strict=True))
+def _result(options: argparse.Namespace, answers: list[Result]) -> Result:
+    by_mode = list(zip(*(answer["rows"] for answer in answers), strict=True))
     steps = [_steps(rows) for rows in by_mode]
     alone = len(steps) == 1
     result: Result = {"workload": "ep", "settings": settings_of(options)}
     result |= {key: value for key, value in steps[0].items() if key != "mode"} if alone else {"modes": steps}
-    one_mode, chosen = by_mode[0], np.sum([each["chosen"] for each in found], axis=0).tolist()
+    one_mode, chosen = by_mode[0], np.sum([answer["chosen"] for answer in answers], axis=0).tolist()
     tokens, copies = sum(row["tokens"] for row in one_mode), sum(row["sent_tokens"] for row in one_mode)
     result |= {
         "rank_imbalance": routing.imbalance([row["assigned"] for row in one_mode]),
@@ -269,7 +270,7 @@ def _result(options: argparse.Namespace, found: list[Result]) -> Result:
     if one_mode[0]["launches_reason"]:
         result["launches_reason"] = one_mode[0]["launches_reason"]
     if "grouped" in CHOICES[options.mode]:
-        result["grouped_by"] = found[0]["grouped_by"]
+        result["grouped_by"] = answers[0]["grouped_by"]
     hidden = {"times_ms", "comm_times_ms", "launches_reason"}
     ranks = [{key: value for key, value in row.items() if key not in hidden} for rows in by_mode for row in rows]
     return result | {"ranks": ranks, "checked": True}

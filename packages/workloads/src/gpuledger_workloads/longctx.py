@@ -143,8 +143,8 @@ def run(options: argparse.Namespace) -> Result | None:
     if options.ckpt:
         Checkpoint(options.ckpt).expect(size)
     say(f"{pages:,} of {room.num_pages:,} KV pages, {size.parameters / 1e6:,.1f} million parameters")
-    found = over_all(options)
-    if found is None:
+    answer = over_all(options)
+    if answer is None:
         return None
     return {
         "workload": "longctx",
@@ -153,7 +153,7 @@ def run(options: argparse.Namespace) -> Result | None:
         **ignored,
         "kv_pages_needed": pages,
         "kv_pages_there": room.num_pages,
-        **found,
+        **answer,
         "checked": True,
     }
 
@@ -184,18 +184,18 @@ def measured(
     size: DecoderSize, options: argparse.Namespace, dog: Watchdog, group: RankGroup | None = None
 ) -> dict[str, Any]:
     """All that is found once the sizes are known; the text is spread over a group's ranks, if there is one."""
-    made = {"dtype": options.dtype, "seed": options.seed}
+    how = {"dtype": options.dtype, "seed": options.seed}
     tells = group is None or group.indices[0] == 0
     checkpoint = Checkpoint(options.ckpt, dog.begin) if options.ckpt else None
     model: Decoder | ShardedText
     if group is None:
-        model = build(size, options.output_len, options.device, **made)
+        model = build(size, options.output_len, options.device, **how)
         if checkpoint:
             checkpoint.fill(model, size)
         kv_bytes = size.kv_bytes(positions_for(size, options.output_len), DTYPES[options.dtype].itemsize)
     else:
         steps, page = options.output_len, options.page_size
-        model = ShardedText(group, size, steps, page, checkpoint, device=group.device, **made)
+        model = ShardedText(group, size, steps, page, checkpoint, device=group.device, **how)
         kv_bytes = model.kv_bytes
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
     with window("check"):
@@ -214,14 +214,14 @@ def measured(
     peak_bytes = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
     with window("check"):
         dog.begin("the check of the last logits")
-        for each in passes:
-            expect_finite(each, len(parts))
+        for reading in passes:
+            expect_finite(reading, len(parts))
         error = check_pass(model, size, passes[-1], options)
     if tells:
         say(f"the last logits are off by {error:.2g} of their norm")
     reason = {} if peak_bytes is not None else {"peak_memory_bytes_reason": "only a GPU's memory is counted"}
     return {
-        **(checkpoint.told(size) if checkpoint else {}),
+        **(checkpoint.unused_parts(size) if checkpoint else {}),
         "kv_bytes": kv_bytes,
         "peak_memory_bytes": peak_bytes,
         **reason,
@@ -300,9 +300,9 @@ def expect_finite(passed: Passed, parts: int) -> None:
 
 def figures(passes: Sequence[Passed], parts: Sequence[tuple[int, int]], size: DecoderSize) -> dict[str, Any]:
     """Times and rates; each chunk counts by its median over the passes."""
-    chunk_ms = np.median([each.chunk_ms for each in passes], axis=0)
+    chunk_ms = np.median([reading.chunk_ms for reading in passes], axis=0)
     tokens = np.array([size.batch * (end - begin) for begin, end in parts])
-    steps_ms = [step for each in passes for step in each.step_ms]
+    steps_ms = [step for reading in passes for step in reading.step_ms]
     full = [number for number in range(len(parts)) if tokens[number] == tokens[0]]  # the last chunk may be a short one
     return {
         "prefill_tokens": int(tokens.sum()),

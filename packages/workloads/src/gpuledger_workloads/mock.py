@@ -44,11 +44,11 @@ def run(options: argparse.Namespace) -> Result:
         clock.mark()
         for done in range(options.iters):
             with window(options.part):
-                found = forward()
+                output = forward()
             clock.mark()
             progress(done + 1)
         clock.synchronize()
-    error = error_of(found, expected)
+    error = error_of(output, expected)
     if not error < TOLERANCE:  # also when it is NaN
         refuse(f"the {options.part} alone is off by {error:.3g} of the norm of what it gives in the model")
     times = spread_ms(clock.between_ms())
@@ -98,7 +98,7 @@ def _mlp(layer: DecoderLayer, hidden: Tensor) -> Tensor:
 
 def _kept(place: Any) -> Any:
     """A place as it is now: the model moves its own on."""
-    return type(place)(*(each.clone() if isinstance(each, Tensor) else each for each in place))
+    return type(place)(*(value.clone() if isinstance(value, Tensor) else value for value in place))
 
 
 if __name__ == "__main__":

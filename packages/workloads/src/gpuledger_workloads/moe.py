@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> Result:
         measured = dict(zip(modes, _measured(layer, modes, options), strict=True))
         oracle = Oracle(layer.shape, layer.router, layer.hidden, options.seed, options.dtype)
         with window("check"):
-            errors = {mode: oracle.checked(each.output, mode) for mode, each in measured.items()}
+            errors = {mode: oracle.checked(mode_run.output, mode) for mode, mode_run in measured.items()}
         with window("count"):
             calls = {mode: counted(lambda mode=mode: layer(mode), options.device) for mode in modes}  # type: ignore[misc]
     rows = [_row(mode, measured[mode].times_ms, load, len(layer.hidden), calls[mode], errors[mode]) for mode in modes]
@@ -128,10 +128,10 @@ def build(options: argparse.Namespace) -> MoeLayer:
     needs("the weights of all experts", size, options.device)
     plan = routing.planned(options.routing, *sizes, exponent=options.exponent, seed=options.seed)
     plan = None if plan is None else plan.to(options.device)
-    made: dict[str, Any] = {"device": options.device, "dtype": dtype, "seed": options.seed}
-    router = routing.router(shape.experts, options.experts_per_token, shape.hidden, plan, **made)
-    hidden = routing.tokens(options.batch_size, shape.hidden, **made)
-    return MoeLayer(shape, router, bank(shape, range(shape.experts), **made), hidden)
+    how: dict[str, Any] = {"device": options.device, "dtype": dtype, "seed": options.seed}
+    router = routing.router(shape.experts, options.experts_per_token, shape.hidden, plan, **how)
+    hidden = routing.tokens(options.batch_size, shape.hidden, **how)
+    return MoeLayer(shape, router, bank(shape, range(shape.experts), **how), hidden)
 
 
 def loaded(layer: MoeLayer) -> ExpertLoad:
@@ -155,7 +155,7 @@ def _measured(layer: MoeLayer, modes: tuple[str, ...], options: argparse.Namespa
             for _ in range(options.warmup):
                 layer(mode)
     DeviceClock(options.device).synchronize()
-    found = []
+    runs = []
     with window("bench:measure", profiler=options.cuda_profiler):
         for mode in modes:
             clock, progress = DeviceClock(options.device), Progress(mode, options.iters)
@@ -167,8 +167,8 @@ def _measured(layer: MoeLayer, modes: tuple[str, ...], options: argparse.Namespa
                     clock.mark()
                     progress(done + 1)
                 clock.synchronize()
-            found.append(ModeRun(clock.between_ms(), output))
-    return found
+            runs.append(ModeRun(clock.between_ms(), output))
+    return runs
 
 
 def _row(mode: str, times_ms: list[float], load: ExpertLoad, tokens: int, calls: Calls, error: float) -> Result:

@@ -178,9 +178,9 @@ def read_object(path: str, what: str) -> dict[str, Any]:
     if len(text) > _MOST_BYTES:
         refuse(f"{what}: {path} is larger than {_MOST_BYTES >> 20} MiB")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         refuse(f"{what}: {path} is no JSON: {error}")
-    if not isinstance(found, dict):
-        refuse(f"{what}: {path} holds no JSON object but {type(found).__name__}")
-    return found
+    if not isinstance(content, dict):
+        refuse(f"{what}: {path} holds no JSON object but {type(content).__name__}")
+    return content

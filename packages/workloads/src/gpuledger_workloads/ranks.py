@@ -110,9 +110,9 @@ def _joined(
         timeout=timedelta(seconds=options.timeout),
         **({"device_id": torch.device(device)} if options.backend == "nccl" else {}),
     )
-    found = work(Rank(index, count, options.backend, device), options)
+    answer = work(Rank(index, count, options.backend, device), options)
     answers: list[Any] | None = [None] * count if index == 0 else None
-    dist.gather_object(found, answers)
+    dist.gather_object(answer, answers)
     gc.collect()  # nccl waits for ever for a CUDA graph that still holds its kernels
     dist.destroy_process_group()  # not after a fault: it would wait for the others, or break their talk first
     return answers
@@ -151,11 +151,11 @@ def _heard(ears: dict[Connection, int]) -> list[Result]:
     while waiting:
         ready = wait(list(waiting), None if echo is None else _ECHO_S)
         for ear in ready:
-            fault, found = _said(ear, waiting.pop(ear))
+            fault, gathered = _said(ear, waiting.pop(ear))
             if fault is not None and not fault.is_echo:
                 refuse(fault.sentence, fault.hint)
             echo = echo or fault
-            answers = found or answers
+            answers = gathered or answers
         if echo and not ready:
             break
     if echo:
@@ -165,10 +165,10 @@ def _heard(ears: dict[Connection, int]) -> list[Result]:
 
 def _said(ear: Any, index: int) -> tuple[Fault | None, list[Result] | None]:
     try:
-        fault, found = ear.recv()
+        fault, gathered = ear.recv()
     except EOFError:
         return Fault(f"rank {index} ended without a word", "its own messages stand above; was memory short?"), None
-    return fault, found
+    return fault, gathered
 
 
 def _rank(work: Work, options: argparse.Namespace, index: int, count: int, address: str, mouth: Connection) -> None:
@@ -195,5 +195,5 @@ def _first_line(text: str) -> str:
 
 def slowest(results: Sequence[Result], key: str) -> tuple[int, float]:
     """The rank where `key` is largest, and how large."""
-    index = max(range(len(results)), key=lambda each: float(results[each][key]))
+    index = max(range(len(results)), key=lambda rank: float(results[rank][key]))
     return index, float(results[index][key])

@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> Result | None:
         "kv_pages_needed": pages,
         "kv_pages_there": room.num_pages,
         **answers[0]["checkpoint"],
-        **found(options, point, targets, answers),
+        **node_figures(options, point, targets, answers),
         "logits_error_share": float(f"{max(errors):.3g}"),
         **({"expert_error_share": float(f"{max(expert_errors):.3g}")} if expert_errors else {}),
         "checked": True,
@@ -147,7 +147,7 @@ def settle_ranks(options: argparse.Namespace, size: DecoderSize, ranks: int) -> 
         wrong("--graph cannot hold what gloo sends: it moves host memory", hint="--backend=nccl or --ranks-as=streams")
 
 
-def found(
+def node_figures(
     options: argparse.Namespace, point: OperatingPoint, targets: Sequence[Target], answers: Sequence[Result]
 ) -> dict[str, Any]:
     """What the ranks saw, as figures of the node, and how those stand to the targets."""
@@ -180,7 +180,7 @@ def _phase(kind: str, tokens: int, answers: Sequence[Result]) -> dict[str, Any]:
     steps_ms = np.array([answer[kind].step_ms for answer in answers]).max(axis=0)
     work_ms = np.array([answer[kind].work_ms for answer in answers]).max(axis=0)
     seen, step = SPREADS[kind]
-    seen_ms = [each for answer in answers for each in answer["ttft_ms"]] if kind == "prefill" else steps_ms.tolist()
+    seen_ms = [ms for answer in answers for ms in answer["ttft_ms"]] if kind == "prefill" else steps_ms.tolist()
     return {
         f"{kind}_tokens": tokens,
         f"{kind}_tokens_per_s": round(tokens / (float(steps_ms.sum()) / 1e3), 1),

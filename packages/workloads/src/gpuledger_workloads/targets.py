@@ -24,9 +24,9 @@ class Target:
     sign: str
     wanted: float
 
-    def is_met(self, found: float) -> bool:
+    def is_met(self, value: float) -> bool:
         """Whether that is enough. NaN never is."""
-        return found >= self.wanted if self.sign == ">=" else found <= self.wanted
+        return value >= self.wanted if self.sign == ">=" else value <= self.wanted
 
 
 def parsed(text: str) -> Target | None:

@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> Result | None:
         wrong(f"--topk={options.topk}: there are {options.num_experts} experts", hint="a token uses an expert once")
     expect_one_process(options)
     answers = over_streams(options) if options.ranks_as == "streams" else over_ranks(work, options)
-    return None if answers is None else told(options, answers)
+    return None if answers is None else result_of(options, answers)
 
 
 def routed(options: argparse.Namespace) -> tuple[Tensor, Tensor]:
@@ -117,10 +117,10 @@ def point(options: argparse.Namespace, rank: Rank) -> TransportLoad:
     )
 
 
-def laid_out(at: TransportLoad, ranks: int) -> tuple[Layout, Tensor]:
+def laid_out(load: TransportLoad, ranks: int) -> tuple[Layout, Tensor]:
     """What goes where, and the weight of each copy: that of all experts of its token on its rank."""
-    sent = layout(at.experts, at.owner, ranks)
-    by_rank = at.weights.new_zeros(len(at.tokens), ranks).scatter_add_(1, at.owner[at.experts], at.weights)
+    sent = layout(load.experts, load.owner, ranks)
+    by_rank = load.weights.new_zeros(len(load.tokens), ranks).scatter_add_(1, load.owner[load.experts], load.weights)
     return sent, by_rank[sent.order, sent.targets]
 
 
@@ -130,13 +130,13 @@ def dispatched(
     """The rows that came to each rank, and what is needed to bring them back."""
     one_each = [[1] * group.count for _ in loads]
     heard = group.swapped([sent.counts for sent, _ in laid], one_each, one_each)
-    both = group.read(group.each(lambda at: torch.stack((laid[at][0].counts, heard[at]))))
+    both = group.read(group.each(lambda place: torch.stack((laid[place][0].counts, heard[place]))))
     copies = [sum(send) for send, _ in both]
     sents = [
         Sent(Counts(send, receive), of_rank.order[:copy], shares[:copy])
         for (send, receive), (of_rank, shares), copy in zip(both, laid, copies, strict=True)
     ]
-    rows = group.each(lambda at: loads[at].tokens[sents[at].order])
+    rows = group.each(lambda place: loads[place].tokens[sents[place].order])
     return group.swapped(rows, [sent.counts.send for sent in sents], [sent.counts.receive for sent in sents]), sents
 
 
@@ -144,18 +144,18 @@ def combined(group: RankGroup, loads: Loads, rows: Sequence[Tensor], sents: Sequ
     """The weighted sum of what the ranks made of each token, in the numbers of the tokens."""
     back = group.swapped(rows, [sent.counts.receive for sent in sents], [sent.counts.send for sent in sents])
 
-    def whole(at: int) -> Tensor:
-        tokens, sent = loads[at].tokens, sents[at]
+    def whole(place: int) -> Tensor:
+        tokens, sent = loads[place].tokens, sents[place]
         sums = torch.zeros(tokens.shape, dtype=torch.float32, device=tokens.device)
-        return sums.index_add_(0, sent.order, back[at].float() * sent.shares[:, None]).to(tokens.dtype)
+        return sums.index_add_(0, sent.order, back[place].float() * sent.shares[:, None]).to(tokens.dtype)
 
     return group.each(whole)
 
 
-def weighed(at: TransportLoad, ranks: int) -> Tensor:
+def weighed(load: TransportLoad, ranks: int) -> Tensor:
     """The weight of each token on each rank, tokens x ranks; 0: it does not go there, as no weight is 0."""
-    by_rank = at.weights.new_zeros(len(at.tokens), ranks)
-    return by_rank.scatter_add_(1, at.owner[at.experts], at.weights)
+    by_rank = load.weights.new_zeros(len(load.tokens), ranks)
+    return by_rank.scatter_add_(1, load.owner[load.experts], load.weights)
 
 
 def dispatched_at_capacity(
@@ -165,8 +165,8 @@ def dispatched_at_capacity(
     room = loads[0].room
     even = [[room] * group.count for _ in loads]
 
-    def addressed(at: int) -> Tensor:
-        tokens, stays = loads[at].tokens, laid[at].t().unsqueeze(-1) == 0
+    def addressed(place: int) -> Tensor:
+        tokens, stays = loads[place].tokens, laid[place].t().unsqueeze(-1) == 0
         rows = tokens.expand(group.count, -1, -1).masked_fill(stays, 0.0)
         return F.pad(rows, (0, 0, 0, room - len(tokens))).flatten(0, 1)
 
@@ -181,10 +181,10 @@ def combined_at_capacity(
     even = [[room] * group.count for _ in loads]
     back = group.swapped(rows, even, even)
 
-    def whole(at: int) -> Tensor:
-        tokens = loads[at].tokens
-        parts = back[at].view(group.count, room, tokens.shape[1])[:, : len(tokens)]
-        return torch.einsum("rth,tr->th", parts.float(), laid[at]).to(tokens.dtype)
+    def whole(place: int) -> Tensor:
+        tokens = loads[place].tokens
+        parts = back[place].view(group.count, room, tokens.shape[1])[:, : len(tokens)]
+        return torch.einsum("rth,tr->th", parts.float(), laid[place]).to(tokens.dtype)
 
     return group.each(whole)
 
@@ -211,17 +211,17 @@ def round_trip(
     than the number of their rank."""
 
     def mark() -> None:
-        group.each(lambda at: clocks[at].mark())
+        group.each(lambda place: clocks[place].mark())
 
     mark()
     with window("layout"):
-        laid = group.each(lambda at: way.layout(loads[at], group.count))
+        laid = group.each(lambda place: way.layout(loads[place], group.count))
     mark()
     with window("dispatch"):
         rows, sent = way.dispatch(group, loads, laid)
     mark()
     if scaled:
-        rows = group.each(lambda at: rows[at] * (group.indices[at] + 1.0))
+        rows = group.each(lambda place: rows[place] * (group.indices[place] + 1.0))
     with window("combine"):
         wholes = way.combine(group, loads, rows, sent)
     mark()
@@ -290,10 +290,10 @@ def _moved(load: TransportLoad, index: int, ranks: int, options: argparse.Namesp
     }
 
 
-def checked(at: TransportLoad, whole: Tensor, index: int, dtype: str, *, same_everywhere: bool = False) -> None:
+def checked(load: TransportLoad, whole: Tensor, index: int, dtype: str, *, same_everywhere: bool = False) -> None:
     """Refuse sums that are not each token times its weights, each times the factor of its expert's rank."""
-    factors = torch.ones_like(at.weights) if same_everywhere else at.owner[at.experts] + 1.0
-    expected = at.tokens.float() * (at.weights * factors).sum(1, keepdim=True)
+    factors = torch.ones_like(load.weights) if same_everywhere else load.owner[load.experts] + 1.0
+    expected = load.tokens.float() * (load.weights * factors).sum(1, keepdim=True)
     off = (whole.float() - expected).norm(dim=1) / expected.norm(dim=1).clamp(min=1e-30)
     error = float(off.max()) if len(off) else 0.0
     if not error < TOLERANCE[dtype]:  # also when it is NaN
@@ -307,47 +307,49 @@ def chances(options: argparse.Namespace) -> list[float]:
     return [1 - math.comb(count - mine, topk) / math.comb(count, topk) for mine in owned]
 
 
-def told(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
+def result_of(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
     """The result: what all ranks found together, then a table of them."""
-    times = {phase: np.array([each[f"{phase}_ms"] for each in answers]) for phase in PHASES}  # rank x iteration
+    times = {phase: np.array([answer[f"{phase}_ms"] for answer in answers]) for phase in PHASES}  # rank x iteration
     times["round_trip"] = sum(times[phase] for phase in PHASES)  # type: ignore[assignment]
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for phase, of_rank in times.items():
-        found |= spread_ms(of_rank.max(axis=0).tolist(), phase)
+        figures |= spread_ms(of_rank.max(axis=0).tolist(), phase)
     row_bytes = options.hidden_size * DTYPES[options.dtype].itemsize
     ranks = [_row(index, answers, times, row_bytes) for index in range(len(answers))]
-    busiest = max(each["remote_bytes"] for each in answers)
+    busiest = max(answer["remote_bytes"] for answer in answers)
     is_alone = len(answers) == 1
-    tokens, copies, away = (sum(each[key] for each in answers) for key in ("tokens", "copies", "away_copies"))
-    remote_bytes, local_bytes = (sum(each[key] for each in answers) for key in ("remote_bytes", "local_bytes"))
-    found |= {
+    tokens, copies, away = (sum(answer[key] for answer in answers) for key in ("tokens", "copies", "away_copies"))
+    remote_bytes, local_bytes = (sum(answer[key] for answer in answers) for key in ("remote_bytes", "local_bytes"))
+    figures |= {
         "remote_bytes": remote_bytes,
         "local_bytes": local_bytes,
         "most_remote_bytes": busiest,
-        "bandwidth_bytes_per_s": None if is_alone else _rate(busiest, found["dispatch_median_ms"]),
+        "bandwidth_bytes_per_s": None if is_alone else _rate(busiest, figures["dispatch_median_ms"]),
         "ranks_per_token": round(copies / tokens, 4),
         "remote_ranks_per_token": round(away / tokens, 4),
     }
     if options.mode == "low-latency":
-        found["padding_share"] = round(1 - copies * row_bytes / (remote_bytes + local_bytes), 4)
+        figures["padding_share"] = round(1 - copies * row_bytes / (remote_bytes + local_bytes), 4)
     if options.routing == "random":
-        found |= _expected(options, [each["tokens"] for each in answers], row_bytes)
-    found["slowest_rank"] = slowest(ranks, "round_trip_median_ms")[0]
-    return {"workload": "transport", "settings": asked(options), **found, "ranks": ranks, "checked": True}
+        figures |= _expected(options, [answer["tokens"] for answer in answers], row_bytes)
+    figures["slowest_rank"] = slowest(ranks, "round_trip_median_ms")[0]
+    return {"workload": "transport", "settings": asked(options), **figures, "ranks": ranks, "checked": True}
 
 
 def _expected(options: argparse.Namespace, tokens: Sequence[int], row_bytes: int) -> dict[str, float]:
     """What random routing makes of the same point on average, over all seeds."""
     likely = chances(options)
     remote = sum(count * (sum(likely) - likely[rank]) for rank, count in enumerate(tokens))
-    found: dict[str, float] = {"expected_ranks_per_token": round(sum(likely), 4)}
-    return found | ({"expected_remote_bytes": round(remote * row_bytes)} if options.mode == "normal" else {})
+    figures: dict[str, float] = {"expected_ranks_per_token": round(sum(likely), 4)}
+    return figures | ({"expected_remote_bytes": round(remote * row_bytes)} if options.mode == "normal" else {})
 
 
 def _row(index: int, answers: Sequence[Result], times: dict[str, Any], row_bytes: int) -> Result:
     """A rank's own: its bytes, and the median of each phase."""
     kept = {key: answers[index][key] for key in ("tokens", "copies", "local_bytes", "remote_bytes")}
-    kept["returned_bytes"] = row_bytes * sum(each["rows"][index] for at, each in enumerate(answers) if at != index)
+    kept["returned_bytes"] = row_bytes * sum(
+        answer["rows"][index] for rank, answer in enumerate(answers) if rank != index
+    )
     medians = {f"{phase}_median_ms": round(float(np.median(of_rank[index])), 4) for phase, of_rank in times.items()}
     return {"rank": index, **kept, **medians}
 

@@ -193,7 +193,7 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
         key, value = both.split((size.head, size.value), dim=-1)
         key = torch.cat((key, turned.unsqueeze(1).expand(-1, size.heads, -1, -1)), dim=-1)
         width = max(key.shape[-1], size.value)  # fast kernels want queries, keys and values of one width
-        query, key, value = (F.pad(each, (0, width - each.shape[-1])) for each in (query, key, value))
+        query, key, value = (F.pad(part, (0, width - part.shape[-1])) for part in (query, key, value))
         if seen is not None:
             mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=self.scale)
         elif begin == 0:

@@ -216,7 +216,7 @@ class Checkpoint:
         spare = self._files.keys() - self.used
         return sorted(name for name in spare if ".experts." not in name and not name.startswith(later))
 
-    def told(self, size: DecoderSize) -> dict[str, str]:
+    def unused_parts(self, size: DecoderSize) -> dict[str, str]:
         """For a result: how many those are, if any."""
         names = self.unused(size)
         return {"unused_tensors": f"{len(names)}, such as {names[0]}"} if names else {}
@@ -228,14 +228,14 @@ class Checkpoint:
     def tensor(self, name: str) -> Tensor:
         """One tensor, on the host; numbers of 8 bits are multiplied out."""
         name = self._named(name)
-        found: Tensor = self._files[name].get_tensor(name)
+        weight: Tensor = self._files[name].get_tensor(name)
         self.used.add(name)
         scale = self._files.get(name + _SCALED)
         if scale is None:
-            return found
+            return weight
         self.used.add(name + _SCALED)
         factors = scale.get_tensor(name + _SCALED).repeat_interleave(_BLOCK, 0).repeat_interleave(_BLOCK, 1)
-        return found.float() * factors[: found.shape[0], : found.shape[1]]
+        return weight.float() * factors[: weight.shape[0], : weight.shape[1]]
 
     def _expert(self, size: DecoderSize, layer: int, expert: int) -> tuple[tuple[str, Shape], ...]:
         wide = (size.ffn, size.width)
@@ -263,7 +263,7 @@ class Checkpoint:
         there = tuple(self._files[name].get_slice(name).get_shape())
         if there != shape:
             refuse(
-                f"--ckpt: {self.folder}: {name} is {_told(there)}, and these sizes ask for {_told(shape)}",
+                f"--ckpt: {self.folder}: {name} is {_shape_text(there)}, and these sizes ask for {_shape_text(shape)}",
                 hint="sizes come from its config.json unless options give others",
             )
 
@@ -280,5 +280,5 @@ class Checkpoint:
         return rows
 
 
-def _told(shape: Shape) -> str:
+def _shape_text(shape: Shape) -> str:
     return " x ".join(map(str, shape))

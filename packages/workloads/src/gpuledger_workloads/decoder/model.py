@@ -79,8 +79,8 @@ class Experts(nn.Module):  # type: ignore[misc, unused-ignore]
         weights, chosen = self.gating(F.linear(tokens, self.router).float(), self.top_k)
         share = tokens.new_zeros(len(tokens), len(self.up)).scatter(1, chosen, weights.to(tokens.dtype))
         gate, up = torch.matmul(tokens, self.up).chunk(2, dim=-1)
-        each = torch.matmul(F.silu(gate) * up, self.down)
-        return torch.einsum("te,etw->tw", share, each).view_as(hidden)
+        outputs = torch.matmul(F.silu(gate) * up, self.down)
+        return torch.einsum("te,etw->tw", share, outputs).view_as(hidden)
 
 
 Fed = Callable[[DecoderSize, int], nn.Module]
@@ -137,7 +137,7 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.mark = mark
         self.embed = nn.Embedding(size.vocab, size.width)
-        self.layers = nn.ModuleList(DecoderLayer(size, each, kept, mark, fed) for each in range(size.layers))
+        self.layers = nn.ModuleList(DecoderLayer(size, number, kept, mark, fed) for number in range(size.layers))
         self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, size.vocab, bias=False)
         for name in ("cos", "sin"):
             self.register_buffer(name, torch.empty(positions, size.turned // 2, dtype=self.head.weight.dtype))
@@ -281,9 +281,9 @@ def read_again(model: Decoder, length: int, rows: slice = EVERY) -> Tensor:
     return model(*model.to_read_again(length, rows))
 
 
-def agreed(found: Tensor, expected: Tensor, size: DecoderSize, what: str) -> float:
+def agreed(logits: Tensor, expected: Tensor, size: DecoderSize, what: str) -> float:
     """How far two logits are apart, relative to their norm; the program ends where that is too far."""
-    error = error_of(found, expected)
+    error = error_of(logits, expected)
     limit = TOLERANCE["experts" if size.experts else "dense"]
     if not error < limit:  # also when it is NaN
         refuse(f"{what} are off by {error:.3g} of their norm, more than {limit:g}")

@@ -97,11 +97,11 @@ class DecoderSize:
         queries = self.width * self.q_rank + self.q_rank + self.q_rank * asked if self.q_rank else self.width * asked
         kept = self.width * (self.kv_rank + self.rope_dim) + self.kv_rank
         opened = self.kv_rank * self.heads * (self.head + self.value)
-        found = queries + kept + opened + self.heads * self.value * self.width
+        count = queries + kept + opened + self.heads * self.value * self.width
         if self.attention == "sparse":
             rows = (self.q_rank or self.width) * self.index_heads
-            found += rows * self.index_dim + self.width * (self.index_dim + self.index_heads) + 2 * self.index_dim
-        return found
+            count += rows * self.index_dim + self.width * (self.index_dim + self.index_heads) + 2 * self.index_dim
+        return count
 
     def kv_bytes(self, positions: int, item_bytes: int) -> int:
         """What the cache takes that holds so many positions of each sequence."""
@@ -247,14 +247,14 @@ def size_options(parser: argparse.ArgumentParser, *left_out: str) -> None:
     for name, large in asdict(LARGE).items():
         if name not in (*left_out, "attention"):
             tiny = getattr(TINY, name)
-            told = f"{MEANINGS.get(name, name)}; default {large}" + ("" if tiny == large else f", on a CPU {tiny}")
-            parser.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=told)
+            help_text = f"{MEANINGS.get(name, name)}; default {large}" + ("" if tiny == large else f", on a CPU {tiny}")
+            parser.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=help_text)
 
 
 def size_of(options: argparse.Namespace, **settled: int) -> DecoderSize:
     """The size that settled options ask for; `settled` are sizes that are known otherwise. A --ckpt has a config."""
     given = {
-        each.name: value for each in fields(DecoderSize) if (value := getattr(options, each.name, None)) is not None
+        field.name: value for field in fields(DecoderSize) if (value := getattr(options, field.name, None)) is not None
     }
     folder = getattr(options, "ckpt", None)
     options.config = options.config or folder
@@ -282,10 +282,10 @@ def not_followed(options: argparse.Namespace) -> dict[str, str]:
     asked = {key for key in OTHERS if config.get(key) and key not in known}
     if (config.get("rope_parameters") or {}).get("rope_type", "default") != "default":
         asked.add("rope_parameters")
-    found = ", ".join(sorted(asked))
-    if found:
-        say(f"this decoder does not follow {found} of {options.config}")
-    return {"not_followed": found} if found else {}
+    ignored = ", ".join(sorted(asked))
+    if ignored:
+        say(f"this decoder does not follow {ignored} of {options.config}")
+    return {"not_followed": ignored} if ignored else {}
 
 
 def _kind(config: dict[str, Any]) -> str:
@@ -308,28 +308,28 @@ def _from_config(config: dict[str, Any], where: str, given: dict[str, Any]) -> d
         del wanted["kv_heads"]
     if given["attention"] == "sparse":
         wanted |= SPARSE_KEYS
-    found = {name: value for name, keys in wanted.items() if (value := _whole(config, where, *keys)) is not None}
-    found.setdefault("experts", 0)
-    experts = given.get("experts", found["experts"])
+    sizes = {name: value for name, keys in wanted.items() if (value := _whole(config, where, *keys)) is not None}
+    sizes.setdefault("experts", 0)
+    experts = given.get("experts", sizes["experts"])
     ffn = _whole(config, where, *(("moe_intermediate_size",) if experts else ()), "intermediate_size")
     if ffn is not None:
-        found["ffn"] = ffn
-    if experts and found.get("dense_layers"):
-        found["dense_ffn"] = _whole(config, where, "intermediate_size") or 0
-    if "heads" in found:
-        found.setdefault("kv_heads", found["heads"])
+        sizes["ffn"] = ffn
+    if experts and sizes.get("dense_layers"):
+        sizes["dense_ffn"] = _whole(config, where, "intermediate_size") or 0
+    if "heads" in sizes:
+        sizes.setdefault("kv_heads", sizes["heads"])
     for name in OPTIONAL:
         if name in wanted:
-            found.setdefault(name, 0)
+            sizes.setdefault(name, 0)
     wanted["ffn"] = ("intermediate_size",)
     if not experts:
         wanted.pop("top_k")
     for name, keys in wanted.items():
-        if name not in found and name not in given:
+        if name not in sizes and name not in given:
             nested = next((key for key, value in config.items() if isinstance(value, dict) and keys[0] in value), None)
             hint = f"its {nested} has one: save that alone" if nested else f"--{name.replace('_', '-')}=N gives it"
             refuse(f"{where} has no {keys[0]}", hint=hint)
-    return found
+    return sizes
 
 
 def _whole(config: dict[str, Any], where: str, *keys: str) -> int | None:

@@ -31,21 +31,21 @@ class Oracle:
     seed: int
     dtype: str
 
-    def checked(self, found: Tensor, what: str) -> float:
+    def checked(self, result: Tensor, what: str) -> float:
         """How far the worst token is off, by the mean norm of one; ends the program where that is too far."""
-        if found.shape != self.hidden.shape:
-            refuse(f"{what}: {tuple(self.hidden.shape)} went in, and {tuple(found.shape)} came out")
-        at = torch.tensor(sampled(len(self.hidden)), device=self.hidden.device, dtype=torch.long)
-        if not len(at):
+        if result.shape != self.hidden.shape:
+            refuse(f"{what}: {tuple(self.hidden.shape)} went in, and {tuple(result.shape)} came out")
+        sample = torch.tensor(sampled(len(self.hidden)), device=self.hidden.device, dtype=torch.long)
+        if not len(sample):
             return 0.0
-        rows, picked = self.hidden[at], self.router(self.hidden).experts[at]
+        rows, picked = self.hidden[sample], self.router(self.hidden).experts[sample]
         wrong = self.fault(rows, picked)
         if wrong:
             refuse(f"{what}: {wrong}")
         answer = self.expected(rows, self.shares(rows, picked))
         norm = float(answer.norm(dim=-1).mean()) or 1.0
-        error = float((found[at].double() - answer).norm(dim=-1).max()) / norm
-        if not (error < TOLERANCE[self.dtype] and bool(found.isfinite().all())):  # also when it is NaN
+        error = float((result[sample].double() - answer).norm(dim=-1).max()) / norm
+        if not (error < TOLERANCE[self.dtype] and bool(result.isfinite().all())):  # also when it is NaN
             refuse(f"{what}: a token is off by {error:.3g} of the norm that tokens have")
         return error
 
@@ -92,4 +92,4 @@ def sampled(count: int) -> list[int]:
     """The tokens to look at: all of a few, else some at even distances, with the first and the last."""
     if count <= SAMPLE:
         return list(range(count))
-    return [round(each * (count - 1) / (SAMPLE - 1)) for each in range(SAMPLE)]
+    return [round(number * (count - 1) / (SAMPLE - 1)) for number in range(SAMPLE)]

@@ -199,11 +199,11 @@ class StreamRanks:
         self._sent: Sequence[Tensor] = ()
 
     def each(self, work: Callable[[int], Found]) -> list[Found]:
-        found = []
+        results = []
         for place in range(self.count):
             with self._on(place):
-                found.append(work(place))
-        return found
+                results.append(work(place))
+        return results
 
     def swapped(self, rows: Sequence[Tensor], sends: Splits, receives: Splits) -> list[Tensor]:
         self.meet()
@@ -219,8 +219,8 @@ class StreamRanks:
     def read(self, numbers: Sequence[Tensor]) -> list[Any]:
         self.meet()
         with self._on(0):
-            found: list[Any] = torch.stack(list(numbers)).tolist()
-        return found
+            values: list[Any] = torch.stack(list(numbers)).tolist()
+        return values
 
     def meet(self) -> None:
         """Through the first stream: it waits for all others, then they for it."""
@@ -235,10 +235,10 @@ class StreamRanks:
         current = torch.cuda.current_stream()
         for stream in self._streams:
             stream.wait_stream(current)
-        found = work()
+        result = work()
         for stream in self._streams:
             current.wait_stream(stream)
-        return found
+        return result
 
     def _on(self, place: int) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = (

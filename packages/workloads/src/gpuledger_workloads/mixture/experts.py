@@ -98,7 +98,7 @@ def grouped_product(shape: MixtureShape, device: str, dtype: Any) -> Product | N
     """torch's product of row groups with a matrix each, where it has one that does not wait for the device."""
     product: Product | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
     row_bytes = [width * torch.empty((), dtype=dtype).element_size() for width in (shape.hidden, shape.ffn)]
-    if product is None or any(each % _ALIGNED_BYTES for each in row_bytes):
+    if product is None or any(width_bytes % _ALIGNED_BYTES for width_bytes in row_bytes):
         return None
     on_gpu = device.startswith("cuda")
     if on_gpu and (dtype is not torch.bfloat16 or torch.cuda.get_device_capability()[0] not in GROUPED_CAPABILITIES):
@@ -188,8 +188,9 @@ def loop_compute(held: ExpertWeights, parts: list[ExpertTokens]) -> list[Tensor]
 def loop_combine(hidden: Tensor, _: Routed, parts: list[ExpertTokens], rows: list[Tensor]) -> Tensor:
     """Each expert adds to its tokens."""
     mixed = torch.zeros_like(hidden)
-    for part, each in zip(parts, rows, strict=True):
-        mixed.index_add_(0, part.tokens, each * part.weights.to(each.dtype).unsqueeze(1))  # a token is there once
+    for part, part_rows in zip(parts, rows, strict=True):
+        weights = part.weights.to(part_rows.dtype).unsqueeze(1)
+        mixed.index_add_(0, part.tokens, part_rows * weights)  # a token is there once
     return mixed
 
 

@@ -48,7 +48,7 @@ def noted(routed: Routed) -> Tensor:
     return torch.cat((routed.experts.int(), routed.weights.view(torch.int32)), dim=1)
 
 
-def came(notes: Tensor, held: ExpertWeights, assigned: int) -> Routed:
+def routes_here(notes: Tensor, held: ExpertWeights, assigned: int) -> Routed:
     """Where tokens that came go here; an expert that is elsewhere is none."""
     k = notes.shape[1] // 2
     experts = notes[:, :k].long() - held.first
@@ -58,7 +58,7 @@ def came(notes: Tensor, held: ExpertWeights, assigned: int) -> Routed:
     return Routed(experts.masked_fill(elsewhere, len(held)), weights.masked_fill(elsewhere, 0.0), assigned)
 
 
-def told(routed: Routed, owner: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
+def sending_plan(routed: Routed, owner: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
     """The token of each row that leaves, sorted by rank; and for each rank how many rows and how many places come."""
     sent = layout(routed.experts, owner, ranks)
     targets = owner[routed.experts].flatten()
@@ -78,28 +78,28 @@ def normal(group: RankGroup, places: Sequence[RankExperts], rows: Sequence[Tenso
     """Exactly the rows that are needed; the host waits for their numbers."""
     ranks, one_each = group.count, [[1] * group.count for _ in group.indices]
     with window("route"):
-        routed = group.each(lambda at: places[at].router(rows[at]))
+        routed = group.each(lambda place: places[place].router(rows[place]))
     with window("dispatch"):
-        telling = group.each(lambda at: told(routed[at], places[at].owner, ranks))
+        telling = group.each(lambda place: sending_plan(routed[place], places[place].owner, ranks))
         heard = group.swapped([numbers for _, numbers in telling], one_each, one_each)
-        both = group.read(group.each(lambda at: torch.stack((telling[at][1], heard[at]))))
+        both = group.read(group.each(lambda place: torch.stack((telling[place][1], heard[place]))))
         sends = [[count for count, _ in numbers[0]] for numbers in both]
         receives = [[count for count, _ in numbers[1]] for numbers in both]
         orders = [order[: sum(send)] for (order, _), send in zip(telling, sends, strict=True)]
-        leaving = group.each(lambda at: rows[at].index_select(0, orders[at]))
-        notes = group.each(lambda at: noted(routed[at]).index_select(0, orders[at]))
+        leaving = group.each(lambda place: rows[place].index_select(0, orders[place]))
+        notes = group.each(lambda place: noted(routed[place]).index_select(0, orders[place]))
         arrived = group.swapped(leaving, sends, receives)
         notes = group.swapped(notes, sends, receives)
     with window("expert_gemm"):
 
-        def mixed(at: int) -> Tensor:
-            held, assigned = places[at].held, sum(count for _, count in both[at][1])
-            return exactly(held, arrived[at], came(notes[at], held, assigned))
+        def mixed(place: int) -> Tensor:
+            held, assigned = places[place].held, sum(count for _, count in both[place][1])
+            return exactly(held, arrived[place], routes_here(notes[place], held, assigned))
 
         answers = group.each(mixed)
     with window("combine"):
         back = group.swapped(answers, receives, sends)
-        return group.each(lambda at: summed(rows[at], orders[at], back[at], sends[at]))
+        return group.each(lambda place: summed(rows[place], orders[place], back[place], sends[place]))
 
 
 def low_latency(group: RankGroup, places: Sequence[RankExperts], rows: Sequence[Tensor]) -> list[Tensor]:
@@ -107,15 +107,19 @@ def low_latency(group: RankGroup, places: Sequence[RankExperts], rows: Sequence[
     ranks, room, held = group.count, places[0].room, [place.held for place in places]
     even = [[room] * ranks for _ in group.indices]
     with window("route"):
-        routed = group.each(lambda at: places[at].router(rows[at]))
+        routed = group.each(lambda place: places[place].router(rows[place]))
     with window("dispatch"):
-        leaving = group.each(lambda at: addressed(rows[at], routed[at], places[at].owner, ranks, room))
+        leaving = group.each(lambda place: addressed(rows[place], routed[place], places[place].owner, ranks, room))
         arrived = group.swapped(leaving, even, even)
     with window("expert_gemm"):
-        answers = group.each(lambda at: at_capacity(held[at], *unpacked(arrived[at], rows[at], held[at])))
+        answers = group.each(
+            lambda place: at_capacity(held[place], *unpacked(arrived[place], rows[place], held[place]))
+        )
     with window("combine"):
         back = group.swapped(answers, even, even)
-        return group.each(lambda at: back[at].view(ranks, room, rows[at].shape[1])[:, : len(rows[at])].sum(dim=0))
+        return group.each(
+            lambda place: back[place].view(ranks, room, rows[place].shape[1])[:, : len(rows[place])].sum(dim=0)
+        )
 
 
 def addressed(rows: Tensor, routed: Routed, owner: Tensor, ranks: int, room: int) -> Tensor:
@@ -137,7 +141,7 @@ def unpacked(messages: Tensor, like: Tensor, held: ExpertWeights) -> tuple[Tenso
     row_bytes = like.shape[1] * like.element_size()
     notes = messages[:, row_bytes:].contiguous().view(torch.int32)
     most = len(messages) * min(notes.shape[1] // 2, len(held))
-    return messages[:, :row_bytes].view(like.dtype), came(notes, held, most)
+    return messages[:, :row_bytes].view(like.dtype), routes_here(notes, held, most)
 
 
 def exactly(held: ExpertWeights, rows: Tensor, routed: Routed) -> Tensor:
@@ -155,9 +159,10 @@ def at_capacity(held: ExpertWeights, rows: Tensor, routed: Routed) -> Tensor:
         shares.scatter_(1, routed.experts, routed.weights.to(rows.dtype))
         return torch.einsum("re,erh->rh", shares[:, :-1], padded(held, rows.expand(len(held), -1, -1)))
     packed = grouped_dispatch(held, rows, routed)
-    made = grouped_compute(held, packed)
-    is_past = torch.arange(len(made), device=made.device) >= packed.ends[-1:]  # the last group: nothing was computed
-    return packed_combine(rows, routed, packed, made.masked_fill(is_past.unsqueeze(1), 0.0))
+    answers = grouped_compute(held, packed)
+    # past the last group nothing was computed
+    is_past = torch.arange(len(answers), device=answers.device) >= packed.ends[-1:]
+    return packed_combine(rows, routed, packed, answers.masked_fill(is_past.unsqueeze(1), 0.0))
 
 
 DISPATCHES: dict[str, Dispatch] = {"normal": normal, "low-latency": low_latency}

@@ -106,8 +106,8 @@ class Worker:
         self.decode_steps = point.output - 1
         spare = max(self.decode_steps, options.warmup + CAPTURE_STEPS)
         self.checkpoint = Checkpoint(options.ckpt) if options.ckpt else None
-        made = {"dtype": options.dtype, "seed": options.seed}
-        self.decoders = built(group, self.size, batches, spare, self.checkpoint, **made)
+        how = {"dtype": options.dtype, "seed": options.seed}
+        self.decoders = built(group, self.size, batches, spare, self.checkpoint, **how)
         # all prompts from one seed, so that a sequence does not depend on how many ranks there are
         drawn = torch.Generator().manual_seed(options.seed)
         prompts = torch.randint(self.size.vocab, (point.batch, point.context), generator=drawn).split(batches)
@@ -126,7 +126,7 @@ class Worker:
 
     def unused(self) -> Result:
         """For a result: tensors of the checkpoint that the decoder has no use for, if any."""
-        return self.checkpoint.told(self.size) if self.checkpoint else {}
+        return self.checkpoint.unused_parts(self.size) if self.checkpoint else {}
 
     def prefill(self, steps: int) -> Clocks:
         """Read the prompts, up to so many steps."""
@@ -156,7 +156,7 @@ class Worker:
         clocks, progress = [DeviceClock(self.device) for _ in self.seats], Progress(f"{kind} steps", steps)
 
         def mark() -> None:
-            self.group.each(lambda at: clocks[at].mark())
+            self.group.each(lambda place: clocks[place].mark())
 
         mark()
         for number in range(steps):
@@ -189,15 +189,17 @@ class Worker:
 
     def tokens(self) -> list[Tensor | None]:
         """The last token of each sequence, by rank, to go back to."""
-        return self.group.each(lambda at: None if (model := self.seats[at].model) is None else model.tokens.clone())
+        return self.group.each(
+            lambda place: None if (model := self.seats[place].model) is None else model.tokens.clone()
+        )
 
     def rewind(self, tokens: Sequence[Tensor | None]) -> None:
         """Go back to where the prompts had been read."""
 
-        def back(at: int) -> None:
-            model = self.seats[at].model
+        def back(place: int) -> None:
+            model = self.seats[place].model
             if model is not None:
-                model.rewind(tokens[at], self.point.context)
+                model.rewind(tokens[place], self.point.context)
 
         self.group.each(back)
 
@@ -268,22 +270,22 @@ def served(group: RankGroup, options: argparse.Namespace) -> list[Result]:
         peak_bytes = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
         with window("check"):
             errors, expert_error = worker.check(options.mode)
-    found = []
-    for at, seat in enumerate(worker.seats):
-        rounds = [Phase.of([clocks[at]]) for clocks in prefills]
+    answers = []
+    for place, seat in enumerate(worker.seats):
+        rounds = [Phase.of([clocks[place]]) for clocks in prefills]
         caches = [layer.attention.buffers() for layer in seat.model.layers] if seat.model and seat.sequences else []
-        found.append(
+        answers.append(
             {
                 "sequences": seat.sequences,
                 "kv_pages": seat.sequences * pages_for(point.context + point.output, options.page_size),
                 "kv_bytes": sum(buffer.nbytes for cache in caches for buffer in cache),
-                "prefill": Phase.of([clocks[at] for clocks in prefills]),
-                "decode": Phase.of([clocks[at] for clocks in decodes]),
+                "prefill": Phase.of([clocks[place] for clocks in prefills]),
+                "decode": Phase.of([clocks[place] for clocks in decodes]),
                 "ttft_ms": [ms for phase in rounds for ms in seat.first_tokens_ms(phase.step_ms, point.context)],
-                "error": errors[at],
+                "error": errors[place],
                 "expert_error": expert_error,
                 "checkpoint": worker.unused(),
                 "peak_bytes": peak_bytes,
             }
         )
-    return found
+    return answers

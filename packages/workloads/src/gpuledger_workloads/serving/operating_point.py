@@ -67,8 +67,8 @@ def room_options(
     parser.add_argument(
         "--max-batch-size", type=whole, default=max_batch_size, metavar="N", help=f"sequences; default {max_batch_size}"
     )
-    told = f"tokens read in one step by a rank; default 16384, on a CPU {prefill_on_cpu}"
-    parser.add_argument("--max-prefill-tokens", type=whole, metavar="N", help=told)
+    help_text = f"tokens read in one step by a rank; default 16384, on a CPU {prefill_on_cpu}"
+    parser.add_argument("--max-prefill-tokens", type=whole, metavar="N", help=help_text)
     parser.add_argument(
         "--disable-prefix-cache", action="store_true", help="changes nothing: no prefixes are kept, all prompts differ"
     )
@@ -89,8 +89,8 @@ def pages_for(tokens: int, page_size: int) -> int:
 
 def shares(batch: int, ranks: int) -> tuple[int, ...]:
     """How many sequences each rank has: as even as can be, the first ranks one more, and none if there are too few."""
-    each, more = divmod(batch, ranks)
-    return tuple(each + (rank < more) for rank in range(ranks))
+    share, more = divmod(batch, ranks)
+    return tuple(share + (rank < more) for rank in range(ranks))
 
 
 def expect_fit(point: OperatingPoint, room: ServingLimits, ranks: int, *, sharded: int = 1) -> int:
@@ -106,11 +106,11 @@ def expect_fit(point: OperatingPoint, room: ServingLimits, ranks: int, *, sharde
         )
     if point.batch > room.max_batch_size:
         wrong(f"{point.batch:,} sequences are more than --max-batch-size={room.max_batch_size}")
-    each, most = -(-pages_for(length, room.page_size) // sharded), max(shares(point.batch, ranks))
-    needed = each * most
+    pages, most = -(-pages_for(length, room.page_size) // sharded), max(shares(point.batch, ranks))
+    needed = pages * most
     if needed > room.num_pages:
         wrong(
-            f"KV pages of a rank: {most:,} x {each:,} = {needed:,} are needed for {length:,} tokens in each sequence, "
+            f"KV pages of a rank: {most:,} x {pages:,} = {needed:,} are needed for {length:,} tokens in each sequence, "
             f"and --num-pages={room.num_pages}",
             hint=f"--num-pages={needed}, or fewer sequences on a rank",
         )

@@ -67,8 +67,8 @@ class RoutedExperts(nn.Module):  # type: ignore[misc, unused-ignore]
             which, place = (routed.experts == expert).nonzero(as_tuple=True)
             self.source(up, down, self.layer, expert)
             gate, wide = (tokens[which].float() @ up.float().T).chunk(2, dim=-1)
-            made = (F.silu(gate) * wide) @ down.float().T
-            mixed.index_add_(0, which, made * routed.weights[which, place, None])
+            outputs = (F.silu(gate) * wide) @ down.float().T
+            mixed.index_add_(0, which, outputs * routed.weights[which, place, None])
         return mixed.to(hidden.dtype).view_as(hidden)
 
 
@@ -85,60 +85,70 @@ class RankDecoders:
 
     def prefill(self, prompts: Sequence[tuple[Tensor, int, slice] | None]) -> list[Tensor | None]:
         """Read a chunk of prompts on each rank: its tokens, where they begin, of which sequences."""
-        readings = self.group.each(lambda at: self._model(at).to_prefill(*given) if (given := prompts[at]) else None)
+        readings = self.group.each(
+            lambda place: self._model(place).to_prefill(*given) if (given := prompts[place]) else None
+        )
         return self._followed(readings, normal)
 
     def step(self, dispatch: Dispatch) -> list[Tensor | None]:
         """A token of every sequence."""
-        readings = self.group.each(lambda at: self._model(at).to_step() if self.sequences[at] else None)
+        readings = self.group.each(lambda place: self._model(place).to_step() if self.sequences[place] else None)
         return self._followed(readings, dispatch)
 
     def passed(self, readings: Readings, dispatch: Dispatch, seen: Seen | None = None) -> list[Tensor | None]:
         """The logits of what follows on each rank."""
-        each = self.group.each
-        begun = each(lambda at: None if (reading := readings[at]) is None else self._model(at).begun(reading))
+        on_ranks = self.group.each
+        begun = on_ranks(
+            lambda place: None if (reading := readings[place]) is None else self._model(place).begun(reading)
+        )
         hidden = [self._nothing() if start is None else start[0] for start in begun]
 
-        def attended(at: int) -> Tensor:
-            start = begun[at]
-            return hidden[at] if start is None else self._layer(at, number).attend(hidden[at], start[1])
+        def attended(place: int) -> Tensor:
+            start = begun[place]
+            return hidden[place] if start is None else self._layer(place, number).attend(hidden[place], start[1])
 
         for number in range(self.size.layers):
             with window(f"layer{number}"):
                 with window("attention"):
-                    hidden = each(attended)
+                    hidden = on_ranks(attended)
                 hidden = self._fed(number, hidden, begun, dispatch, seen)
-        return each(lambda at: None if begun[at] is None else self._model(at).logits(hidden[at]))
+        return on_ranks(lambda place: None if begun[place] is None else self._model(place).logits(hidden[place]))
 
     def _fed(
         self, number: int, hidden: list[Tensor], begun: Sequence[Any], dispatch: Dispatch, seen: Seen | None
     ) -> list[Tensor]:
         """The second half of a layer."""
-        each, experts = self.group.each, self.experts[number]
+        on_ranks, experts = self.group.each, self.experts[number]
 
-        def normed_of(at: int) -> Tensor:
-            return hidden[at] if begun[at] is None else self._layer(at, number).mlp_norm(hidden[at])
+        def normed_of(place: int) -> Tensor:
+            return hidden[place] if begun[place] is None else self._layer(place, number).mlp_norm(hidden[place])
 
         if not experts:
             with window("mlp"):
-                return each(
-                    lambda at: (
-                        hidden[at] if begun[at] is None else hidden[at] + self._layer(at, number).feed(normed_of(at))
+                return on_ranks(
+                    lambda place: (
+                        hidden[place]
+                        if begun[place] is None
+                        else hidden[place] + self._layer(place, number).feed(normed_of(place))
                     )
                 )
-        normed = each(normed_of)
+        normed = on_ranks(normed_of)
         rows = [state.flatten(0, -2) for state in normed]
         mixed = dispatch(self.group, experts, rows)
         if seen is not None:
-            for at, start in enumerate(begun):
+            for place, start in enumerate(begun):
                 if start is not None:
-                    seen(at, self._layer(at, number), rows[at], mixed[at])
+                    seen(place, self._layer(place, number), rows[place], mixed[place])
         if self.size.shared_experts:
             with window("shared_experts"):
-                mixed = each(
-                    lambda at: mixed[at] if begun[at] is None else mixed[at] + self._layer(at, number).shared(rows[at])
+                mixed = on_ranks(
+                    lambda place: (
+                        mixed[place]
+                        if begun[place] is None
+                        else mixed[place] + self._layer(place, number).shared(rows[place])
+                    )
                 )
-        return each(lambda at: hidden[at] + mixed[at].view_as(hidden[at]))
+        return on_ranks(lambda place: hidden[place] + mixed[place].view_as(hidden[place]))
 
     def layer_error(self, readings: Readings, dispatch: Dispatch) -> float | None:
         """How far experts on other ranks are from the dense answer on the same tokens; None: no layer has any.
@@ -148,7 +158,7 @@ class RankDecoders:
         """
         errors: list[float] = []
 
-        def compared(at: int, layer: DecoderLayer, rows: Tensor, mixed: Tensor) -> None:
+        def compared(place: int, layer: DecoderLayer, rows: Tensor, mixed: Tensor) -> None:
             if rows.is_cuda:
                 torch.cuda.synchronize()
             expected = layer.mlp(rows).float()
@@ -156,8 +166,8 @@ class RankDecoders:
             errors.append(float((mixed.float() - expected).norm(dim=-1).max()) / norm)
             if not errors[-1] < TOLERANCE[self.dtype]:  # also when it is NaN
                 refuse(
-                    f"rank {self.group.indices[at]}: a token is off by {errors[-1]:.3g} of the norm that tokens have "
-                    "from what the same experts give without dispatch"
+                    f"rank {self.group.indices[place]}: a token is off by {errors[-1]:.3g} of the norm that tokens "
+                    "have from what the same experts give without dispatch"
                 )
 
         self.passed(readings, dispatch, compared)
@@ -166,20 +176,20 @@ class RankDecoders:
     def _followed(self, readings: Readings, dispatch: Dispatch) -> list[Tensor | None]:
         logits = self.passed(readings, dispatch)
 
-        def follow(at: int) -> Tensor | None:
-            found, reading = logits[at], readings[at]
-            return None if found is None or reading is None else self._model(at).follow(found, reading.rows)
+        def follow(place: int) -> Tensor | None:
+            last, reading = logits[place], readings[place]
+            return None if last is None or reading is None else self._model(place).follow(last, reading.rows)
 
         return self.group.each(follow)
 
-    def _model(self, at: int) -> Decoder:
-        model = self.models[at]
+    def _model(self, place: int) -> Decoder:
+        model = self.models[place]
         if model is None:
-            raise ValueError(f"rank {self.group.indices[at]} has no sequences")  # so nobody asks
+            raise ValueError(f"rank {self.group.indices[place]} has no sequences")  # so nobody asks
         return model
 
-    def _layer(self, at: int, number: int) -> Any:
-        return self._model(at).layers[number]
+    def _layer(self, place: int, number: int) -> Any:
+        return self._model(place).layers[number]
 
     def _nothing(self) -> Tensor:
         return torch.empty(0, self.size.width, device=self.group.device, dtype=DTYPES[self.dtype])
@@ -207,7 +217,7 @@ def built(
             models.append(None)  # nothing to do, and nothing to do for others
             continue
         first = next((model for model in models if model is not None), None)
-        held = 0 if first else sum(int((owner == each).sum()) for each in group.indices)
+        held = 0 if first else sum(int((owner == rank).sum()) for rank in group.indices)
         of_rank = replace(size, batch=batches[index] or 1)
         fed = partial(RoutedExperts, source=source)
         model = build(of_rank, steps, group.device, dtype, seed, fed=fed, share=ModelShare(held))

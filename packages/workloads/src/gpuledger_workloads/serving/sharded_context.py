@@ -73,10 +73,10 @@ def seen(asked: Asked) -> Tensor:
     """What each query saw of the keys kept here, and behind it how much that weighs: the log of its sum."""
     sequences, heads, shared, length, _ = asked.query.shape
     count, width = asked.keys.shape[2], asked.values.shape[-1]
-    found = asked.query.new_zeros(sequences, heads, shared, length, width + 1, dtype=torch.float32)
-    found[..., -1] = -math.inf
+    parts = asked.query.new_zeros(sequences, heads, shared, length, width + 1, dtype=torch.float32)
+    parts[..., -1] = -math.inf
     if not count:
-        return found
+        return parts
     block = max(1, _BLOCK_NUMBERS // (sequences * heads * shared * count))
     for begin in range(0, length, block):
         part = slice(begin, begin + block)
@@ -87,8 +87,8 @@ def seen(asked: Asked) -> Tensor:
         weight = scores.logsumexp(dim=-1, keepdim=True)
         shares = (scores - weight.masked_fill(weight == -math.inf, 0.0)).exp().to(asked.values.dtype).flatten(2, 3)
         mixed = torch.matmul(shares, asked.values).float().view(sequences, heads, shared, -1, width)
-        found[:, :, :, part] = torch.cat((mixed, weight), dim=-1)
-    return found
+        parts[:, :, :, part] = torch.cat((mixed, weight), dim=-1)
+    return parts
 
 
 def merged(parts: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class ShardedText:
         """The logits after so many tokens, from the last of them and the cache of the rest."""
 
         def again() -> Tensor:
-            readings = self.group.each(lambda at: self.models[at].to_read_again(length))
+            readings = self.group.each(lambda place: self.models[place].to_read_again(length))
             return self.passed(readings, length - 1, length)[0]
 
         return self.group.alone(again)
@@ -156,37 +156,37 @@ class ShardedText:
     @property
     def text(self) -> Tensor:
         """The text so far."""
-        found: Tensor = self.models[0].text
-        return found
+        text: Tensor = self.models[0].text
+        return text
 
     def passed(self, readings: Sequence[Reading], begin: int, end: int) -> list[Tensor]:
         """The logits of what follows, on each rank."""
-        each = self.group.each
-        begun = each(lambda at: self.models[at].begun(readings[at]))
+        on_ranks = self.group.each
+        begun = on_ranks(lambda place: self.models[place].begun(readings[place]))
         hidden, places = [start[0] for start in begun], [start[1] for start in begun]
         for number in range(self.size.layers):
             with window(f"layer{number}"):
                 hidden = self._through([model.layers[number] for model in self.models], hidden, places, begin, end)
-        return each(lambda at: self.models[at].logits(hidden[at]))
+        return on_ranks(lambda place: self.models[place].logits(hidden[place]))
 
     def _through(
         self, layers: Sequence[Any], hidden: list[Tensor], places: Sequence[TokenPositions], begin: int, end: int
     ) -> list[Tensor]:
         """One layer on each rank."""
-        each = self.group.each
+        on_ranks = self.group.each
         with window("attention"):
-            normed = each(lambda at: layers[at].attention_norm(hidden[at]))
+            normed = on_ranks(lambda place: layers[place].attention_norm(hidden[place]))
             mixed = self._attended(layers, normed, places, begin, end)
-            attended = each(lambda at: hidden[at] + mixed[at])
+            attended = on_ranks(lambda place: hidden[place] + mixed[place])
         with window("mlp"):
-            return each(lambda at: attended[at] + layers[at].feed(layers[at].mlp_norm(attended[at])))
+            return on_ranks(lambda place: attended[place] + layers[place].feed(layers[place].mlp_norm(attended[place])))
 
     def _followed(self, to_read: Callable[[Decoder], Reading], begin: int) -> Tensor:
         """Look at what is to be read, from `begin` to where the text now ends, and go on to the likeliest token."""
 
         def followed() -> Tensor:
-            logits = self.passed(self.group.each(lambda at: to_read(self.models[at])), begin, self._length)
-            return self.group.each(lambda at: self.models[at].follow(logits[at]))[0]
+            logits = self.passed(self.group.each(lambda place: to_read(self.models[place])), begin, self._length)
+            return self.group.each(lambda place: self.models[place].follow(logits[place]))[0]
 
         return self.group.alone(followed)
 
@@ -194,20 +194,28 @@ class ShardedText:
         self, layers: Sequence[Any], normed: Sequence[Tensor], places: Sequence[TokenPositions], begin: int, end: int
     ) -> list[Tensor]:
         """Attention of each layer's tokens to the whole text."""
-        each, kind = self.group.each, self.size.attention
+        on_ranks, kind = self.group.each, self.size.attention
         attentions = [layer.attention for layer in layers]
         if kind == "gqa":
-            asked = each(lambda at: ask_grouped(attentions[at], normed[at], places[at], self.shards[at], begin, end))
+            asked = on_ranks(
+                lambda place: ask_grouped(
+                    attentions[place], normed[place], places[place], self.shards[place], begin, end
+                )
+            )
         else:
-            projected = each(lambda at: attentions[at].projected(normed[at], places[at]))
-            asked = each(lambda at: ask_latent(attentions[at], projected[at], places[at], self.shards[at], begin, end))
+            projected = on_ranks(lambda place: attentions[place].projected(normed[place], places[place]))
+            asked = on_ranks(
+                lambda place: ask_latent(
+                    attentions[place], projected[place], places[place], self.shards[place], begin, end
+                )
+            )
             if kind == "sparse":
                 asked = self._best(attentions, normed, projected, places, asked, begin, end)
-        parts = each(lambda at: seen(asked[at]))
+        parts = on_ranks(lambda place: seen(asked[place]))
         with window("merge"):
             gathered = self.group.gathered(parts)
-            whole = each(lambda at: merged(gathered[at]))
-        return each(lambda at: answered(attentions[at], whole[at].to(normed[at].dtype)))
+            whole = on_ranks(lambda place: merged(gathered[place]))
+        return on_ranks(lambda place: answered(attentions[place], whole[place].to(normed[place].dtype)))
 
     def _best(
         self,
@@ -220,34 +228,34 @@ class ShardedText:
         end: int,
     ) -> list[Asked]:
         """The same with only the best tokens of all ranks allowed."""
-        each, top = self.group.each, self.size.index_top_k
-        scores = each(
-            lambda at: liked(
-                attentions[at],
-                normed[at],
-                projected[at].asking,
-                places[at],
-                self.shards[at],
-                asked[at].allowed,
+        on_ranks, top = self.group.each, self.size.index_top_k
+        scores = on_ranks(
+            lambda place: liked(
+                attentions[place],
+                normed[place],
+                projected[place].asking,
+                places[place],
+                self.shards[place],
+                asked[place].allowed,
                 begin,
                 end,
             )
         )
 
-        def best(at: int) -> Tensor:
-            here = scores[at].topk(min(top, scores[at].shape[-1]), dim=-1).values
+        def best(place: int) -> Tensor:
+            here = scores[place].topk(min(top, scores[place].shape[-1]), dim=-1).values
             return torch.nn.functional.pad(here, (0, top - here.shape[-1]), value=-math.inf)
 
         with window("merge"):
-            gathered = self.group.gathered(each(best))
+            gathered = self.group.gathered(on_ranks(best))
 
-        def chosen(at: int) -> Asked:
-            together = gathered[at].permute(1, 2, 0, 3).flatten(2)
+        def chosen(place: int) -> Asked:
+            together = gathered[place].permute(1, 2, 0, 3).flatten(2)
             least = together.topk(top, dim=-1).values[..., -1:]
-            given = asked[at]
-            return Asked(given.query, given.keys, given.values, given.allowed & (scores[at] >= least), given.scale)
+            given = asked[place]
+            return Asked(given.query, given.keys, given.values, given.allowed & (scores[place] >= least), given.scale)
 
-        return each(chosen)
+        return on_ranks(chosen)
 
 
 def _kept_here(shard: KvShard, begin: int, end: int, device: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -306,8 +314,8 @@ def liked(
     query, weights = attention.asked(hidden, asking, place)
     block = max(1, _BLOCK_NUMBERS // (len(hidden) * attention.size.index_heads * max(1, len(there))))
     parts = [
-        attention.scores(query[:, at : at + block], weights[:, at : at + block], keys, there)
-        for at in range(0, hidden.shape[1], block)
+        attention.scores(query[:, start : start + block], weights[:, start : start + block], keys, there)
+        for start in range(0, hidden.shape[1], block)
     ]
     return torch.cat(parts, dim=1).masked_fill(~allowed, -math.inf)
 
