@@ -1,6 +1,6 @@
 """The dumb answer of a mixture of experts: one token at a time, one expert at a time, number by number.
 
-For the tests of `workloads/moe` and `workloads/ep`; shares no line with them but the numbers of an expert's weights.
+For the tests of `gpuledger_workloads.moe` and `ep`; shares no line with them but the numbers of an expert's weights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ranks do in tests of `workloads/common/ranks`: other processes import it, so it is a module of its own."""
+"""What ranks do in tests of `gpuledger_workloads.ranks`: other processes import it, so it is a module of its own."""
 
 from __future__ import annotations
 
