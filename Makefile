@@ -1,6 +1,7 @@
 # make demo    from a fresh clone to a result: makes .venv, installs, opens a bundled capture
 # make test    the same, then lint, types and all tests, side by side; `make suite`, `lint`, `types`: one of them
 # make docs    writes the generated pages again
+# make messages    puts sentences that are new into the Chinese catalogue, to be translated there, and takes out those that are gone
 # make bench    us against other programs, on 1 M and 5 M kernels: takes long
 # make bench-diagnosis    does a report, and does nsys-ai, name planted faults? installs nsys-ai in an environment of its own
 # make bench-quick    are we slower than before? fails if so
@@ -25,7 +26,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite torture audit wheels release lock site test-thorough test-workloads docs bench bench-diagnosis bench-quick clean
+.PHONY: demo test lint types suite torture audit wheels release lock site test-thorough test-workloads docs messages bench bench-diagnosis bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -93,6 +94,9 @@ lock: | $(VENV)/bin/pip
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py
+
+messages: $(VENV)/installed-dev
+	$(BIN)/python docs/messages.py
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py

@@ -19,8 +19,7 @@ from typing import Any
 
 from harness import nsys_ai_answers, peers
 
-from gpuledger.diagnosis.answers import answers_at
-from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving, diagnosis_benchmark
+from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving, answers_at, diagnosis_benchmark
 from gpuledger.diagnosis.score import ScoreTally, ToolScore, tool_score
 
 HERE = Path(__file__).parent

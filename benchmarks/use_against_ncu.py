@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuledger.analyse.use.against_counters import HeldAgainst, agreement, held_against
-from gpuledger.analyse.use.kernel_use import use_of_kernels
+from gpuledger.analyse.utilization.against_counters import HeldAgainst, agreement, held_against
+from gpuledger.analyse.utilization.kernel_use import use_of_kernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.kernel_report import KernelReport, Profiled
+from gpuledger.trace.measured import KernelReport, Profiled
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 
 PARTING = "spin_kernel"

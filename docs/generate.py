@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
-from gpuledger.cli.bench_diagnosis import diagnosis
+from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.cli.main import VERBS, cli, verb_named
+from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
 from gpuledger.present.sheet import Digits
 from gpuledger.present.views.nvidia import nvidia_table

@@ -16,10 +16,8 @@ from pathlib import Path
 from click.testing import CliRunner
 from playwright.sync_api import Browser, sync_playwright
 
-from gpuledger.agents.folders import AllowedFolders
-from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.tools.opening import open_profile
-from gpuledger.agents.tools.pictures import timeline_picture
+from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
+from gpuledger.agents.report_tools import open_profile, timeline_picture
 from gpuledger.cli.main import verb_named
 from gpuledger.limits import DEFAULT_LIMITS
 

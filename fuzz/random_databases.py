@@ -213,10 +213,10 @@ def compare(path: Path) -> Counter[str]:
 
 
 def _same_integers(export: SqliteExport, table: str, columns: list[str]) -> bool:
-    found = export._decoded(table, columns)
+    found = export._decode(table, columns)
     if found is None:
         return False
-    expected = export._queried(table, columns)
+    expected = export._query(table, columns)
     for name in columns:
         if not np.array_equal(found.columns[name], expected.columns[name]):
             raise AssertionError(f"{table}.{name} differs")
@@ -226,10 +226,10 @@ def _same_integers(export: SqliteExport, table: str, columns: list[str]) -> bool
 
 
 def _same_texts(export: SqliteExport, table: str, column: str) -> bool:
-    found = export._decoded_texts(table, column)
+    found = export._decode_texts(table, column)
     if found is None:
         return False
-    if found.rows() != export._queried_texts(table, column).rows():
+    if found.rows() != export._query_texts(table, column).rows():
         raise AssertionError(f"texts of {table}.{column} differ")
     return True
 

@@ -26,26 +26,26 @@ from typing import Any, Final
 import mutations
 from mutations import Change, as_bytes, sometimes
 
-from gpuledger.analyse.memory.snapshot.figures import snapshot_figures
+from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
 from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
-from gpuledger.findings.memory_snapshot import snapshot_findings
+from gpuledger.findings.memory import snapshot_findings
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, snapshot_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
-from gpuledger.read.ncu.blocks import MAGIC, _fields, walk
 from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.read.ncu.rep_file import MAGIC, _fields, walk
 from gpuledger.read.nsys import btree
-from gpuledger.read.snapshot.pickle_tree import DICT, LIST, TEXT, PickleTree, read_tree
-from gpuledger.read.snapshot.reader import open_snapshot
+from gpuledger.read.pickle_tree import DICT, LIST, TEXT, PickleTree, read_tree
+from gpuledger.read.snapshot import open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
+from gpuledger.runbook.definition import cells_of
 from gpuledger.runbook.files import shipped, shipped_text
-from gpuledger.runbook.matrix import cells_of
 from gpuledger.runbook.read import runbook_of
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table

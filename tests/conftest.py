@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.measured import KernelReport
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
 from support.page_browser import Browser, chromium

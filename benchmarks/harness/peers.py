@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuledger.system.tools import find_nsys, version_of
+from gpuledger.system.machine import find_nsys, version_of
 
 NSYS: Final = "nsys stats"
 NSYS_AI: Final = "nsys-ai"

@@ -15,7 +15,7 @@ import numpy as np
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.passes import replayed
 
 trace = open_trace(sys.argv[1])
 host, work = host_and_activities(trace)

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.sql.answer import QueryAnswer
-    from gpuledger.trace.health import Note, NotMeasured, Severity
-    from gpuledger.trace.kernel_report import KernelReport
-    from gpuledger.trace.model import Origin, Trace
+    from gpuledger.trace.measured import KernelReport
+    from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
     from gpuledger.trace.tables import Rows, Table
 
 _HOMES = {
@@ -46,11 +45,11 @@ _HOMES = {
     "UnreadableProfile": "errors",
     "Finding": "findings.finding",
     "Limits": "limits",
-    "Note": "trace.health",
-    "NotMeasured": "trace.health",
-    "Severity": "trace.health",
+    "Note": "trace.model",
+    "NotMeasured": "trace.model",
+    "Severity": "trace.model",
     "QueryAnswer": "sql.answer",
-    "KernelReport": "trace.kernel_report",
+    "KernelReport": "trace.measured",
     "Rows": "trace.tables",
     "Table": "trace.tables",
     "Origin": "trace.model",

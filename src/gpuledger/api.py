@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.alignment import alignment as aligned
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.operation_side import side as operation_side
-from gpuledger.analyse.align.verdicts import TIERS
+from gpuledger.analyse.align.side_by_side import TIERS, KnownDifferences
+from gpuledger.analyse.align.sides_from import of_mock, of_model
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.like_sides import like_sides
-from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.diff.run_side import RunSide, like_sides
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.sql.answer import QueryAnswer, answered, to_read
+from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import statement
-from gpuledger.sql.subject import QuerySubject
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -66,17 +64,17 @@ class ShownResult:
 
     def to_text(self, *, width: int | None = None, language: str = "en") -> str:
         """What the command prints."""
-        return self._written("text", width=width, language=language)
+        return self._write("text", width=width, language=language)
 
     def to_markdown(self, *, language: str = "en") -> str:
         """The same as Markdown."""
-        return self._written("md", language=language)
+        return self._write("md", language=language)
 
     def to_html(self, *, language: str = "en") -> str:
         """The page, one HTML file."""
-        return self._written("html", language=language)
+        return self._write("html", language=language)
 
-    def _written(self, form: str, *, width: int | None = None, language: str) -> str:
+    def _write(self, form: str, *, width: int | None = None, language: str) -> str:
         from gpuledger.present.writers import write
 
         return write(self.document(), form, width=width, language=language)
@@ -155,7 +153,7 @@ class AlignmentReport(ShownResult, Alignment):
         return self.conclusion
 
 
-def _opened(
+def _open(
     profile: Profile,
     only: Collection[Table] | Mapping[Table, Collection[str]] = EVENTS,
     where_sampled: Mapping[Table, Collection[str]] = SAMPLES,
@@ -182,7 +180,7 @@ def report(
 
     `profiled` is what Nsight Compute measured of its kernels, read by `open_kernels`.
     """
-    trace = _opened(profile, columns_for(profiled=profiled is not None), WHERE_SAMPLED, limits)
+    trace = _open(profile, columns_for(profiled=profiled is not None), WHERE_SAMPLED, limits)
     return build_report(trace, _name(profile, "profile"), wanted, profiled)
 
 
@@ -190,7 +188,7 @@ def query(profile: Profile, sql: str, *, wanted: Wanted | None = None, limits: L
     """The answer to a question in SQL: what `gpuledger query` shows; `gpuledger query --schema` lists the tables."""
     asked = statement(sql)
     read, where_sampled = to_read(asked)
-    trace = _opened(profile, read, where_sampled, limits)
+    trace = _open(profile, read, where_sampled, limits)
     return answered(asked, QuerySubject(trace, None, _name(profile, "profile"), wanted), limits)
 
 
@@ -207,7 +205,7 @@ def compare(before: Profile, after: Profile, wanted: Wanted | None = None, *, an
     names = _name(before, "before"), _name(after, "after")
     if names[0] == names[1]:
         names = "before", "after"
-    traces = _opened(before), _opened(after)
+    traces = _open(before), _open(after)
     sides = like_sides(lambda asked: _sides(traces, names, asked), wanted or Wanted())
     made = compare_sides(*sides, anyway=anyway)
     return DiffReport(**{field.name: getattr(made, field.name) for field in fields(made)})
@@ -242,11 +240,9 @@ def align(
         isolation = Isolation("range", range_pattern)
     elif kernel_pattern is not None:
         isolation = Isolation("pattern", kernel_pattern)
-    ours = of_mock(_opened(mock, where_sampled={}), _name(mock, "mock"), Wanted(), None, isolation)
+    ours = of_mock(_open(mock, where_sampled={}), _name(mock, "mock"), Wanted(), None, isolation)
     one = operation_side(ours.forwards)
-    theirs = of_model(
-        _opened(model, where_sampled={}), _name(model, "model"), wanted or Wanted(), isolation, one.kernels
-    )
+    theirs = of_model(_open(model, where_sampled={}), _name(model, "model"), wanted or Wanted(), isolation, one.kernels)
     other = operation_side(theirs.forwards, one.kernels)
     made = aligned(one, other, isolation, TIERS[tier], KnownDifferences(), remarks=(*ours.notes, *theirs.notes))
     return AlignmentReport(**{field.name: getattr(made, field.name) for field in fields(made)})

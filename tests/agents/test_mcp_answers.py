@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.agents.answers import LONGEST_TEXT, OurWords, cleaned, paged, written
-from gpuledger.agents.recently_used import RecentlyUsed
+from gpuledger.agents.profiles import RecentlyUsed
 from gpuledger.present.safe_text import display_width, visible
 
 JSON = st.recursive(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.agents.folders import AllowedFolders
+from gpuledger.agents.profiles import AllowedFolders
 from gpuledger.errors import UnreadableProfile
 from support.nsys_exports import kernel, minimal
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuledger.analyse.use.against_counters import held_against
-from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
-from gpuledger.analyse.use.use_class import UseClass
-from gpuledger.analyse.use.use_figure import UseFigure
+from gpuledger.analyse.utilization.against_counters import held_against
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseClass, UseFigure, UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.ncu_metrics import DURATION, USE
-from gpuledger.trace.kernel_report import KernelReport, Profiled
+from gpuledger.trace.measured import KernelReport, Profiled
 
 SHAPE = (1, 1, 1)
 ADD, EXP = (

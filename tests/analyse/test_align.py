@@ -15,10 +15,19 @@ import pytest
 from numpy.typing import NDArray
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import side
-from gpuledger.analyse.align.verdicts import CHECKS, FAIL, KNOWN, NOT_MEASURED, PASS, TIERS, WARN
+from gpuledger.analyse.align.side_by_side import (
+    CHECKS,
+    FAIL,
+    KNOWN,
+    NOT_MEASURED,
+    PASS,
+    TIERS,
+    WARN,
+    KnownDifferences,
+    known,
+)
+from gpuledger.analyse.align.sides_from import of_mock, of_model
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.steps import Wanted
 from gpuledger.read import open_trace

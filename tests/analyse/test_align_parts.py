@@ -12,15 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.forwards import ForwardKernel
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import KnownDifferences, known
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, aligned, distinct, occurrences, similarity
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.sequence_alignment import aligned, distinct, similarity
-from gpuledger.analyse.align.sequence_search import occurrences
-from gpuledger.analyse.align.side_by_side import called
-from gpuledger.analyse.align.verdicts import CHECKS, FAIL, PASS, TIERS, WARN
-from gpuledger.catalog.name_likeness import likeness
+from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN, KnownDifferences, called, known
+from gpuledger.analyse.align.sides_from import of_mock, of_model
+from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.align import align_document, align_junit
@@ -252,7 +248,7 @@ def test_threads_that_open_ranges_count_for_themselves() -> None:
     made = of_model(model, "model", Wanted(), Isolation("range", "attention"), kernels("norm gemm:4 flash"))
     assert len(made.forwards) == 2
     for forwards in made.forwards:
-        assert {forwards.sequence(at) for at in range(len(forwards))} == {("norm", "gemm", "flash")}
+        assert {forwards.sequences[at] for at in range(len(forwards))} == {("norm", "gemm", "flash")}
 
 
 def side_by_side(one: Trace, other: Trace) -> Trace:
@@ -289,7 +285,7 @@ def test_a_step_that_runs_one_sequence_several_times_holds_several_forwards() ->
 def test_a_mock_of_one_kernel_has_a_forward_for_each() -> None:
     mock = program([[("run", "gemm:9 " * 12)]])
     found = of_mock(mock, "mock", Wanted())
-    assert (len(found.forwards[0]), found.forwards[0].sequence(0)) == (12, ("gemm",))
+    assert (len(found.forwards[0]), found.forwards[0].sequences[0]) == (12, ("gemm",))
     _, theirs = both(mock, MODEL, Isolation("auto"))
     assert theirs.forwards == 15
     assert theirs.kernels[0].grid == (9, 1, 1)

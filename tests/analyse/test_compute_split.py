@@ -12,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.use.compute_split import compute_split
-from gpuledger.analyse.use.kernel_use import use_of_kernels
-from gpuledger.analyse.use.use_class import CLASSES, VAGUE, UseClass, use_classes
+from gpuledger.analyse.utilization.kernel_use import CLASSES, VAGUE, UseClass, use_classes, use_of_kernels
+from gpuledger.analyse.utilization.stretches import compute_split
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.findings.profiled_run import diagnosed
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import analysed
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from support.sampled_traces import SM_ACTIVE, TENSOR, in_turn, sampled
 from support.trace_notation import trace
 

@@ -17,17 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuledger as gpuledger_package
-from gpuledger.analyse.diff.baseline import from_document, to_document
-from gpuledger.analyse.diff.compare import Diff, compare
-from gpuledger.analyse.diff.control_ranges import Controls, controls
-from gpuledger.analyse.diff.difference_parts import MIX, UNLIKE, changes, parts, rounded
+from gpuledger.analyse.diff.compare import MIX, UNLIKE, Diff, changes, compare, parts, rounded
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.kernel_pairs import paired
-from gpuledger.analyse.diff.range_pairs import paired_ranges
-from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, pooled
+from gpuledger.analyse.diff.noise import Controls, controls
+from gpuledger.analyse.diff.pairs import paired, paired_ranges
+from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, from_document, pooled, to_document
 from gpuledger.catalog.kernel_names import label
-from gpuledger.cli.diff_sides import told_apart
+from gpuledger.cli.verbs.diff import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.step_variation import variation
@@ -37,8 +34,8 @@ from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
+from gpuledger.trace.measured import PrintedTable, PrintedTables, SummaryRow
+from gpuledger.trace.model import NotMeasured
 from support.command import NAMES, ROOT, gpuledger
 from support.diff_sides import kernel, side
 from support.nsys_exports import call, minimal, push

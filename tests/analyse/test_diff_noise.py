@@ -23,7 +23,7 @@ from gpuledger.analyse.diff.noise import (
     student,
     verdict,
 )
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from support.diff_sides import kernel, side
 

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace
-from gpuledger.analyse.diff.baseline import from_document, to_document
-from gpuledger.analyse.diff.compare import compare
+from gpuledger.analyse.diff.compare import compare, use_changes
 from gpuledger.analyse.diff.from_trace import side_of
-from gpuledger.analyse.diff.run_side import RunSide, RunUse, pooled
-from gpuledger.analyse.diff.use_changes import use_changes
-from gpuledger.analyse.use.use_figure import UseFigure
+from gpuledger.analyse.diff.run_side import RunSide, RunUse, from_document, pooled, to_document
+from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.diff.compared import Compared

@@ -13,18 +13,17 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gpuledger.analyse.ranks.fixing import OPERATIONS, FixKind, fixing
+from gpuledger.analyse.ranks.fixing import OPERATIONS, FixKind, fixing, stages
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
+from gpuledger.analyse.ranks.rank import RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
-from gpuledger.analyse.ranks.rank_work import RankWork, WorkPart
-from gpuledger.analyse.ranks.stages import stages
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet import run
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.ranks import job_sheets
-from gpuledger.replay.forward_pass import replayed as replayed_times
-from gpuledger.trace.health import NotMeasured
+from gpuledger.replay.passes import replayed as replayed_times
+from gpuledger.trace.model import NotMeasured
 from support.call_notation import called
 from support.corpus import corpus_file
 from support.rank_notation import US, rank

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse import flame_trees
-from gpuledger.analyse.flame_trees import FlameTree, TreeKind
-from gpuledger.analyse.name_paths import NamePaths
 from gpuledger.api import build_report
+from gpuledger.attribution import flame_trees
+from gpuledger.attribution.flame_trees import FlameTree, TreeKind
+from gpuledger.attribution.ranges import NamePaths
 from gpuledger.ledger.steps import Wanted
 from gpuledger.read import open_trace
 from support.html_pages import named_export

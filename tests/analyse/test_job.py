@@ -19,14 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, Table, open_trace
-from gpuledger.analyse.ranks.clocks import RankClock
 from gpuledger.analyse.ranks.collectives import bus_bytes, bus_bytes_per_s, worst_place
 from gpuledger.analyse.ranks.fixing import fixing
-from gpuledger.analyse.ranks.job import Job, job
-from gpuledger.analyse.ranks.matching import shift
+from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns, step_lengths
+from gpuledger.analyse.ranks.matching import RankClock, shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, dtype_of, kind_of
-from gpuledger.analyse.ranks.rank_steps import slowest_step_ns, step_lengths
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
 from gpuledger.ledger.steps import Wanted

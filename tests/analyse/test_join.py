@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS
-from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview, by_size, overview
-from gpuledger.analyse.kernels.timeline_match import matched_timeline
-from gpuledger.analyse.launch_places import repeated
-from gpuledger.catalog.name_likeness import normalised
+from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview, by_size, matched_timeline, overview
+from gpuledger.attribution.launch_places import repeated
+from gpuledger.catalog.kernel_names import normalised
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.read import open_trace
-from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Trace
 from support.command import NAMES
 from support.profiled_launches import made

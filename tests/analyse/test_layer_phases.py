@@ -14,17 +14,22 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger import open_trace
-from gpuledger.analyse.phases.phase_books import phase_pieces
-from gpuledger.analyse.phases.phase_costs import BetweenPhases, PhaseCosts, phase_costs
-from gpuledger.analyse.phases.phase_waits import ONE_RANK, KnownJob, phase_waits
-from gpuledger.analyse.phases.work_phases import NOWHERE, ToldBy, work_phases
+from gpuledger.analyse.phase_costs import (
+    ONE_RANK,
+    BetweenPhases,
+    KnownJob,
+    PhaseCosts,
+    phase_costs,
+    phase_pieces,
+    phase_waits,
+)
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import rank_summary
-from gpuledger.catalog.phase_names import layer_of_range, phase_of_range
+from gpuledger.analyse.work_phases import NOWHERE, ToldBy, work_phases
+from gpuledger.catalog.range_names import layer_of_range, phase_of_range
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.steps import Wanted
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import total
 from support.book_checks import analysed
 from support.command import ROOT, gpuledger

@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.memory.snapshot.figures import SnapshotFigures, memory_curve_by_event, snapshot_figures
-from gpuledger.analyse.memory.snapshot.holders import NoPlace, with_rest
-from gpuledger.analyse.memory.snapshot.lifetimes import lifetimes
-from gpuledger.analyse.memory.snapshot.moment import memory_moment
-from gpuledger.analyse.memory.snapshot.oom import OomKind
-from gpuledger.read.snapshot.reader import open_snapshot
+from gpuledger.analyse.memory.allocations import NoPlace, lifetimes, memory_moment, with_rest
+from gpuledger.analyse.memory.snapshot_figures import OomKind, SnapshotFigures, memory_curve_by_event, snapshot_figures
+from gpuledger.read.snapshot import open_snapshot
 from support.memory_snapshots import MIB, Program, captured, unpacked_snapshots, written
 
 NAMES = sorted(name.removesuffix(".json") for name in captured() if name.endswith(".json"))

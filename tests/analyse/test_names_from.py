@@ -12,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import GpuledgerError, NothingRecorded, Table, Trace, open_trace
-from gpuledger.analyse.flame_trees import flame_trees
-from gpuledger.analyse.operators.equal_runs import in_order
-from gpuledger.analyse.operators.graph_names import GraphNames, GraphWork, graph_names
-from gpuledger.analyse.operators.names_from import named_by_nodes, named_by_trace
+from gpuledger.analyse.operators.graph_launches import in_order
+from gpuledger.analyse.operators.graph_places import GraphNames, GraphWork, graph_names, named_by_nodes, named_by_trace
 from gpuledger.analyse.range_tree import RangeNode, range_tree
+from gpuledger.attribution.flame_trees import flame_trees
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.read.torch.kernel_annotations import is_kernel_annotations, kernel_annotations
-from gpuledger.trace.graph_places import NameCoverage
+from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
+from gpuledger.trace.model import NameCoverage
 from support.command import ROOT, gpuledger
 from support.launched_ops import LAYER, Launch, Op, captured, graph_of, layers, traced
 

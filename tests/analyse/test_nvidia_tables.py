@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import NotMeasured, Trace, open_trace
-from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
+from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.csv import sheet_csv
 from support.command import CAPTURES, NAMES, ROOT, gpuledger

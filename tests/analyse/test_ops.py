@@ -19,21 +19,20 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.operators.arithmetic import COUNTERS, parse_inputs, work_done
-from gpuledger.analyse.operators.equal_runs import Runs
-from gpuledger.analyse.operators.graph_names import graph_names
-from gpuledger.analyse.operators.operator_costs import operator_costs
+from gpuledger.analyse.operators.costs import operator_costs
+from gpuledger.analyse.operators.graph_launches import Runs
+from gpuledger.analyse.operators.graph_places import graph_names
 from gpuledger.analyse.operators.operators import Ops, nest, ops
 from gpuledger.api import build_report
-from gpuledger.catalog.gpu_peaks import PEAKS, TYPES, peak_flops
-from gpuledger.cli.verbs.ops import ops as verb
+from gpuledger.catalog.gpus import PEAKS, TYPES, peak_flops
+from gpuledger.cli.verbs.questions import ops as verb
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.answers import operator_answer
 from gpuledger.present.views.operators import ops_sheets
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Gpu
+from gpuledger.trace.model import Gpu, NotMeasured
 from support.command import ROOT
 from support.launched_ops import LAYER, Launch, Op, captured, graph_of, layers, traced, whole
 from support.opened import trace_of

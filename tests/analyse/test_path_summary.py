@@ -12,8 +12,7 @@ from jsonschema import Draft202012Validator
 from gpuledger.analyse.path_summary import PathSide, PathSummary, path_summary
 from gpuledger.present.views.critical import critical_sheets, path_sentence
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.excerpt import excerpt
-from gpuledger.replay.scenario import Scenario, scenario
+from gpuledger.replay.scenario import Scenario, excerpt, scenario
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.command import ROOT, gpuledger

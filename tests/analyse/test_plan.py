@@ -21,10 +21,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, HARDLY, LITTLE, NAMELESS, WORTHWHILE, NcuPlan, plan
-from gpuledger.analyse.kernels.ncu_runs import NcuRun
-from gpuledger.capture.ncu.command import PLACEHOLDER, SETS, Measure, ncu_command
-from gpuledger.capture.ncu.metric_names import checked, complaint, is_metric
+from gpuledger.analyse.kernels.ncu_plan import (
+    COMMUNICATION,
+    HARDLY,
+    LITTLE,
+    NAMELESS,
+    WORTHWHILE,
+    NcuPlan,
+    NcuRun,
+    plan,
+)
+from gpuledger.capture.ncu import PLACEHOLDER, SETS, Measure, checked, complaint, is_metric, ncu_command
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.device import analysed

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuledger.analyse.kernels.judgement import JudgedLaunch, judged, kernels
-from gpuledger.analyse.kernels.tally import HITS, kernels_tally
+from gpuledger.analyse.kernels.step_kernels import HITS, kernels_tally
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from support.command import gpuledger
 
 LAYER = (

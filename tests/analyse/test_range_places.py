@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.lost_time import ThreadTime
-from gpuledger.analyse.program_ranges import NamedNest, ProgramRanges
-from gpuledger.analyse.range_places import LEAST_OF_ALL, RangePlace, range_places
+from gpuledger.attribution.lost_time import ThreadTime
+from gpuledger.attribution.places import LEAST_OF_ALL, RangePlace, range_places
+from gpuledger.attribution.ranges import NamedNest, ProgramRanges
 from gpuledger.trace.spans import union
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, named_work
-from gpuledger.analyse.range_shares import RangeRole, range_shares
+from gpuledger.analyse.range_tree import RangeRole, range_shares
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.read import open_trace

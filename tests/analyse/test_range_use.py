@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpuledger.analyse.range_tree import RangeNode, range_tree
-from gpuledger.analyse.use.kernel_use import UseOfKernels, use_of_kernels
+from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.ranges import ranges_sheet
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
 from support.sampled_traces import SM_ACTIVE, TENSOR, in_turn, sampled

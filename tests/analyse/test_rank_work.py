@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.analyse.ranks.rank import rank_summary
-from gpuledger.analyse.ranks.rank_work import OF_CODE, RankWork, WorkPart
+from gpuledger.analyse.ranks.rank import OF_CODE, RankWork, WorkPart, rank_summary
 from gpuledger.ledger.steps import Wanted
-from gpuledger.replay.forward_pass import replayed
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.replay.passes import replayed
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.replayed_ranks import GENERATOR, LAUNCHES

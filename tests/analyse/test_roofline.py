@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuledger.analyse.kernels.device_roofs import REPORT, SHARE, TABLE, memory_rate, roofs
-from gpuledger.analyse.kernels.roofline_points import points, work
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.analyse.kernels.roofs import REPORT, SHARE, TABLE, memory_rate, points, roofs, work
+from gpuledger.trace.measured import KernelReport
+from gpuledger.trace.model import NotMeasured
 from support.profiled_launches import launch
 
 TENSOR = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum.pct_of_peak_sustained_elapsed"

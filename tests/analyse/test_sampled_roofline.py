@@ -7,14 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
-from gpuledger.analyse.use.sampled_roofline import SampledRoofline, sampled_roofline
-from gpuledger.analyse.use.stretches import Clock, SampledUse, UseOfStretches
-from gpuledger.analyse.use.use_class import UseClass
-from gpuledger.analyse.use.use_figure import UseFigure
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseClass, UseFigure, UseOfKernels
+from gpuledger.analyse.utilization.stretches import Clock, SampledRoofline, SampledUse, UseOfStretches, sampled_roofline
 from gpuledger.catalog.gpu_metrics import GpuMetric
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Gpu
+from gpuledger.trace.model import Gpu, NotMeasured
 from support.sampled_traces import H200
 
 FULL = Clock(1.98e9, 1.98e9, 1.98e9, 1.98e9, 1_980_000_000, 100, 5_000_000)

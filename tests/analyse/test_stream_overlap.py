@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace, open_trace
-from gpuledger.analyse.stream_overlap import StreamOverlap, stream_overlap
+from gpuledger.analyse.overlap import StreamOverlap, stream_overlap
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from support.command import ROOT, gpuledger

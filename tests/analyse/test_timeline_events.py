@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.timeline import events as timeline_events
-from gpuledger.analyse.timeline.events import EventFinder, Events, EventSource
-from gpuledger.analyse.timeline.lanes import lanes
-from gpuledger.analyse.timeline.stretches import MOST_EVENTS, shown_stretches, stretch_of
+from gpuledger.analyse import timeline as timeline_events
+from gpuledger.analyse.timeline import MOST_EVENTS, EventFinder, Events, EventSource, lanes, shown_stretches, stretch_of
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import Wanted

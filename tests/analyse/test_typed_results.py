@@ -10,15 +10,13 @@ import pytest
 
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.copies import copies_by_kind
-from gpuledger.analyse.memory.in_use import memory_totals
+from gpuledger.analyse.memory.figures import copies_by_kind, memory_totals
 from gpuledger.analyse.overlap import Exposure, overlap
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.analyse.step_summary import StepNote, step_books
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from support.command import gpuledger
 from support.html_pages import reported
 from support.nsys_exports import call, kernel, minimal, push

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.unclassified import MOST_NAMES, about_unclassified, unclassified_names
+from gpuledger.analyse.inventory import MOST_NAMES, about_unclassified, unclassified_names
 from support.book_checks import analysed
 from support.program import Program
 

@@ -12,16 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.use import thinned
-from gpuledger.analyse.use.kernel_use import ALONE, LAUNCH_NS, UseOfKernels, use_of_kernels
-from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
-from gpuledger.analyse.use.shares import ColumnSpans, sample_shares
-from gpuledger.analyse.use.stretches import mean_use, use_of_stretches
-from gpuledger.analyse.use.use_figure import UseFigure
+from gpuledger.analyse.utilization import samples
+from gpuledger.analyse.utilization.kernel_use import ALONE, LAUNCH_NS, UseFigure, UseOfKernels, use_of_kernels
+from gpuledger.analyse.utilization.samples import ColumnSpans, GpuSamples, gpu_samples, sample_shares
+from gpuledger.analyse.utilization.stretches import mean_use, use_of_stretches
 from gpuledger.catalog.gpu_metrics import GpuMetric, gpu_metric
 from gpuledger.read import open_trace
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Span, one_span
 from gpuledger.trace.tables import EVENTS, Table
 from support.sampled_traces import PERIOD_NS, SM_ACTIVE, TENSOR, Ran, in_turn, sampled, with_samples
@@ -199,7 +196,7 @@ def test_of_a_long_capture_some_stretches_are_looked_at(monkeypatch: pytest.Monk
     rare = [replace(ran, name="rare") if number in (31, 901) else ran for number, ran in enumerate(launches)]
     trace = sampled(rare, {SM_ACTIVE: {"a": 90, "b": 30, "c": 60, "rare": 10}})
     whole = use_of(trace)
-    monkeypatch.setattr(thinned, "MOST_SAMPLES", 300)
+    monkeypatch.setattr(samples, "MOST_SAMPLES", 300)
     some = use_of(trace)
     assert some.samples < whole.samples / 2
     for kernel, other in zip(whole.kernels, some.kernels, strict=True):

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.kernels.advice import ADVICE, COALESCE
-from gpuledger.analyse.kernels.judgement import FLOOR_NS, judged, kernels, saving, severity
-from gpuledger.analyse.kernels.launch_figures import figures
-from gpuledger.analyse.kernels.verdict import REACHABLE, UNITS, verdict
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.kernel_report import Advice, KernelReport
+from gpuledger.analyse.kernels.judgement import ADVICE, COALESCE, FLOOR_NS, judged, kernels, saving, severity
+from gpuledger.analyse.kernels.verdict import REACHABLE, UNITS, figures, verdict
+from gpuledger.trace.measured import Advice, KernelReport
+from gpuledger.trace.model import NotMeasured
 from support.profiled_launches import NAMES, launch, made
 
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.kernels.advice import ADVICE, COALESCE
-from gpuledger.analyse.kernels.judgement import judged, kernels
+from gpuledger.analyse.kernels.judgement import ADVICE, COALESCE, judged, kernels
 from gpuledger.present.views.kernels import kernels_document
 from gpuledger.present.writers import write
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.kernel_report import Advice, Profiled
+from gpuledger.trace.measured import Advice, Profiled
+from gpuledger.trace.model import NotMeasured
 from support.command import ROOT, gpuledger
 from support.profiled_launches import launch
 

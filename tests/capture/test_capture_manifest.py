@@ -12,13 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gpuledger.capture.environment import Commit, commit_of, environment
-from gpuledger.capture.manifest import INTERRUPTED, Manifest, RecordedCheck, RecordedFile, utc, written
-from gpuledger.capture.secret_names import looks_secret
-from gpuledger.capture.withheld import WITHHELD, without_secrets
+from gpuledger.capture.manifest import (
+    INTERRUPTED,
+    Commit,
+    Manifest,
+    RecordedCheck,
+    RecordedFile,
+    commit_of,
+    environment,
+    utc,
+    written,
+)
+from gpuledger.capture.secrets import WITHHELD, looks_secret, without_secrets
 from gpuledger.errors import OutputRefused
 from gpuledger.system.machine import InstalledGpu, Machine
-from gpuledger.system.surviving_processes import MARK, marked, members
+from gpuledger.system.processes import MARK, marked, members
 from support.command import ROOT
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))

@@ -12,8 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.capture.launchers import launched
-from gpuledger.capture.nsys.plan import LEAST_FREE_BYTES, Wishes, completed, doubts, flags_for, nsys_command
-from gpuledger.capture.nsys.presets import BASE, PRESETS, changed, joined, traced, value_of
+from gpuledger.capture.nsys import (
+    BASE,
+    LEAST_FREE_BYTES,
+    PRESETS,
+    Wishes,
+    changed,
+    completed,
+    doubts,
+    flags_for,
+    joined,
+    nsys_command,
+    traced,
+    value_of,
+)
 from gpuledger.capture.output_files import place_for
 from gpuledger.cli.main import cli
 from gpuledger.errors import GpuledgerError, OutputRefused
@@ -203,10 +215,10 @@ def test_a_sound_capture_is_not(wishes: Wishes, command: list[str]) -> None:
 
 def test_a_full_disk_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wishes = Wishes(("launch",))
-    monkeypatch.setattr("gpuledger.capture.nsys.plan._free_bytes", lambda _: LEAST_FREE_BYTES - 1)
+    monkeypatch.setattr("gpuledger.capture.nsys._free_bytes", lambda _: LEAST_FREE_BYTES - 1)
     [warning] = doubts(wishes, flags_for(wishes), ["./a"], tmp_path)
     assert "2.00 GB are free" in warning
-    monkeypatch.setattr("gpuledger.capture.nsys.plan._free_bytes", lambda _: LEAST_FREE_BYTES)
+    monkeypatch.setattr("gpuledger.capture.nsys._free_bytes", lambda _: LEAST_FREE_BYTES)
     assert doubts(wishes, flags_for(wishes), ["./a"], tmp_path) == ()
 
 

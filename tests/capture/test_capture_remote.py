@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.remote import Remote, remote
+from gpuledger.capture.launchers import Remote, remote
 from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 
 # ssh puts its arguments into one line, and a shell reads that; kubectl hands them over as they are

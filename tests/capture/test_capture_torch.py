@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.capture.torch.command import RUNNER, Schedule, torch_command
+from gpuledger.capture.torch_command import RUNNER, Schedule, torch_command
 from gpuledger.errors import GpuledgerError
 from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 from support.command import gpuledger_process

@@ -17,12 +17,19 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.capture.manifest import PlainRun
-from gpuledger.capture.nsys.plan import Wishes, completed, flags_for
+from gpuledger.capture.nsys import Wishes, completed, flags_for
 from gpuledger.capture.output_files import CapturePlace
-from gpuledger.capture.plain_plan import NOTES_VARIABLE, nsys_plain, torch_plain, window_library
-from gpuledger.capture.plain_run import FIRST, PlainProgram, windows_noted
-from gpuledger.capture.torch.command import Schedule
-from gpuledger.capture.torch.runner import WindowClock
+from gpuledger.capture.plain_run import (
+    FIRST,
+    NOTES_VARIABLE,
+    PlainProgram,
+    nsys_plain,
+    torch_plain,
+    window_library,
+    windows_noted,
+)
+from gpuledger.capture.torch_command import Schedule
+from gpuledger.capture.torch_runner import WindowClock
 from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 from support.command import ROOT, gpuledger
 from support.cuda_marks import MarkedPrograms, marked_programs

@@ -11,15 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.launchers import launched
-from gpuledger.capture.main_program import main_program
-from gpuledger.capture.nsys.plan import Wishes, nsys_command
-from gpuledger.capture.prefix import prefix_words, shells_behind
-from gpuledger.capture.program_place import Edit, edited, program_place
-from gpuledger.capture.shell_text import UnreadableText, simple_commands, text_place
-from gpuledger.capture.torch.command import Schedule, torch_command
+from gpuledger.capture.command_text import Edit, UnreadableText, edited, program_place, simple_commands, text_place
+from gpuledger.capture.launchers import launched, main_program, prefix_words, shells_behind
+from gpuledger.capture.manifest import Witness
+from gpuledger.capture.nsys import Wishes, nsys_command
+from gpuledger.capture.torch_command import Schedule, torch_command
 from gpuledger.capture.window import opens_window
-from gpuledger.capture.witness import Witness
 from gpuledger.errors import GpuledgerError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.withheld import WITHHELD, without_secrets
+from gpuledger.capture.secrets import WITHHELD, without_secrets
 from support.command import gpuledger
 
 S = "hunter2-correct"

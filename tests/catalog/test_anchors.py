@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.catalog.kernel_families import FAMILIES, INDUCTOR
-from gpuledger.catalog.regex_anchors import Alternative, alternatives
+from gpuledger.catalog.kernel_families import FAMILIES, INDUCTOR, Alternative, alternatives
 
 PATTERNS = sorted({pattern for table in (FAMILIES, INDUCTOR) for _, patterns in table for pattern in patterns})
 COMMON = frozenset(("kernel", "triton"))

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind, call_kind
+from gpuledger.catalog.calls import CALL_KINDS, CallKind, call_kind
 
 KINDS: dict[CallKind, str] = {
     CallKind.SYNC: """

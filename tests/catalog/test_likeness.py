@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuledger.catalog.name_likeness import likeness, unnumbered, untiled
+from gpuledger.catalog.kernel_names import likeness, unnumbered, untiled
 
 
 @pytest.mark.parametrize(

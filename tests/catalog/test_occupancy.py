@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.catalog.gpu_metrics import WARPS_PER_SM
-from gpuledger.catalog.occupancy import occupancy_limit
+from gpuledger.catalog.gpus import occupancy_limit
 
 HOPPER = (9, 0)
 

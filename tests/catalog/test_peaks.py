@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.catalog import gpu_peaks as table
-from gpuledger.catalog.gpu_peaks import PEAKS, PLAIN_TYPES, TYPES, Peaks, peak_bytes_per_s, peak_flops, peaks_of
-from gpuledger.catalog.host_links import PEER_LINKS, link_bytes_per_s, peer_bytes_per_s
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Gpu
+from gpuledger.catalog import gpus as table
+from gpuledger.catalog.gpus import (
+    PEAKS,
+    PEER_LINKS,
+    PLAIN_TYPES,
+    TYPES,
+    Peaks,
+    link_bytes_per_s,
+    peak_bytes_per_s,
+    peak_flops,
+    peaks_of,
+    peer_bytes_per_s,
+)
+from gpuledger.trace.model import Gpu, NotMeasured
 
 NAMES = [
     # name, multiprocessors, TB/s, plain fp32, matrix fp16

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.system import spooled_input
+from gpuledger.system import files
 from support.command import called, gpuledger
 
 REFUSED = [(b"", "stdin: the file is empty"), (b"nonsense", "stdin: not a profile")]
@@ -56,7 +56,7 @@ def test_where_it_cannot_be_kept_that_is_said(monkeypatch: pytest.MonkeyPatch, t
     with (
         (tmp_path / "given").open("wb+") as stream,
         pytest.raises(GpuledgerError) as refusal,
-        spooled_input.spooled(stream),
+        files.spooled(stream),
     ):
         pytest.fail("there is no such folder")
     assert "TMPDIR" in refusal.value.hint

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuledger.diagnosis.cases import RECORDING, MeasuredSaving, diagnosis_benchmark
-from gpuledger.diagnosis.own_answers import captures_folder
+from gpuledger.diagnosis.score import captures_folder
 from gpuledger.findings.rules import codes
 from support.command import ROOT
 

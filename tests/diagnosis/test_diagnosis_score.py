@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.diagnosis.answers import CaseAnswer, DiagnosisAnswers, NamedFinding, answers_of, answers_text
-from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
+from gpuledger.diagnosis.cases import (
+    CaseAnswer,
+    DiagnosisAnswers,
+    DiagnosisCase,
+    MeasuredSaving,
+    NamedFinding,
+    answers_of,
+    answers_text,
+    diagnosis_benchmark,
+)
 from gpuledger.diagnosis.score import ScoreTally, ToolScore, tool_score
 from gpuledger.errors import GpuledgerError
 from support.schemas import schema_of

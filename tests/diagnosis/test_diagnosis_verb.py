@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.diagnosis import own_answers
+from gpuledger.diagnosis import score
 from gpuledger.present.safe_text import display_width
 from support.command import gpuledger
 from support.schemas import schema_of
@@ -65,7 +65,7 @@ def test_it_speaks_chinese_and_fits(answered: tuple[Path, str]) -> None:
 
 
 def test_without_captures_one_sentence_says_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_answers, "__file__", str(tmp_path / "own_answers.py"))
+    monkeypatch.setattr(score, "__file__", str(tmp_path / "own_answers.py"))
     ran = gpuledger("bench", "diagnosis", cwd=tmp_path)
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith("error: the captures of the cases are not here\n")

@@ -28,7 +28,7 @@ from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.present.writers import write
-from gpuledger.system import machine, tools
+from gpuledger.system import machine
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import Ran
 from support.command import ROOT, gpuledger, gpuledger_process
@@ -782,25 +782,27 @@ def test_from_end_to_end_with_a_made_up_driver(bare: Path, tmp_path: Path, decod
     ],
 )
 def test_the_version_of_a_tool(output: str, version: str | None) -> None:
-    assert tools.version_in(output) == version
+    assert machine.version_in(output) == version
 
 
 def test_ncu_and_the_importer_are_found_where_nvidia_puts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert tools.find_ncu(tmp_path) is None
+    assert machine.find_ncu(tmp_path) is None
     for version in ("2024.3.2", "2025.10.0", "2025.3.1"):
         folder = tmp_path / "opt/nvidia/nsight-compute" / version
         folder.mkdir(parents=True)
         tool(folder, "ncu", "#!/bin/sh\necho Version 2025.3.1.0\n")
-    found = tools.find_ncu(tmp_path)
+    found = machine.find_ncu(tmp_path)
     assert found == tmp_path / "opt/nvidia/nsight-compute/2025.10.0/ncu"
-    assert tools.version_of(found) == "2025.3.1"
+    assert machine.version_of(found) == "2025.3.1"
     host = tmp_path / "opt/nvidia/nsight-compute/2025.3.1/host"
     for name in ("target-linux-x64/nsys", "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"):
         (host / name).parent.mkdir(parents=True)
         tool(host / Path(name).parent, Path(name).name, "")
-    assert tools.find_importer(host / "target-linux-x64/nsys") == host / "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"
-    assert tools.find_importer(found) is None
+    assert (
+        machine.find_importer(host / "target-linux-x64/nsys") == host / "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"
+    )
+    assert machine.find_importer(found) is None
 
 
 FIELDS = ("index", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")

@@ -24,15 +24,13 @@ from gpuledger import open_trace
 from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
-from gpuledger.cli.verbs.export import export as command
+from gpuledger.cli.verbs.timelines import export as command
 from gpuledger.errors import OutputRefused
 from gpuledger.export.chrome import ChromeWriter
-from gpuledger.export.overlap_lanes import FEW_LANES, events, nested, side_by_side
-from gpuledger.export.protobuf_wire import Piece, constant, messages, varints, where
-from gpuledger.export.timeline import NAMELESS, UniqueNumbers
-from gpuledger.export.timeline_format import ENDINGS, form_of
-from gpuledger.export.timeline_sections import earliest_ns, scene, sections
-from gpuledger.ledger.calls import shortened
+from gpuledger.export.perfetto import Piece, constant, messages, varints, where
+from gpuledger.export.sections import ENDINGS, earliest_ns, form_of, scene, sections
+from gpuledger.export.timeline import FEW_LANES, NAMELESS, UniqueNumbers, events, nested, side_by_side
+from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted
 from gpuledger.replay.critical_path import critical_path

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.cli.verbs.export import write_timeline
-from gpuledger.export.timeline_format import ENDINGS
+from gpuledger.cli.verbs.timelines import write_timeline
+from gpuledger.export.sections import ENDINGS
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings

@@ -7,11 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuledger.analyse.busy.attention import NEAR
-from gpuledger.analyse.busy.chains import FEWEST
-from gpuledger.analyse.busy.filling import FEWEST_PRODUCTS, START_NS
-from gpuledger.analyse.busy.optimizer import ADAM_PACE, FUSED_PACE
-from gpuledger.catalog.gpu_peaks import PEAKS
+from gpuledger.analyse.wasted_work import ADAM_PACE, FEWEST, FEWEST_PRODUCTS, FUSED_PACE, NEAR, START_NS
+from gpuledger.catalog.gpus import PEAKS
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
 from gpuledger.trace.model import Gpu

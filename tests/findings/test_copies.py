@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report
-from gpuledger.analyse.memory.copy_flows import TO_DEVICE, copy_flows
+from gpuledger.analyse.memory.figures import TO_DEVICE, copy_flows
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
+from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.lines import LineKind
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings

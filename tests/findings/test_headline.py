@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.findings.headline import LITTLE, LOSS, headline
-from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.findings.profiled_run import LITTLE, LOSS, ProfiledRun, headline
 from gpuledger.ledger.busy import NEEDS
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.levels import COVERAGE

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.memory.snapshot.figures import snapshot_figures
+from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.memory_snapshot import snapshot_findings
-from gpuledger.read.snapshot.reader import open_snapshot
+from gpuledger.findings.memory import snapshot_findings
+from gpuledger.read.snapshot import open_snapshot
 from support.command import gpuledger
 from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
 from support.schemas import schema_of

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.export.finding_marks import finding_mark
-from gpuledger.findings.evidence import LEAST_SHARE, Evidence
-from gpuledger.findings.finding import Finding
+from gpuledger.export.book_tracks import finding_mark
+from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
 from gpuledger.ledger.steps import Wanted
 from gpuledger.units import instant_text
 from support.host_programs import LAUNCH, MAIN, STEP, STEPS, US, called, program, ranged, sampled

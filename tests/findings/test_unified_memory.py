@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import build_report, open_trace
-from gpuledger.catalog.host_links import link_bytes_per_s
+from gpuledger.catalog.gpus import link_bytes_per_s
 from gpuledger.ledger.device import Device
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

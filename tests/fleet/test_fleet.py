@@ -23,19 +23,18 @@ from click.testing import CliRunner
 from gpuledger import GpuledgerError, MissingPackage, open_trace
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import job as put_together
-from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
-from gpuledger.analyse.ranks.rank import rank_summary
-from gpuledger.analyse.ranks.rank_work import RankWork
-from gpuledger.cli.verbs.fleet import _drawn
+from gpuledger.analyse.ranks.rank import RankWork, rank_summary
+from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
+from gpuledger.cli.verbs.fleet import _progress_bar
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.fleet import cluster, run
-from gpuledger.fleet.profiles import Failed, Profile, described, failure, job_profiles
+from gpuledger.fleet.run import Failed, Profile, described, failure, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.fleet import Map, map_lines
 from gpuledger.present.views.lateness import straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
-from gpuledger.system import host_resources
+from gpuledger.system import resources
 from support.command import ROOT, gpuledger
 from support.own_processes import Watched
 from support.rank_traces import generator
@@ -453,7 +452,7 @@ def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
 
 
 def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_resources, "usable_cores", lambda: 16)
+    monkeypatch.setattr(resources, "usable_cores", lambda: 16)
     for free, profiles, largest, count in (
         (64, 100, 1, 16),
         (64, 3, 1, 3),
@@ -461,13 +460,13 @@ def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (1, 100, 1, 1),
         (64, 9, 30, 2),
     ):
-        monkeypatch.setattr(host_resources, "free_memory_bytes", lambda free=free: free << 30)
+        monkeypatch.setattr(resources, "free_memory_bytes", lambda free=free: free << 30)
         assert run.worker_count(profiles, largest << 30) == count
 
 
 def test_the_bar_counts_profiles() -> None:
     told: list[tuple[str, int]] = []
-    draw = _drawn(lambda what, rows: told.append((what, rows)))
+    draw = _progress_bar(lambda what, rows: told.append((what, rows)))
     draw(0, 0)
     draw(1, 4)
     assert told == [("the folder", 0), ("█████··············· 1 of 4 profiles", 0)]

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import GpuledgerError, open_trace
-from gpuledger.analyse.ranks.rank_traces import rank_traces
+from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.fleet import run
 from gpuledger.ledger.steps import Wanted

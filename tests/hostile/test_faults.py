@@ -25,7 +25,7 @@ import pytest
 
 from gpuledger import GpuledgerError, Table, open_trace
 from gpuledger.errors import UnreadableProfile
-from gpuledger.trace.health import Severity
+from gpuledger.trace.model import Severity
 from hostile.databases import many_rows
 from hostile.files import JSON, export, trace
 from hostile.forked import server

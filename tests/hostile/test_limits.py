@@ -15,7 +15,7 @@ from gpuledger.cli.main import VERBS
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.plausible_times import LARGEST
 from gpuledger.read.stats_text.tables import open_summaries
-from gpuledger.read.torch.exact_ns import nanoseconds
+from gpuledger.read.torch.events import nanoseconds
 from hostile.containers import bomb
 from hostile.databases import many_rows
 from hostile.files import trace

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.time_by_cause import ByCause
+from gpuledger.ledger.causes import ByCause, Cause
 
 CAUSES = (Cause.SYNC, Cause.LOAD, Cause.GRAPH, Cause.TAIL)
 bookings = st.lists(

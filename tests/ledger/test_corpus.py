@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import NotMeasured, Table
-from gpuledger.analyse.nvidia.kernels import by_name
-from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
+from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS, by_name
 from gpuledger.present.views.nvidia import nvidia_sheet
 from support.command import gpuledger
 from support.corpus import FILES

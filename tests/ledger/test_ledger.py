@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
 from gpuledger.ledger.activity import State, activities
-from gpuledger.ledger.books import ledger
+from gpuledger.ledger.books import Line, ledger
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.lines import Line
 from gpuledger.trace.spans import Span, total
 from gpuledger.trace.strings import Strings
 from support.book_checks import analysed, check_balance

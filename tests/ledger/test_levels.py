@@ -16,9 +16,9 @@ from gpuledger.ledger.causes import TRIGGERS, Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.levels import COVERAGE, LevelSource
+from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
-from gpuledger.ledger.unrecorded import waits_for_unrecorded
 from gpuledger.present.views.report import ledger_title, verdict
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import TRIGGERS, Cause
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.phases import PHASES, Phases, phases
+from gpuledger.ledger.steps import PHASES, Phases, phases
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.activity_bins import MOST_STREAMS, bin_edges, queue_delays, stream_use
-from gpuledger.analyse.memory.in_use import memory_totals, memory_use
+from gpuledger.analyse.memory.figures import memory_totals, memory_use
+from gpuledger.analyse.over_time import MOST_STREAMS, bin_edges, queue_delays, stream_use
 from gpuledger.catalog.kernel_families import FAMILIES
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
-from gpuledger.ledger.lines import Line
 from gpuledger.present import palette
 from gpuledger.present.charts.amounts import Bar, Change, Column, Node, Part, columns, icicle, stacked, ticks, waterfall
 from gpuledger.present.charts.over_time import STRIP, Row, StripLine, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import WIDE, Boxes, Dot, Picture, Trail, Words, svg, svg_alone, text_width
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, total, union
 from support.html_pages import reported
 from support.trace_notation import trace

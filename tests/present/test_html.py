@@ -20,14 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.inventory import MEANING
-from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
+from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
 from gpuledger.api import Report, build_report
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
-from gpuledger.messages import Message
-from gpuledger.messages.zh import TEMPLATES
+from gpuledger.messages import Message, catalogue
 from gpuledger.present.document import Document
 from gpuledger.present.palette import TONES
 from gpuledger.present.views.page import critical
@@ -35,7 +34,7 @@ from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
 from gpuledger.present.writers.html.parts import Page, Reader, Room, Section, Text
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
@@ -164,7 +163,7 @@ def test_chinese_throughout(drawn: Drawn) -> None:
 
 
 def test_every_word_for_a_missing_table_is_known() -> None:
-    assert all(isinstance(means, Message) and means in TEMPLATES for means in MEANING.values())
+    assert all(isinstance(means, Message) and means in catalogue("zh") for means in MEANING.values())
 
 
 def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer: KernelReport) -> None:

@@ -14,13 +14,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gpuledger import build_report
-from gpuledger.analyse.use.against_counters import agreement, held_against
-from gpuledger.analyse.use.kernel_use import use_of_kernels
+from gpuledger.analyse.utilization.against_counters import agreement, held_against
+from gpuledger.analyse.utilization.kernel_use import use_of_kernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.present.views.page.pictures import report_pictures
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from support.command import ROOT, gpuledger
 

@@ -4,58 +4,52 @@ from __future__ import annotations
 
 import ast
 import copy
+import io
 import pickle
 import re
+import runpy
+import shutil
 import string
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po, write_po
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import FAMILIES
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
-from gpuledger.messages import Message, capitalised, joined, say, translated
-from gpuledger.messages.zh import TEMPLATES
+from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
 from gpuledger.present.safe_text import display_width, padded, visible, wrapped
 from gpuledger.read import open_trace
-from support.command import NAMES, ROOT, gpuledger
-from support.package_source import MODULES, imported, nodes, relative
+from support.command import NAMES, PATIENCE_S, ROOT, gpuledger
+from support.package_source import MODULES
 
 TORCH = ROOT / "captures" / "torch"
 CJK = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
+TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "messages.py"), run_name="messages")
+"""What `make messages` runs: it collects what the package says."""
+calls_of_say: Callable[[], list[tuple[str, ast.Call]]] = cache(TOOL["calls_of_say"])
+CATALOGUE: Path = TOOL["CATALOGUE"]
+template: Callable[[ast.Call], str | None] = TOOL["template"]
+
 chinese = partial(translated, language="zh")
 
 
-@cache
-def said() -> list[tuple[str, ast.Call]]:
-    """Every call of `say` in the package, and where it is."""
-    # `say` is told by where it comes from: others may have that name
-    sayers = [path for path in MODULES if "gpuledger.messages.say" in imported(path)]
-    return [
-        (f"{relative(path)}:{node.lineno}", node)
-        for path in sayers
-        for node in nodes(path)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say"
-    ]
-
-
 def test_say_goes_by_its_own_name() -> None:
-    """So that `said` finds it."""
+    """So that `calls_of_say` finds it."""
     for path in MODULES:
         assert not re.search(r"messages import .*\bsay as|messages\.say\b|import messages\b", path.read_text()), path
-
-
-def template(call: ast.Call) -> str | None:
-    """What a call of `say` says, if it is written out."""
-    first = call.args[0] if call.args else None
-    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
 
 
 def placeholders(text: str) -> set[str]:
@@ -63,50 +57,129 @@ def placeholders(text: str) -> set[str]:
 
 
 def test_every_template_is_written_out_where_it_is_said() -> None:
-    assert [where for where, call in said() if template(call) is None] == []
+    assert [where for where, call in calls_of_say() if template(call) is None] == []
 
 
 def test_every_template_gets_the_parts_that_it_names() -> None:
-    for where, call in said():
-        given = {each.arg for each in call.keywords}
+    for where, call in calls_of_say():
+        given = {keyword.arg for keyword in call.keywords}
         if None not in given:  # a mapping that is given whole cannot be looked into
             assert given == placeholders(template(call) or ""), where
 
 
 def test_every_template_has_its_chinese() -> None:
-    missing = {template(call): where for where, call in said() if template(call) not in TEMPLATES}
-    assert missing == {}
+    missing = {template(call): where for where, call in calls_of_say() if template(call) not in catalogue("zh")}
+    assert missing == {}, "run `make messages`, then write their Chinese in src/gpuledger/messages/zh.po"
 
 
-def test_a_template_means_one_thing() -> None:
-    """The catalogues are put together: of two translations of one text, one would be lost without a word."""
-    meant: dict[str, set[str]] = {}
-    for path in (ROOT / "src" / "gpuledger" / "messages").glob("zh*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            for text, translation in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-                if isinstance(text, ast.Constant) and isinstance(translation, ast.Constant):
-                    meant.setdefault(str(text.value), set()).add(str(translation.value))
-    assert len(meant) > 1_000
-    assert [text for text, translations in meant.items() if len(translations) > 1] == []
-
-
-def test_no_chinese_is_left_over() -> None:
-    assert TEMPLATES.keys() - {template(call) for _, call in said()} == set()
+def test_the_catalogue_has_what_is_said_and_no_more_in_order() -> None:
+    text: str = TOOL["catalogue_text"]((template(call) for _, call in calls_of_say()), catalogue("zh"))
+    is_fresh = CATALOGUE.read_text(encoding="utf-8") == text
+    assert is_fresh, "run `make messages`"
 
 
 def test_a_translation_has_the_same_parts() -> None:
-    assert [text for text, translation in TEMPLATES.items() if placeholders(translation) != placeholders(text)] == []
+    assert [text for text, chinese in catalogue("zh").items() if placeholders(chinese) != placeholders(text)] == []
 
 
 def test_a_translation_is_chinese() -> None:
     """Or it is only punctuation around its parts, as the English is."""
-    has_words = {english: re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", english)) for english in TEMPLATES}
     english_left = [
         english
-        for english, translation in TEMPLATES.items()
-        if not CJK.search(translation) and (has_words[english] or not translation)
+        for english, translation in catalogue("zh").items()
+        if not CJK.search(translation) and re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", english))
     ]
     assert english_left == []
+
+
+def test_a_catalogue_is_parsed_as_translators_tools_do() -> None:
+    text = r"""
+# a note, and a text over several lines
+msgid ""
+"the GPU \"waits\" "
+"{time}\\s"
+msgstr "GPU 空等\n"
+"\t{time}"
+
+
+#, fuzzy, python-brace-format
+msgid "guessed"
+msgstr "猜的"
+
+msgid "not yet translated"
+msgstr ""
+
+#~ msgid "said no more"
+#~ msgstr "不再说"
+"""
+    assert parse_catalogue(text) == {'the GPU "waits" {time}\\s': "GPU 空等\n\t{time}"}
+
+
+def by_babel(text: str) -> dict[str, str]:
+    return {str(message.id): str(message.string) for message in read_po(io.BytesIO(text.encode())) if message.id}
+
+
+def test_babel_reads_our_catalogue_as_we_do() -> None:
+    assert by_babel(CATALOGUE.read_text(encoding="utf-8")) == catalogue("zh")
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from('\n\t\\"{}'), min_size=1)
+
+
+@given(st.dictionaries(TEXTS, TEXTS))
+def test_any_text_comes_back_from_a_catalogue_ours_or_babels(translations: dict[str, str]) -> None:
+    ours: str = TOOL["catalogue_text"](translations, translations)
+    assert parse_catalogue(ours) == by_babel(ours) == translations
+    theirs, wrapped_by_babel = Catalog(), io.BytesIO()
+    for english, translation in translations.items():
+        theirs.add(english, translation)
+    write_po(wrapped_by_babel, theirs)
+    assert parse_catalogue(wrapped_by_babel.getvalue().decode()) == translations
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'msgid "no translation"',
+        'msgid "a"\nmsgstr "b',
+        'msgid "a"\nmsgstr "an \\x escape"',
+        'msgid "a"\nmsgstr "a "quote" inside"',
+        'msgctxt "button"\nmsgid "a"\nmsgstr "b"',
+        'msgid "a"\nmsgid_plural "as"\nmsgstr[0] "b"',
+        'msgid "a"\nmsgstr "b"\nmsgid "no blank line before"\nmsgstr "c"',
+        'msgid "a"\nmsgstr "b"\n\nmsgid "a"\nmsgstr "c"',
+        "<<<<<<< HEAD",
+    ],
+)
+def test_what_is_not_understood_of_a_catalogue_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="catalogue"):
+        parse_catalogue(text)
+
+
+@pytest.mark.skipif(shutil.which("msgfmt") is None, reason="gettext is not installed")
+def test_gettext_finds_nothing_wrong_and_would() -> None:
+    def accepted(text: str) -> bool:
+        with_flags = re.sub(r'^msgid ".*\{', r"#, python-brace-format\n\g<0>", text, flags=re.MULTILINE)
+        command = ["msgfmt", "--check", "--output-file=-", "-"]
+        return not subprocess.run(command, input=with_flags.encode(), capture_output=True, check=False).returncode
+
+    text = CATALOGUE.read_text(encoding="utf-8")
+    assert accepted(text)
+    assert not accepted(text.replace('msgstr "每步 {time}"', 'msgstr "每步 {tme}"'))
+
+
+def test_english_reads_no_catalogue(decode: Path) -> None:
+    """Nor does any verb when it is loaded."""
+    code = """if True:
+        import sys
+        from gpuledger.cli.main import VERBS, cli, verb_named
+        from gpuledger.messages import catalogue
+        for verb in VERBS:
+            verb_named(verb)
+        cli.main(["report", "--no-cache", sys.argv[1]], standalone_mode=False)
+        assert catalogue.cache_info().misses == 0
+    """
+    subprocess.run([sys.executable, "-c", code, decode], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def test_every_cause_and_line_has_words() -> None:

@@ -14,9 +14,9 @@ import pytest
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit

@@ -10,7 +10,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-from gpuledger.doctor.environment import EXTRAS
+from gpuledger.doctor.checks import EXTRAS
 from support.command import PATIENCE_S, ROOT, clean_environment, gpuledger
 from support.opened import plain
 

@@ -154,7 +154,7 @@ def test_the_rooms_of_the_house_are_those_there_are() -> None:
 
 
 def test_every_question_names_a_command_that_exists() -> None:
-    from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
+    from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
     from gpuledger.cli.main import VERBS
 
     table = (ROOT / "docs" / "README.md").read_text()

@@ -11,7 +11,7 @@ from gpuledger import open_trace
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read import no_progress
-from gpuledger.read.nsys.arrow import ArrowExport
+from gpuledger.read.nsys.other_exports import ArrowExport
 from torture.growth import peak_bytes
 
 pa = pytest.importorskip("pyarrow")

@@ -56,18 +56,18 @@ def same_as_sqlite(path: Path) -> tuple[int, int]:
             wanted = sorted(columns)
             expected: IntegerColumns | None = None
             for chosen in (wanted, wanted[::-1], wanted[:1]):
-                found = export._decoded(table, chosen)
+                found = export._decode(table, chosen)
                 if found is None:
                     continue
                 decoded += 1
-                expected = expected or export._queried(table, wanted)
+                expected = expected or export._query(table, wanted)
                 assert list(found.columns) == chosen
                 for name in chosen:
                     np.testing.assert_array_equal(found.columns[name], expected.columns[name])
                 assert found.bad == {name: count for name, count in expected.bad.items() if name in chosen}
             for column in wanted:
-                texts = export._decoded_texts(table, column)
-                assert texts is None or texts.rows() == export._queried_texts(table, column).rows()
+                texts = export._decode_texts(table, column)
+                assert texts is None or texts.rows() == export._query_texts(table, column).rows()
                 decoded_texts += texts is not None
     return decoded, decoded_texts
 
@@ -173,9 +173,9 @@ def test_a_number_that_is_none_is_null(tmp_path: Path) -> None:
         raw = raw[:at] + struct.pack(">d", math.nan) + raw[at + 8 :]
     path.write_bytes(raw)
     with opened(path) as export:
-        found = export._decoded("t", ["c0", "c2"])
+        found = export._decode("t", ["c0", "c2"])
         assert found is not None
-        assert found.bad == export._queried("t", ["c0", "c2"]).bad == {"c0": 2, "c2": 2}
+        assert found.bad == export._query("t", ["c0", "c2"]).bad == {"c0": 2, "c2": 2}
     same_as_sqlite(path)
 
 
@@ -214,8 +214,8 @@ def test_a_damaged_file_gives_what_sqlite_gives_or_nothing(
         with opened(path) as export:
             for table, columns in export.tables.items():
                 for column in columns:
-                    export._decoded_texts(table, column)
-                export._decoded(table, sorted(columns))  # whatever it finds: no crash, no hang
+                    export._decode_texts(table, column)
+                export._decode(table, sorted(columns))  # whatever it finds: no crash, no hang
                 export.integers(table, sorted(columns))
     except GpuledgerError as error:
         refusal = error.claim
@@ -233,7 +233,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_no_crash(tmp_path: Path, bytes_
         with opened(path) as export:
             with path.open("r+b") as file:
                 file.truncate(bytes_left)
-            assert export._decoded("t", ["c0"]) is None
+            assert export._decode("t", ["c0"]) is None
             export.integers("t", ["c0"])
 
     with pytest.raises(GpuledgerError, match="damaged"):
@@ -262,7 +262,7 @@ def test_a_key_is_the_row_id_only_where_sqlite_takes_it_for_it(tmp_path: Path, k
         database.executemany("INSERT INTO t VALUES (?, ?)", [(1000 * at, at) for at in range(9, 0, -1)])
         database.commit()
     with opened(path) as export:
-        read, asked = export.integers("t", ["a", "b"]), export._queried("t", ["a", "b"])
+        read, asked = export.integers("t", ["a", "b"]), export._query("t", ["a", "b"])
         assert {name: values.tolist() for name, values in read.columns.items()} == {
             name: values.tolist() for name, values in asked.columns.items()
         }
@@ -285,5 +285,5 @@ def test_a_cell_that_lies_among_the_pointers_is_refused(tmp_path: Path, kind: in
         content[page + at : page + at + len(written)] = written
     path.write_bytes(content)
     with opened(path) as export:
-        assert export._decoded_texts("t", "c1") is None
-        assert export._decoded("t", ["c0", "k"]) is None
+        assert export._decode_texts("t", "c1") is None
+        assert export._decode("t", ["c0", "k"]) is None

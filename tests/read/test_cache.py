@@ -32,16 +32,12 @@ from gpuledger.messages import joined, say, translated
 from gpuledger.present.writers.json import json_text
 from gpuledger.read import cache as policy
 from gpuledger.read import wanted_columns
-from gpuledger.read.cache import cached_open, trace_folder
-from gpuledger.read.cache.fingerprint import ProfileFingerprint, fingerprint
-from gpuledger.read.cache.trace_file import pack_trace, unpack_trace
-from gpuledger.read.cache.trace_folder import TraceFolder
-from gpuledger.read.nsys.sqlite_reader import SqliteReader
+from gpuledger.read.cache import cached_open, store
+from gpuledger.read.cache.store import ProfileFingerprint, TraceFolder, fingerprint, pack_trace, unpack_trace
+from gpuledger.read.nsys.sqlite import SqliteReader
 from gpuledger.read.source import look_at
-from gpuledger.trace.health import Note, NotMeasured, Severity
-from gpuledger.trace.model import Gpu, Origin, Private, Process, Trace
-from gpuledger.trace.stacks import Stacks
-from gpuledger.trace.strings import Strings
+from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin, Private, Process, Severity, Trace
+from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger, gpuledger_process
 from support.thorough import tries
@@ -454,7 +450,7 @@ def test_the_sample_sees_what_the_times_do_not(profile: Path, monkeypatch: pytes
         def __init__(self, status: os.stat_result) -> None:
             self.st_size, self.st_mtime_ns, self.st_ctime_ns = status.st_size, 0, 0
 
-    monkeypatch.setattr("gpuledger.read.cache.fingerprint.os.fstat", lambda descriptor: Timeless(real(descriptor)))
+    monkeypatch.setattr("gpuledger.read.cache.store.os.fstat", lambda descriptor: Timeless(real(descriptor)))
     size = profile.stat().st_size
     seen = {fingerprint(look_at(profile))}
     for at in (600, 60_000, size // 16, size // 2, size - 60_000, size - 1):
@@ -543,7 +539,7 @@ def test_files_of_another_user_are_not_used(kept: Path, profile: Path, monkeypat
     opened(profile)
     [file] = stored(kept)
     me = os.geteuid()
-    monkeypatch.setattr("gpuledger.read.cache.trace_folder.os.geteuid", lambda: me + 1)
+    monkeypatch.setattr("gpuledger.read.cache.store.os.geteuid", lambda: me + 1)
     assert TraceFolder(kept).mapped(file.name.removesuffix(".trace")) is None
     with pytest.raises(PermissionError):
         TraceFolder(kept).write("a", 1, [b"a"], Event())
@@ -704,8 +700,8 @@ def put(folder: Path, name: str, size: int, used_s: int) -> bool:
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_folder, "MOST_BYTES", 1000)
-    monkeypatch.setattr(trace_folder, "MOST_SHARE", 1.0)
+    monkeypatch.setattr(store, "MOST_BYTES", 1000)
+    monkeypatch.setattr(store, "MOST_SHARE", 1.0)
     folder = tmp_path / "traces"
     for number, name in enumerate("abc"):
         put(folder, name, 300, 1000 + number)
@@ -724,7 +720,7 @@ def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytes
     folder = tmp_path / "traces"
     assert put(folder, "a", 100, 1000)
     usage = shutil.disk_usage(tmp_path)._replace(free=1900)
-    monkeypatch.setattr("gpuledger.read.cache.trace_folder.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("gpuledger.read.cache.store.shutil.disk_usage", lambda _: usage)
     assert put(folder, "b", 100, 1001)
     assert put(folder, "c", 100, 1002)
     assert [path.stem for path in stored(folder)] == ["b", "c"]
@@ -736,7 +732,7 @@ def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytes
 def test_there_is_never_more_than_may_be(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, puts: list[tuple[str, int]]
 ) -> None:
-    monkeypatch.setattr(trace_folder, "MOST_BYTES", 1000)
+    monkeypatch.setattr(store, "MOST_BYTES", 1000)
     folder = tmp_path_factory.mktemp("traces")
     for at, (name, size) in enumerate(puts):
         assert put(folder, name, size, 1000 + at)
@@ -745,7 +741,7 @@ def test_there_is_never_more_than_may_be(
 
 
 def test_other_peoples_files_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_folder, "MOST_BYTES", 1000)
+    monkeypatch.setattr(store, "MOST_BYTES", 1000)
     (tmp_path / "notes.txt").write_bytes(bytes(5000))
     assert put(tmp_path, "a", 900, 1000)
     assert put(tmp_path, "b", 900, 1000)

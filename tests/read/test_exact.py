@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.read.torch.exact_ns import nanoseconds
+from gpuledger.read.torch.events import nanoseconds
 
 
 def test_epoch_microseconds_keep_their_nanoseconds() -> None:

@@ -21,8 +21,8 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read import open_trace
-from gpuledger.read.ncu.blocks import walk
 from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.read.ncu.rep_file import walk
 from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.source import look_at
@@ -88,7 +88,7 @@ def test_a_key_is_the_rows_id_whatever_is_stored_in_its_place() -> None:
     """SQLite never looks at what a record holds for such a column; a changed file holds something."""
     case = ROOT / "tests" / "fuzz_cases" / "key-column-holds-a-value.sqlite"
     with open_sqlite(look_at(case), DEFAULT_LIMITS, lambda _table, _rows: None) as export:
-        ours, theirs = export._decoded("t", ["a", "b"]), export._queried("t", ["a", "b"])
+        ours, theirs = export._decode("t", ["a", "b"]), export._query("t", ["a", "b"])
     assert ours is not None
     for column in ("a", "b"):
         np.testing.assert_array_equal(ours.columns[column], theirs.columns[column])
@@ -99,7 +99,7 @@ def test_a_circle_of_overflow_pages_is_not_walked() -> None:
     """Its 84 rows share one page, which was read eleven million times before the decoder gave in."""
     case = ROOT / "tests" / "fuzz_cases" / "overflow-pages-in-a-circle.sqlite"
     with open_sqlite(look_at(case), DEFAULT_LIMITS, lambda _table, _rows: None) as export:
-        assert export._decoded("t", ["b"]) is None
+        assert export._decode("t", ["b"]) is None
 
 
 @pytest.mark.skipif(not btree.is_there(), reason="the decoder was not compiled")
@@ -108,8 +108,8 @@ def test_records_that_lie_over_each_other_are_not_multiplied(tmp_path: Path) -> 
     path = tmp_path / "over.sqlite"
     _write_one_cell_many_times(path, cells=4000, text_bytes=50_000)
     with open_sqlite(look_at(path), DEFAULT_LIMITS, lambda _table, _rows: None) as export:
-        assert export._decoded_texts("t", "a") is None
-        assert export._decoded("t", ["a"]) is None
+        assert export._decode_texts("t", "a") is None
+        assert export._decode("t", ["a"]) is None
 
 
 def _write_one_cell_many_times(path: Path, cells: int, text_bytes: int) -> None:

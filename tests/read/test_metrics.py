@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.read import open_trace
-from gpuledger.read.nsys import metrics
+from gpuledger.read.nsys import finish
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 from support.nsys_exports import kernel, minimal
@@ -138,7 +138,7 @@ def test_a_table_without_hardware_is_of_the_only_gpu(tmp_path: Path) -> None:
 
 
 def test_numbers_that_mean_nothing_are_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_COUNTERS", 5)
+    monkeypatch.setattr(finish, "MOST_COUNTERS", 5)
     trace = opened(export(tmp_path / "a.sqlite", [(0, 0, H200, number, 5) for number in range(6)]))
     assert trace["metrics"].texts("name") == [None] * 6
 

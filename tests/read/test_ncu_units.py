@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.read.ncu.numbers import NumberStyle, style_of
-from gpuledger.read.ncu.units import UnknownUnit, scale, to_base
+from gpuledger.read.ncu.csv import NumberStyle, style_of
+from gpuledger.read.ncu.launch import UnknownUnit, scale, to_base
 from support.command import ROOT
 
 CAPTURES = ROOT / "captures" / "ncu"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, open_trace
-from gpuledger.analyse.nvidia.reports import CUDA_GPU_KERN_SUM, NVIDIA_REPORTS
+from gpuledger.analyse.nvidia_tables import CUDA_GPU_KERN_SUM, NVIDIA_REPORTS
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Digits, Sheet
@@ -23,8 +23,8 @@ from gpuledger.present.writers.json import sheet_json
 from gpuledger.present.writers.markdown import table_markdown
 from gpuledger.read.stats_text.headings import KNOWN
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries, runs_in
-from gpuledger.trace.health import Severity
-from gpuledger.trace.printed_tables import PrintedTable, PrintedTables
+from gpuledger.trace.measured import PrintedTable, PrintedTables
+from gpuledger.trace.model import Severity
 from support.command import CAPTURES, NAMES, gpuledger
 
 API = """\

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gpuledger.read import open_trace
 from gpuledger.read.cache.cached_open import finish_writing
-from gpuledger.read.plain_window import _window_ns, plain_window_ns
-from gpuledger.trace.health import NotMeasured
+from gpuledger.read.unrecorded_work import _window_ns, plain_window_ns
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 
 

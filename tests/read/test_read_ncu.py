@@ -23,16 +23,13 @@ from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.ncu import rep_file as ncu_rep
-from gpuledger.read.ncu.blocks import walk
-from gpuledger.read.ncu.labels import OVER_ELAPSED, metric_of
-from gpuledger.read.ncu.launch import is_wanted, plain
-from gpuledger.read.ncu.library import ChildReply, ReportWalk
+from gpuledger.read.ncu.launch import OVER_ELAPSED, is_wanted, metric_of, plain, scale, scaled
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.read.ncu.units import scale, scaled
+from gpuledger.read.ncu.rep_file import ChildReply, ReportWalk, walk
 from gpuledger.read.source import look_at
 from gpuledger.system.processes import Ran
-from gpuledger.trace.health import NotMeasured, Severity
-from gpuledger.trace.kernel_report import Advice, KernelReport, Profiled
+from gpuledger.trace.measured import Advice, KernelReport, Profiled
+from gpuledger.trace.model import NotMeasured, Severity
 from support.command import ROOT, gpuledger
 from support.thorough import some, tries
 

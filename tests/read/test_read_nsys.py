@@ -454,7 +454,7 @@ def test_any_page_size(tmp_path: Path, page: int) -> None:
 
 
 def test_the_order_of_rows_changes_no_table(tmp_path: Path) -> None:
-    from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
+    from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
 
     rows = [kernel(start, start + 3 * start % 7, demangledName=1 + start % 3) for start in range(40)]
     one = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=rows))

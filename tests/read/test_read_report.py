@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import MissingPackage, Table, ToolFailed, open_trace
-from gpuledger.system.tools import find_nsys
+from gpuledger.system.machine import find_nsys
 
 HEAD = b"NVIDIA Tegra Profiler Report 36398880."
 
@@ -94,7 +94,7 @@ def test_an_nsys_without_its_importer_is_named(report: Path, install: Callable[[
 
 def test_without_nsys_one_sentence_says_how(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("gpuledger.capture.nsys.command.find_nsys", lambda: None)
+    monkeypatch.setattr("gpuledger.capture.nsys.find_nsys", lambda: None)
     with pytest.raises(MissingPackage, match="opening it needs nsys, which was not found") as raised:
         open_trace(report)
     assert "nsys export --type=sqlite" in raised.value.hint

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.snapshot.pickle_tree import (
+from gpuledger.read.pickle_tree import (
     BOOL,
     BYTES,
     DICT,
@@ -30,8 +30,8 @@ from gpuledger.read.snapshot.pickle_tree import (
     python_tree,
     read_tree,
 )
-from gpuledger.read.snapshot.reader import open_snapshot
-from gpuledger.trace.memory_snapshot import MemoryAction
+from gpuledger.read.snapshot import open_snapshot
+from gpuledger.trace.measured import MemoryAction
 from support.command import gpuledger
 from support.memory_snapshots import Program, captured, written
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from gpuledger import Table, open_trace
-from gpuledger.analyse.stack_places import place
 from gpuledger.api import build_report
+from gpuledger.attribution.places import place
 from gpuledger.ledger.steps import Wanted
-from gpuledger.trace.stacks import Stacks
-from gpuledger.trace.strings import Strings
+from gpuledger.trace.strings import Stacks, Strings
 from support.nsys_exports import call, kernel, minimal
 
 STEP = Wanted(range_pattern="^step$")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import Table, Trace, open_trace
-from gpuledger.read.torch import parallel as torch_parallel
+from gpuledger.read.torch import gather as torch_parallel
 from support.torch_traces import KERNEL, KERNEL_ARGS, SMALL, saved
 
 

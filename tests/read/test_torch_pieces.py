@@ -27,10 +27,9 @@ from gpuledger.limits import Limits
 from gpuledger.read.source import look_at
 from gpuledger.read.stream import Gunzipped, PlainFile, read_ahead, unpacked_size
 from gpuledger.read.torch import events
-from gpuledger.read.torch import parallel as torch_parallel
+from gpuledger.read.torch import gather as torch_parallel
 from gpuledger.read.torch.columns import _triples
-from gpuledger.read.torch.gather import GatheredEvents
-from gpuledger.read.torch.merge import LocalPart, RemotePart, by_table, merged, send
+from gpuledger.read.torch.gather import GatheredEvents, LocalPart, RemotePart, by_table, merged, send
 from gpuledger.trace.tables import NOT_RECORDED
 from support.opened import trace_of
 from support.torch_traces import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, saved

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.trace.health import Severity
+from gpuledger.trace.model import Severity
 from support.command import gpuledger
 from support.nsys_exports import PID, call, insert, kernel, minimal
 from support.schemas import schema_of

@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.replay.backward_pass import NO_LIMIT, HeldPath, Latest, PathWalk, limited, unlimited
 from gpuledger.replay.edits import with_durations
-from gpuledger.replay.forward_pass import replayed, table_columns
 from gpuledger.replay.graph import DependencyGraph, GraphEvent, OperationFlag, Times
-from gpuledger.replay.native_passes import is_compiled
+from gpuledger.replay.passes import (
+    NO_LIMIT,
+    HeldPath,
+    Latest,
+    PathWalk,
+    is_compiled,
+    limited,
+    replayed,
+    table_columns,
+    unlimited,
+)
 from support.drawn_graphs import graphs
 
 

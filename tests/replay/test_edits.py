@@ -21,8 +21,8 @@ from gpuledger.replay.edits import (
     without_operations,
     without_waits,
 )
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.passes import replayed
 from gpuledger.trace.keys import Positions
 from support.random_graphs import graph_of_export
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpuledger.replay.edits import with_durations
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound
+from gpuledger.replay.passes import replayed
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from support.call_notation import called

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph, Times
-from gpuledger.replay.native_passes import is_compiled
+from gpuledger.replay.passes import is_compiled, replayed
 from support.random_graphs import graph_of, random_graph
 from support.thorough import tries
 from support.trace_notation import trace

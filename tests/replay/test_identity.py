@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import open_trace
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.passes import replayed
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

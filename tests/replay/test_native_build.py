@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuledger.replay import stream_order
+from gpuledger.replay import program_order
 from gpuledger.replay.graph import CallNodes, DependencyGraph, OperationNodes
-from gpuledger.replay.native_passes import is_compiled, native
+from gpuledger.replay.passes import is_compiled, native
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_graphs import graph_of, graph_of_export
@@ -51,7 +51,7 @@ def _full_queue() -> Trace:
 
 
 def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_order, "QUEUE", 2)
+    monkeypatch.setattr(program_order, "QUEUE", 2)
     fast = graph_of(_full_queue())
     waits = np.repeat(np.arange(len(fast.calls)), np.diff(fast.calls.first_wait))
     assert list(zip(waits.tolist(), fast.wait.tolist(), strict=True)) == [(2, 0), (3, 1)]

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import shortened
 from gpuledger.read import open_trace
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import Scenario, scenario

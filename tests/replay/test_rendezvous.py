@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import with_durations
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph
-from gpuledger.replay.rendezvous import with_rendezvous
+from gpuledger.replay.passes import replayed
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_export import write

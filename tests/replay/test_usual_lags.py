@@ -10,8 +10,8 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph, usual_lags
-from gpuledger.replay.forward_pass import replayed
-from gpuledger.replay.lag_words import UsualLags
+from gpuledger.replay.lags import UsualLags
+from gpuledger.replay.passes import replayed
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 

@@ -14,15 +14,34 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.present.views.runbook import _filled, _savings
-from gpuledger.runbook.definition import Axis, Runbook, SavingCheck
-from gpuledger.runbook.figures import Documents, documents_of, nanoseconds
-from gpuledger.runbook.forms import Listed, WordList, read_as
-from gpuledger.runbook.matrix import MatrixCell, cells_of, pairs
-from gpuledger.runbook.placeholders import BadPlaceholder, all_filled, filled, names_in
+from gpuledger.runbook.definition import (
+    Axis,
+    BadPlaceholder,
+    MatrixCell,
+    Runbook,
+    SavingCheck,
+    all_filled,
+    cells_of,
+    filled,
+    names_in,
+    pairs,
+)
+from gpuledger.runbook.figures import (
+    FAIL,
+    OPEN,
+    PASS,
+    Documents,
+    SavingRow,
+    documents_of,
+    judged,
+    judged_by_the_middle,
+    nanoseconds,
+    saving_of,
+    slowed,
+)
+from gpuledger.runbook.forms import MOST_BYTES, Fields, Listed, Word, WordList, parsed, read_as
 from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
 from gpuledger.runbook.read import runbook_of
-from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged, judged_by_the_middle, saving_of, slowed
-from gpuledger.runbook.yaml_tree import MOST_BYTES, Fields, Word, parsed
 from support.command import ROOT
 
 GOOD = """\

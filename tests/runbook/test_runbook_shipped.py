@@ -15,8 +15,8 @@ import pytest
 
 from gpuledger.cli.main import verb_named
 from gpuledger.cli.verbs.bench import BENCHES
+from gpuledger.runbook.definition import cells_of
 from gpuledger.runbook.files import shipped, shipped_text
-from gpuledger.runbook.matrix import cells_of
 from gpuledger.runbook.read import runbook_of
 from support.command import ROOT, gpuledger
 

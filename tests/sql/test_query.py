@@ -17,11 +17,10 @@ from gpuledger.errors import QueryRefused
 from gpuledger.limits import Limits
 from gpuledger.sql import engine
 from gpuledger.sql.answer import AnswerColumn, QueryAnswer, ask, to_read
-from gpuledger.sql.column_values import TableValues, instants, words
 from gpuledger.sql.engine import run
 from gpuledger.sql.statement import statement
-from gpuledger.sql.tables import TABLES, QueryTable
-from gpuledger.system.memory_limit import at_most
+from gpuledger.sql.tables import TABLES, QueryTable, TableValues, instants, words
+from gpuledger.system.resources import at_most
 from gpuledger.trace.tables import EVENTS, Table
 from support.command import CAPTURES, ROOT, called, gpuledger
 from support.opened import plain, report_of, trace_of
@@ -63,8 +62,8 @@ def test_only_what_is_named_is_read_and_made(monkeypatch: pytest.MonkeyPatch) ->
         Table.KERNELS: {"start_ns", "end_ns", "grid", "name"}
     }
     assert set(to_read(statement("SELECT code FROM findings"))[0]) == set(EVENTS)
-    monkeypatch.setattr("gpuledger.sql.subject.analysed", None)  # no books
-    monkeypatch.setattr("gpuledger.sql.subject.findings", None)
+    monkeypatch.setattr("gpuledger.sql.booked.analysed", None)  # no books
+    monkeypatch.setattr("gpuledger.sql.booked.findings", None)
     assert ask(SMALL, None, "SELECT count(*) FROM kernels, calls").rows == ((0,),)
     with pytest.raises(TypeError):
         ask(SMALL, None, "SELECT family FROM kernels")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from gpuledger.analyse import nvidia_tables
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.nvidia import calls, copies, kernels, ranges
 from gpuledger.analyse.step_summary import step_books
 from gpuledger.api import Report
 from gpuledger.ledger.device import Device
@@ -46,12 +46,12 @@ class Subject:
 def _kernels(subject: Subject) -> list[tuple[Any, ...]]:
     return [
         (each.name, each.times.count, each.times.total, each.times.least, each.times.most)
-        for each in kernels.cuda_gpu_kern_sum(subject.trace)
+        for each in nvidia_tables.cuda_gpu_kern_sum(subject.trace)
     ]
 
 
 def _calls(subject: Subject) -> list[tuple[Any, ...]]:
-    texts = {each.name: each for each in calls.cuda_api_sum(subject.trace)}
+    texts = {each.name: each for each in nvidia_tables.cuda_api_sum(subject.trace)}
     return [(name, each.times.count, each.times.total) for name, each in texts.items()]
 
 
@@ -96,7 +96,7 @@ def _triggers(subject: Subject) -> list[tuple[Any, ...]]:
 def _copies(subject: Subject) -> list[tuple[Any, ...]]:
     return [
         (_kind(each.operation), each.times.count, each.sizes.total, each.times.total)
-        for each in copies.cuda_gpu_mem_size_sum(subject.trace)
+        for each in nvidia_tables.cuda_gpu_mem_size_sum(subject.trace)
     ]
 
 
@@ -110,7 +110,8 @@ def _lines(subject: Subject) -> list[tuple[Any, ...]]:
 
 def _ranges(subject: Subject) -> list[tuple[Any, ...]]:
     return [
-        (each.name.text, each.instances, each.times and each.times.total) for each in ranges.nvtx_sum(subject.trace)
+        (each.name.text, each.instances, each.times and each.times.total)
+        for each in nvidia_tables.nvtx_sum(subject.trace)
     ]
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from gpuledger import Trace, open_trace
-from gpuledger.analyse.use.compute_split import compute_split
-from gpuledger.analyse.use.use_class import CLASSES
+from gpuledger.analyse.utilization.kernel_use import CLASSES
+from gpuledger.analyse.utilization.stretches import compute_split
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import Wanted
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, total
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuledger.system.surviving_processes import MARK
+from gpuledger.system.processes import MARK
 from support.command import PATIENCE_S, Ran, gpuledger
 
 FAKE = Path(__file__).parent / "fake_nsys.py"

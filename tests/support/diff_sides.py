@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuledger.analyse.diff.run_side import STEP, Call, RunKernel, RunRange, RunSide, StepLaunches
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.ledger.lines import Line
+from gpuledger.ledger.books import Line
 
 SHAPE = (1, 1, 1)
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuledger.trace.model import Trace
-from gpuledger.trace.stacks import Stacks
-from gpuledger.trace.strings import Strings
+from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Rows, Table
 from support.trace_notation import of_tables, table
 

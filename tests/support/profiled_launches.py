@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuledger.analyse.kernels.judgement import JudgedLaunch, judged
-from gpuledger.trace.kernel_report import Advice, Dim3, Profiled
+from gpuledger.trace.measured import Advice, Dim3, Profiled
 
 NAMES = {
     "time": "gpu__time_duration.sum",

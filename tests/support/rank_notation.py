@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Collectives, Group
-from gpuledger.ledger.lines import Line
+from gpuledger.ledger.books import Line
 from gpuledger.trace.spans import Span, Spans, union
 
 US = 1_000

@@ -17,14 +17,14 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from gpuledger import read
-from gpuledger.cli import table_verbs
+from gpuledger.cli.verbs import questions
 from gpuledger.findings import profiled_run
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
+from gpuledger.read.unrecorded_work import plain_window_ns
 from gpuledger.trace.model import Trace
 
 _KEPT: Final = 12
@@ -37,8 +37,8 @@ Kept = OrderedDict[tuple[Any, ...], Any]
 def read_once() -> Iterator[None]:
     """While this is entered, a file that did not change is not read again, nor analysed in the same way again."""
     with (
-        patch.object(read, "_opened", _opened_once),
-        patch.object(table_verbs, "analysed", _analysed_once),
+        patch.object(read, "_read_trace", _opened_once),
+        patch.object(questions, "analysed", _analysed_once),
         patch.object(profiled_run, "analysed", _analysed_once),
         patch.object(profiled_run, "findings", _found_once),
         patch.object(profiled_run, "sampled", _sampled_once),
@@ -89,7 +89,7 @@ def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
     return kept[key]
 
 
-_opened_once: Final = _reading_once(read._opened)
+_opened_once: Final = _reading_once(read._read_trace)
 _analysed_once: Final = _once(analysed)
 _found_once: Final = _once(findings)
 _sampled_once: Final = _once(profiled_run.sampled)

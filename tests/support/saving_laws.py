@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.findings.idle import RULES as ABOUT_IDLE
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import Cause, QueueTrigger

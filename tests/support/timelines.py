@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 
 from gpuledger.export.perfetto import PerfettoWriter
+from gpuledger.export.sections import earliest_ns, scene, sections
 from gpuledger.export.timeline import UniqueNumbers
-from gpuledger.export.timeline_sections import earliest_ns, scene, sections
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.strings import Strings

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Gpu, Origin, Process, Trace
+from gpuledger.trace.model import Gpu, NotMeasured, Origin, Process, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Rows, Table
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.errors import OutputRefused
-from gpuledger.system.atomic_files import PARTIAL, Abandoned, placed, replacing, whole_file
+from gpuledger.system.files import PARTIAL, Abandoned, placed, replacing, whole_file
 
 
 @pytest.fixture

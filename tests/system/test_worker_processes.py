@@ -19,7 +19,7 @@ import pytest
 
 from gpuledger.errors import ToolFailed
 from gpuledger.system import worker_processes
-from gpuledger.system.host_resources import free_memory_bytes, resident_bytes, usable_cores
+from gpuledger.system.resources import free_memory_bytes, resident_bytes, usable_cores
 from gpuledger.system.worker_processes import ATTEMPTS, spread
 from support.command import ROOT
 from support.worker_tasks import (

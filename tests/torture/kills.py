@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuledger.system.atomic_files import PARTIAL
+from gpuledger.system.files import PARTIAL
 from torture.bench import Bench, Tried, Verdict
 from torture.captures import packed, small
 

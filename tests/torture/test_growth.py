@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from gpuledger import build_report, open_trace
-from gpuledger.catalog.kernel_names import parse
-from gpuledger.catalog.name_likeness import unnumbered, untiled
+from gpuledger.catalog.kernel_names import parse, unnumbered, untiled
 from gpuledger.errors import NothingRecorded
 from gpuledger.fleet.run import fleet
 from gpuledger.ledger import host
-from gpuledger.ledger.calls import of_layers
+from gpuledger.ledger.activity import of_layers
 from gpuledger.ledger.steps import Wanted
 from gpuledger.read import archive
 from gpuledger.read.stream import members

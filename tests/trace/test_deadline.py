@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpuledger.replay.native_passes import is_compiled
+from gpuledger.replay.passes import is_compiled
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check, until
 

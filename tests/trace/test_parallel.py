@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gpuledger.trace.parallel import WORTH_A_THREAD, side_by_side
+from gpuledger.trace.sweep import WORTH_A_THREAD, side_by_side
 
 FEW, MANY = WORTH_A_THREAD - 1, WORTH_A_THREAD
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gpuledger.trace import columns, sweep
+from gpuledger.trace import keys as joins
+from gpuledger.trace import sweep
 from gpuledger.trace.spans import parents
 from torture.bombs import texts_of_one_place
 
@@ -259,7 +260,7 @@ def test_many_records_in_order(how: str) -> None:
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=40), st.data(), st.sampled_from(["i1", "i2", "i4", "i8"]))
 def test_rows_at_positions(of: list[int], data: st.DataObject, dtype: str) -> None:
     positions = np.array(data.draw(st.lists(st.integers(0, len(of) - 1), max_size=60)), np.int32)
-    found = same(lambda: columns.take(np.array(of, dtype), positions))
+    found = same(lambda: joins.take(np.array(of, dtype), positions))
     assert found.tolist() == [of[at] for at in positions.tolist()]
     assert found.dtype == dtype
 
@@ -278,7 +279,7 @@ def test_the_last_to_end(ends: list[int]) -> None:
 )
 def test_distinct(of: list[int], dtype: str) -> None:
     values = np.array([each if dtype == "<i8" else each % 97 - 1 for each in of], dtype)
-    found = same(lambda: columns.distinct(values))
+    found = same(lambda: joins.distinct(values))
     assert found.tolist() == sorted(set(values.tolist()))
     assert found.dtype == values.dtype
 
@@ -333,19 +334,19 @@ def test_columns_that_do_not_belong_together_are_refused(misuse: Callable[[Any],
 
 
 def test_a_read_only_column_is_not_written() -> None:
-    kept = columns.same(0, 3)
+    kept = joins.same(0, 3)
     with pytest.raises((ValueError, BufferError)):
         _sweep.shares(ints([1, 2, 3]), ints([2, 3, 4]), kept, ints([0, 0, 0]))
 
 
 def test_columns_of_one_value() -> None:
-    one = columns.same(7, 5)
-    assert columns.is_same(one)
-    assert not columns.is_same(np.full(5, 7))
-    assert columns.is_same(columns.take(one, np.array([0, 3])))
-    assert columns.take(one, np.array([True, False, True, False, False])).tolist() == [7, 7]
-    assert columns.is_same(columns.one_after_another([one, columns.same(7, 2)]))
-    assert columns.one_after_another([one[:2], columns.same(8, 1)]).tolist() == [7, 7, 8]
-    assert columns.by_row(lambda values: values + 1, one).tolist() == [8] * 5
-    assert columns.distinct(one).tolist() == [7]
-    assert columns.equal(one, 7).all()
+    one = joins.same(7, 5)
+    assert joins.is_same(one)
+    assert not joins.is_same(np.full(5, 7))
+    assert joins.is_same(joins.take(one, np.array([0, 3])))
+    assert joins.take(one, np.array([True, False, True, False, False])).tolist() == [7, 7]
+    assert joins.is_same(joins.one_after_another([one, joins.same(7, 2)]))
+    assert joins.one_after_another([one[:2], joins.same(8, 1)]).tolist() == [7, 7, 8]
+    assert joins.by_row(lambda values: values + 1, one).tolist() == [8] * 5
+    assert joins.distinct(one).tolist() == [7]
+    assert joins.equal(one, 7).all()

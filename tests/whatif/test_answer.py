@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from gpuledger import open_trace
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.fixes import OF_CODE
-from gpuledger.ledger.lines import LineKind
+from gpuledger.findings.rules import EDIT_OF
+from gpuledger.ledger.books import LineKind
 from gpuledger.replay import scenario
-from gpuledger.replay.excerpt import excerpt
+from gpuledger.replay.scenario import excerpt
 from gpuledger.trace.model import Trace
 from gpuledger.whatif.answer import Answer, answer
-from gpuledger.whatif.change import ProgramChange
-from gpuledger.whatif.changes import Changes
+from gpuledger.whatif.changes import Changes, ProgramChange
 from support.book_checks import analysed
 from support.program import Program
 
@@ -181,7 +180,7 @@ def test_some_steps_of_many_say_the_same(monkeypatch: pytest.MonkeyPatch, ask: A
 
 
 CHOICES: tuple[Asked, ...] = (
-    *(fixed(code) for code in OF_CODE),
+    *(fixed(code) for code in EDIT_OF),
     faster("gemm", 3),
     faster("kernel:gemm_tn", 0.5),
     faster("products", 2),

@@ -2,6 +2,8 @@
 
 Calls are answered one at a time, in a thread, so that what is said meanwhile (progress, a call that is taken back) is
 heard. Whatever goes wrong is one sentence, as on the command line.
+
+All tools, in the order in which an agent is told of them.
 """
 
 from __future__ import annotations
@@ -32,14 +34,27 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from gpuledger.agents import report_tools, table_tools
 from gpuledger.agents.answers import AgentAnswer, cleaned, written
 from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.tools.registry import TOOLS
-from gpuledger.agents.tools.tool import AgentTool
+from gpuledger.agents.tool import AgentTool
 from gpuledger.errors import GpuledgerError
 from gpuledger.trace.deadline import until
 from gpuledger.units import count_text
 from gpuledger.version import own_version
+
+TOOLS: Final[dict[str, AgentTool]] = {
+    tool.name: tool
+    for tool in (
+        *report_tools.OPENING_TOOLS,
+        *report_tools.TOOLS,
+        *table_tools.TOOLS,
+        *table_tools.QUERYING_TOOLS,
+        *table_tools.COMPARING_TOOLS,
+        *report_tools.PICTURES_TOOLS,
+    )
+}
+
 
 INSTRUCTIONS: Final = """\
 gpuledger reads GPU profiles (Nsight Systems, torch.profiler), books every nanosecond to one line, and says what to fix.
@@ -71,10 +86,10 @@ def agent_server(profiles: AgentProfiles) -> Server[dict[str, Any]]:
     one_at_a_time = anyio.CapacityLimiter(1)
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_described(tool) for tool in TOOLS.values()])
+        return ListToolsResult(tools=[_describe(tool) for tool in TOOLS.values()])
 
     async def call_tool(context: ServerRequestContext, asked: CallToolRequestParams) -> CallToolResult:
-        call = partial(_called, profiles, asked.name, asked.arguments or {}, _CallProgress(context))
+        call = partial(_call, profiles, asked.name, asked.arguments or {}, _CallProgress(context))
         return await anyio.to_thread.run_sync(call, limiter=one_at_a_time)
 
     return Server(
@@ -116,7 +131,7 @@ class _CallProgress:
         anyio.from_thread.run(self._context.session.report_progress, self._told, None, message)
 
 
-def _described(tool: AgentTool) -> Tool:
+def _describe(tool: AgentTool) -> Tool:
     return Tool(
         name=tool.name,
         title=tool.title,
@@ -126,7 +141,7 @@ def _described(tool: AgentTool) -> Tool:
     )
 
 
-def _called(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _CallProgress) -> CallToolResult:
+def _call(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _CallProgress) -> CallToolResult:
     """One call, whatever comes of it."""
     try:
         tool = _tool(name, given)

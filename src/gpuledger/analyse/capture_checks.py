@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, time_text
@@ -22,20 +21,23 @@ WARN: Final = "WARN"
 
 _TOLERANCE_SHARE: Final = 0.2
 _TOLERANCE_NS: Final = 1_000_000_000
-_LIBRARIES: Final = ("cublas", "cudnn")
+_LAYERS: Final = (
+    ("osrt", "os", "OS calls", "the program made none that wait while it was recorded, or it is linked statically"),
+    *(
+        (library, library, f"{library} calls", f"the program called {library} not at all while it was recorded")
+        for library in ("cublas", "cudnn")
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureWishes:
     """What was to be recorded."""
 
-    traces: tuple[str, ...] = ("cuda",)
-    """In nsys's words."""
-    nodes: bool = False
-    """Whether each kernel inside a CUDA graph was to be seen."""
+    traces: tuple[str, ...] = ("cuda",)  # in nsys's words
+    nodes: bool = False  # whether each kernel inside a CUDA graph was to be seen
     memory: bool = False
-    ranged: bool = False
-    """Whether recording was to begin with a profiler range."""
+    ranged: bool = False  # whether recording was to begin with a profiler range
     duration_ns: int | None = None
 
 
@@ -53,27 +55,31 @@ def captured(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...]:
     """Every wish with its verdict."""
     checks = [_work(trace, asked)]
     if "nvtx" in asked.traces:
-        checks.append(_ranges(trace))
-    if "osrt" in asked.traces:
-        checks.append(
-            _layer(
-                trace,
-                "os",
-                "OS calls",
-                "the program made none that wait while it was recorded, or it is linked statically",
-            )
-        )
-    checks += [
-        _layer(trace, each, f"{each} calls", f"the program called {each} not at all while it was recorded")
-        for each in _LIBRARIES
-        if each in asked.traces
-    ]
+        advice = "mark the steps: `with gpuledger.window('step'):`, or torch.cuda.nvtx.range('step')"
+        count = len(trace[Table.RANGES])
+        checks.append(_counted("ranges", count, "ranges and marks", "the program set no NVTX range", advice))
+    calls = trace[Table.CALLS]
+    for asked_for, layer, name, why in _LAYERS:
+        if asked_for in asked.traces:
+            code = calls.strings.code(layer)
+            count = int((calls["layer"] == code).sum()) if code != NO_TEXT else 0
+            checks.append(_counted(name, count, "calls", "none was recorded", why))
     checks += _graphs(trace, asked)
     if asked.memory:
-        checks.append(_memory(trace))
+        advice = (
+            "a caching allocator asks for memory in the first steps only: record those too, with --preset=memory alone"
+        )
+        count = len(trace[Table.ALLOCS])
+        checks.append(_counted("memory", count, "allocations and releases", "no allocation was recorded", advice))
     if asked.duration_ns is not None:
         checks.append(_length(trace, asked.duration_ns))
     return tuple(checks)
+
+
+def _counted(name: str, count: int, what: str, none: str, advice: str) -> CaptureCheck:
+    if count:
+        return CaptureCheck(name, PASS, f"{count_text(count)} {what}")
+    return CaptureCheck(name, MISSING, none, advice)
 
 
 def _work(trace: Trace, asked: CaptureWishes) -> CaptureCheck:
@@ -90,23 +96,6 @@ def _work(trace: Trace, asked: CaptureWishes) -> CaptureCheck:
     return CaptureCheck("GPU work", MISSING, "no kernel was recorded", advice)
 
 
-def _ranges(trace: Trace) -> CaptureCheck:
-    count = len(trace[Table.RANGES])
-    if count:
-        return CaptureCheck("ranges", PASS, f"{count_text(count)} ranges and marks")
-    advice = "mark the steps: `with gpuledger.window('step'):`, or torch.cuda.nvtx.range('step')"
-    return CaptureCheck("ranges", MISSING, "the program set no NVTX range", advice)
-
-
-def _layer(trace: Trace, layer: str, name: str, why: str) -> CaptureCheck:
-    calls = trace[Table.CALLS]
-    code = calls.strings.code(layer)
-    count = int((calls["layer"] == code).sum()) if code != NO_TEXT else 0
-    if count:
-        return CaptureCheck(name, PASS, f"{count_text(count)} calls")
-    return CaptureCheck(name, MISSING, "none was recorded", why)
-
-
 def _graphs(trace: Trace, asked: CaptureWishes) -> list[CaptureCheck]:
     whole = len(trace[Table.GRAPHS])
     nodes = int((trace[Table.KERNELS]["graph_node"] > 0).sum())
@@ -118,14 +107,6 @@ def _graphs(trace: Trace, asked: CaptureWishes) -> list[CaptureCheck]:
         found = f"{count_text(nodes)} kernels ran in CUDA graphs" if nodes else "no CUDA graph ran"
         return [CaptureCheck("graph nodes", PASS, found)]
     return []
-
-
-def _memory(trace: Trace) -> CaptureCheck:
-    count = len(trace[Table.ALLOCS])
-    if count:
-        return CaptureCheck("memory", PASS, f"{count_text(count)} allocations and releases")
-    advice = "a caching allocator asks for memory in the first steps only: record those too, with --preset=memory alone"
-    return CaptureCheck("memory", MISSING, "no allocation was recorded", advice)
 
 
 def _length(trace: Trace, asked_ns: int) -> CaptureCheck:

@@ -17,8 +17,7 @@ from gpuledger.ledger.ranges import ranges_around
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 
-LONGEST: Final = 20
-"""So many single gaps are described where nobody says from which length on."""
+LONGEST: Final = 20  # so many single gaps are described where nobody says from which length on
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,7 @@ class TriggerTime:
     """Idle time that one thing set off."""
 
     trigger: Trigger
-    call: str
-    """The call that let the queue run dry; empty where none did."""
+    call: str  # the call that let the queue run dry; empty where none did
     gaps: int
     time_ns: int
 
@@ -44,8 +42,7 @@ class TriggerTime:
 class GapLengths:
     """Gaps of about one length."""
 
-    name: str
-    """From where to where, as `1-5 us`."""
+    name: str  # from where to where, as `1-5 us`
     gaps: int
     time_ns: int
 
@@ -54,22 +51,16 @@ class GapLengths:
 class LongGap:
     """One gap, and what was around it."""
 
-    start_ns: int
-    """From the run's zero, as `--time` takes it."""
+    start_ns: int  # from the run's zero, as `--time` takes it
     length_ns: int
     trigger: Trigger
-    drained_by: str
-    """The call that let the queue run dry; empty where none did."""
+    drained_by: str  # the call that let the queue run dry; empty where none did
     largest_cause: Cause
     largest_cause_ns: int
-    before: str | None
-    """The activity that ended last before it."""
-    after: str | None
-    """The activity that ended it."""
-    ranges: tuple[str, ...]
-    """Around the call that launched the latter, outermost first."""
-    tid: int | None
-    """The thread that made that call."""
+    before: str | None  # the activity that ended last before it
+    after: str | None  # the activity that ended it
+    ranges: tuple[str, ...]  # around the call that launched the latter, outermost first
+    tid: int | None  # the thread that made that call
 
     @property
     def end_ns(self) -> int:
@@ -85,8 +76,7 @@ class GapSummary:
     by_trigger: tuple[TriggerTime, ...]
     by_length: tuple[GapLengths, ...]
     longest: tuple[LongGap, ...]
-    least_ns: int | None
-    """The longest are all gaps of at least this length; None: the first LONGEST."""
+    least_ns: int | None  # the longest are all gaps of at least this length; None: the first LONGEST
 
     @property
     def idle_ns(self) -> int:

@@ -1,23 +1,27 @@
-"""What is in a profile, what is not, and which questions that leaves open."""
+"""What is in a profile, what is not, and which questions that leaves open; and the kernels of no known family."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from gpuledger.ledger.calls import cuda_calls
-from gpuledger.ledger.launches import launching_call
-from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.catalog.kernel_families import OTHER
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.ledger.activity import State, cuda_calls, launching_call
+from gpuledger.ledger.books import UNCLASSIFIED
+from gpuledger.ledger.device import Device
+from gpuledger.messages import Message, joined, say
 from gpuledger.trace.keys import group
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Process, Trace
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, NotMeasured, Process, Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
+from gpuledger.units import share_text
 
-ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
-"""The tables that record work on a GPU."""
+ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)  # the tables that record work on a GPU
 
+# What it means for later questions when a profile lacks a table; the others leave no question open.
 MEANING = {
     Table.KERNELS: say("no GPU time by kernel"),
     Table.COPIES: say("no copies or memsets ran, or they were not traced"),
@@ -26,7 +30,6 @@ MEANING = {
     Table.ALLOCS: say("peak memory and allocation churn stay unknown"),
     Table.OVERHEADS: say("profiler overhead cannot be separated"),
 }
-"""What it means for later questions when a profile lacks a table; the others leave no question open."""
 
 OS_CALLS_MISSING = say("time blocked in OS calls cannot be separated from host code")
 
@@ -75,17 +78,9 @@ class Contents:
     span: Span | NotMeasured
     gpus: tuple[GpuUse, ...]
     processes: tuple[ProcessUse, ...]
-    rows: tuple[tuple[str, int], ...]
-    """Rows of each of our tables that the profile holds."""
+    rows: tuple[tuple[str, int], ...]  # rows of each of our tables that the profile holds
     missing: tuple[Missing, ...]
-    launched: float | NotMeasured
-    """Share of GPU work whose launch call was recorded too."""
-
-
-def _no_os_calls(trace: Trace) -> str:
-    if trace.origin.tool == "nsys":
-        return say("no {table} were recorded (looked for {names})", table="OS calls", names="OSRT_API")
-    return say("{tool} records no OS calls", tool=trace.origin.tool)
+    launched: float | NotMeasured  # share of GPU work whose launch call was recorded too
 
 
 def missing(trace: Trace) -> tuple[Missing, ...]:
@@ -95,22 +90,28 @@ def missing(trace: Trace) -> tuple[Missing, ...]:
         for table, means in MEANING.items()
         if table in trace.absent
     ]
-    calls = trace[Table.CALLS]
+    calls, tool = trace[Table.CALLS], trace.origin.tool
     if calls.strings.code("os") not in calls.codes("layer"):
-        tables.append(Missing("OS calls", _no_os_calls(trace), OS_CALLS_MISSING))
+        reason = say("{tool} records no OS calls", tool=tool)
+        if tool == "nsys":
+            reason = say("no {table} were recorded (looked for {names})", table="OS calls", names="OSRT_API")
+        tables.append(Missing("OS calls", reason, OS_CALLS_MISSING))
     return tuple(tables)
 
 
 def contents(trace: Trace) -> Contents:
     """Take stock of a trace that was read whole."""
     uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
+    calls, on_gpu = cuda_calls(trace), [trace[table] for table in ON_GPU]
+    launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
+    count = sum(map(len, on_gpu))
     return Contents(
         span=trace.span,
         gpus=tuple(use for use in uses if use.is_used or use.gpu.name != NOT_DESCRIBED),
         processes=tuple(_process_use(trace, process) for process in trace.origin.processes),
         rows=tuple((table.value, len(rows)) for table, rows in trace.tables.items()),
         missing=missing(trace),
-        launched=_launched(trace),
+        launched=launched / count if count else NotMeasured("no GPU work was recorded"),
     )
 
 
@@ -141,11 +142,29 @@ def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple
     return set(zip(*(column[first].tolist() for column in columns), strict=True))
 
 
-def _launched(trace: Trace) -> float | NotMeasured:
-    calls = cuda_calls(trace)
-    on_gpu = [trace[table] for table in ON_GPU]
-    total = sum(map(len, on_gpu))
-    if not total:
-        return NotMeasured("no GPU work was recorded")
-    launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
-    return launched / total
+MOST_NAMES: Final = 3
+
+
+def unclassified_names(trace: Trace, device: Device) -> tuple[str, ...]:
+    """A few of them, the most time first."""
+    work = device.work
+    unknown = np.array([family == OTHER for family in work.families], np.bool_)
+    mine = np.flatnonzero((work.state == State.COMPUTE) & (work.gpu == device.gpu) & (work.family >= 0))
+    mine = mine[unknown[work.family[mine]]]
+    mine = mine[device.begins_steady(work.start_ns[mine])]
+    codes, number = np.unique(work.name[mine], return_inverse=True)
+    time = np.bincount(number, weights=(work.end_ns - work.start_ns)[mine], minlength=len(codes))
+    names = [trace.strings.text(int(code)) or "" for code in codes[np.argsort(-time, kind="stable")]]
+    return tuple(list(dict.fromkeys(cut_label(label(name)) for name in names if name))[:MOST_NAMES])
+
+
+def about_unclassified(trace: Trace, device: Device) -> Message | None:
+    """How much of compute they are; None where there are none."""
+    time = device.line_ns.get(UNCLASSIFIED, 0)
+    if not time:
+        return None
+    return say(
+        "{share} of compute is in kernels of no known family, mostly {names}; --families assigns one.",
+        share=share_text(time / device.compute_ns),
+        names=joined(say(", "), (f"`{name}`" for name in unclassified_names(trace, device))),
+    )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_types import BY_ELEMENT
 from gpuledger.ledger.activity import Activities, State
@@ -20,11 +19,8 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Codes
 
-FEWEST: Final = 16
-"""What repeats fewer times than this in a row may be layers, or chance."""
-
-LONGEST: Final = 24
-"""A period has no more kernels than this: what is done for one tensor, not a layer."""
+FEWEST: Final = 16  # what repeats fewer times than this in a row may be layers, or chance
+LONGEST: Final = 24  # a period has no more kernels than this: what is done for one tensor, not a layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +95,8 @@ def _of_period(names: Codes, parts: Ints, period: int, fewest: int) -> list[Kern
     if len(names) < fewest * period:
         return []
     repeats = (names[period:] == names[:-period]) & (parts[period:] == parts[:-period])
-    start, end = _stretches(repeats)
-    long = end - start >= (fewest - 1) * period
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], repeats, [False]))))
+    stretches = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
     return [
-        KernelLoop(first, last + period, period)
-        for first, last in zip(start[long].tolist(), end[long].tolist(), strict=True)
+        KernelLoop(first, last + period, period) for first, last in stretches if last - first >= (fewest - 1) * period
     ]
-
-
-def _stretches(mask: NDArray[np.bool_]) -> tuple[Positions, Positions]:
-    """Where each stretch of a mask begins and ends."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False]))))
-    return edges[::2], edges[1::2]

@@ -7,25 +7,52 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.activity_bins import launch_delays
-from gpuledger.analyse.call_times import CallTimes, most_time_first
-from gpuledger.analyse.range_nest import Nest
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.catalog.name_likeness import counted_as
+from gpuledger.analyse.over_time import launch_delays
+from gpuledger.attribution.ranges import Nest
+from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.kernel_names import counted_as
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.statistics import median
+from gpuledger.trace.statistics import Statistics, median, summarise
+from gpuledger.trace.tables import Rows
 
-TINY_NS: Final = 5_000
-"""An activity shorter than this costs less than its launch."""
 
-AHEAD_NS: Final = 10_000
-"""Work that was queued for longer was launched well ahead."""
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """The calls of one function, in nanoseconds. `order` is the profiler's numbering of names."""
+
+    name: str
+    order: int
+    times: Statistics
+
+
+def by_function(calls: Rows, chosen: Positions | None = None) -> list[CallTimes]:
+    """One entry per function as recorded, version suffix included, in no particular order; of the chosen calls."""
+    names, length = calls.codes("name"), calls.duration_ns
+    if chosen is not None:
+        names, length = names[chosen], length[chosen]
+    first, number = group(names)
+    codes = names[first]
+    del names
+    times = summarise(length, number.astype(np.int32))
+    return [
+        CallTimes(text or "", code, statistics)
+        for text, code, statistics in zip(calls.strings.decode(codes), codes.tolist(), times, strict=True)
+    ]
+
+
+def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallTimes, ...]:
+    """The same, sorted."""
+    return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))
+
+
+TINY_NS: Final = 5_000  # an activity shorter than this costs less than its launch
+AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
 _MOST_RANGES: Final = 20
 
@@ -37,8 +64,7 @@ class QueueDelays:
     median_ns: float
     p10_ns: float
     p90_ns: float
-    ahead_share: float
-    """Of the activities, those that waited longer than AHEAD_NS."""
+    ahead_share: float  # of the activities, those that waited longer than AHEAD_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +73,9 @@ class LaunchQueue:
 
     activities: int
     activities_per_step: float
-    tiny_share: float | None
-    """Of the activities, those shorter than TINY_NS; None where there are none."""
-    launched: int
-    """Of the activities, those whose launch call was recorded."""
-    delays: QueueDelays | None
-    """None where no launch call was recorded."""
+    tiny_share: float | None  # of the activities, those shorter than TINY_NS; None where there are none
+    launched: int  # of the activities, those whose launch call was recorded
+    delays: QueueDelays | None  # None where no launch call was recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +120,16 @@ def _queue(device: Device) -> LaunchQueue:
     work = device.work.of(device.gpu)
     steady = device.begins_steady(work.start_ns)
     tiny, count = (work.end_ns - work.start_ns < TINY_NS) & steady, int(np.count_nonzero(steady))
-    delay = launch_delays(device)
+    delay, delays = launch_delays(device), None
+    if len(delay):
+        low, high = np.percentile(delay, (10, 90)).tolist()
+        delays = QueueDelays(median(delay), low, high, ahead_share=float((delay > AHEAD_NS).mean()))
     return LaunchQueue(
         activities=count,
         activities_per_step=count / device.step_count,
         tiny_share=int(np.count_nonzero(tiny)) / count if count else None,
         launched=len(delay),
-        delays=_delays(delay) if len(delay) else None,
-    )
-
-
-def _delays(delay: Ints) -> QueueDelays:
-    low, high = np.percentile(delay, (10, 90)).tolist()
-    return QueueDelays(
-        median_ns=median(delay),
-        p10_ns=low,
-        p90_ns=high,
-        ahead_share=float((delay > AHEAD_NS).mean()),
+        delays=delays,
     )
 
 

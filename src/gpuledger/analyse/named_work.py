@@ -13,14 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
-from gpuledger.catalog.kernel_names import cut_label, label, parse
-from gpuledger.catalog.name_likeness import normalised, unnumbered
+from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
+from gpuledger.catalog.kernel_names import cut_label, label, normalised, parse, unnumbered
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import OTHER_FAMILIES, Line, small_families
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import near_names
-from gpuledger.ledger.lines import OTHER_FAMILIES, Line, small_families
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import LANGUAGES, say, translated
 from gpuledger.trace.keys import Positions
@@ -28,12 +27,9 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, intersection, parents, total, union
 from gpuledger.trace.tables import Rows
 
-BETWEEN: Final = " > "
-"""Between the names of a range and of those around it, as reports print a place."""
+BETWEEN: Final = " > "  # between the names of a range and of those around it, as reports print a place
 
 _MOST_LISTED: Final = 12
-_COMPUTE: Final = frozenset(translated(say("compute"), language) for language in LANGUAGES)
-_OTHER_FAMILIES: Final = frozenset(translated(OTHER_FAMILIES, language).strip() for language in LANGUAGES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,18 +45,15 @@ class NamedRanges:
     """Ranges of the steady steps."""
 
     ranges: Rows
-    time_ns: int
-    """How long at least one of them is open on the host."""
+    time_ns: int  # how long at least one of them is open on the host
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedKernels:
     """Kernels of the steady steps."""
 
-    operations: Positions
-    """Among the device's activities."""
-    time_ns: int
-    """How long at least one of them runs."""
+    operations: Positions  # among the device's activities
+    time_ns: int  # how long at least one of them runs
 
 
 NamedWork = NamedLines | NamedRanges | NamedKernels
@@ -79,23 +72,33 @@ def named_work(trace: Trace, device: Device, name: str) -> NamedWork:
         meant = meanings[meaning](wanted)
         if meant is not None:
             return meant
-    lines, ranges = _line_names(device), _range_names(trace)
-    near = near_names(name, [*lines, *ranges, *_kernel_labels(trace, device)])
+    raise _nothing_named(trace, device, name)
+
+
+def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:
+    lines = sorted({line.detail or line for line in device.line_ns})
+    names = trace.strings.decode(np.unique(spans_of_time(trace).codes("name")))
+    ranges = sorted({normalised(unnumbered(text or "?")) for text in names})
+    codes = np.unique(device.work.name[_steady_kernels(device)]).tolist()
+    labels = sorted({label(text) for code in codes if (text := trace.strings.text(code))})
+    near = near_names(name, [*lines, *ranges, *labels])
+    listed = ", ".join(ranges[:_MOST_LISTED]) + (", ..." if len(ranges) > _MOST_LISTED else "")
     listing = "`gpuledger kernels PROFILE` lists kernels, `gpuledger ranges PROFILE` ranges"
-    raise NothingRecorded(
+    return NothingRecorded(
         f"GPU {device.gpu} has no line, range or kernel '{name}'",
-        found=f"lines: {', '.join(lines)}\nranges: {_listed(ranges)}",
+        found=f"lines: {', '.join(lines)}\nranges: {listed or 'none'}",
         hint=f"names that come near: {', '.join(near)}" if near else listing,
     )
 
 
 def named_lines(device: Device, wanted: str) -> NamedLines | None:
     """What `wanted` names: a line, else a family or a cause, else all lines of a kind; None for nothing."""
+    compute = _in_all_languages(say("compute"))
     for matches in (
         [line for line in device.line_ns if line == wanted],
         [line for line in device.line_ns if wanted in names_of(line) or line.detail == wanted],
-        [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in _COMPUTE)],
-        small_families(device.line_ns) if wanted in _OTHER_FAMILIES else [],
+        [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in compute)],
+        small_families(device.line_ns) if wanted in map(str.strip, _in_all_languages(OTHER_FAMILIES)) else [],
     ):
         if matches:
             return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
@@ -104,11 +107,11 @@ def named_lines(device: Device, wanted: str) -> NamedLines | None:
 
 def names_of(line: Line) -> set[str]:
     """Its name in documents, and what reports call it."""
-    return {str(line), *(translated(text, to) for text in (line.label, line.brief_label) for to in LANGUAGES)}
+    return {str(line)} | _in_all_languages(line.label) | _in_all_languages(line.brief_label)
 
 
-def _line_names(device: Device) -> list[str]:
-    return sorted({line.detail or line for line in device.line_ns})
+def _in_all_languages(text: str) -> set[str]:
+    return {translated(text, language) for language in LANGUAGES}
 
 
 def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:
@@ -132,12 +135,6 @@ def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | No
     return NamedRanges(ranges.at(chosen), min(total(clip(opened, stretch)), device.steady_ns))
 
 
-def _range_names(trace: Trace) -> list[str]:
-    ranges = spans_of_time(trace)
-    distinct = ranges.strings.decode(np.unique(ranges.codes("name")))
-    return sorted({normalised(unnumbered(text or "?")) for text in distinct})
-
-
 def _named_kernels(trace: Trace, device: Device, wanted: str) -> NamedKernels | None:
     """The kernels that are called so: whole, without parameters, or as tables shorten it."""
     work, steady = device.work, _steady_kernels(device)
@@ -158,13 +155,3 @@ def _steady_kernels(device: Device) -> Positions:
     work = device.work
     is_kernel = (work.gpu == device.gpu) & (work.state != State.COPY)
     return np.flatnonzero(is_kernel & device.begins_steady(work.start_ns))
-
-
-def _kernel_labels(trace: Trace, device: Device) -> list[str]:
-    codes = np.unique(device.work.name[_steady_kernels(device)]).tolist()
-    return sorted({label(name) for code in codes if (name := trace.strings.text(code))})
-
-
-def _listed(names: list[str]) -> str:
-    more = ", ..." if len(names) > _MOST_LISTED else ""
-    return ", ".join(names[:_MOST_LISTED]) + more if names else "none"

@@ -1,24 +1,117 @@
 """Figures over time, for curves: one GPU in, instants and values out.
 
-Each function gives when a level changes and what it is from then on. Memory counts from the first event recorded, so
-allocations from before the capture that nsys lists count too. A launch waits in the queue from its call's return until
-the first of its work begins; a graph launch is one launch.
+Each function gives when a level changes and what it is from then on, or a value for each of a fixed number of bins.
+Memory counts from the first event recorded, so allocations from before the capture that nsys lists count too. A launch
+waits in the queue from its call's return until the first of its work begins; a graph launch is one launch.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.activity_bins import bin_edges
+from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import group
-from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, covered
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
 
-ON_THE_DEVICE = ("Device", "Device Static", "Managed")
-"""Kinds of memory that lie on the GPU, in NVIDIA's words."""
+BINS: Final = 240
+MOST_STREAMS: Final = 24  # so many streams are told apart, those with the most work first
+_ROWS_AT_ONCE: Final = 1 << 18  # of a long column, so that there is no second one of its length
+
+DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
+    (say("during the call"), 0),
+    ("0-2 us", 2_000),
+    ("2-5 us", 5_000),
+    ("5-10 us", 10_000),
+    ("10-100 us", 100_000),
+    ("0.1-1 ms", 1_000_000),
+    (say("over 1 ms"), None),
+)
+"""How long launched work waited, each bucket up to but not including its bound."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamUse:
+    """One stream's busy time in each bin."""
+
+    gpu: int
+    pid: int
+    stream: int
+    busy_ns: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamsOverTime:
+    """The streams of a window: those with the most work, in the order of GPU, process and number."""
+
+    edges_ns: Ints
+    streams: tuple[StreamUse, ...]
+    left_out: int  # how many more there are
+
+
+def bin_edges(window: Span, bins: int = BINS) -> Ints:
+    """Where bins begin and end: one more than there are bins, and no more bins than nanoseconds."""
+    count = max(min(bins, window.end_ns - window.start_ns), 1)
+    length = window.end_ns - window.start_ns
+    return window.start_ns + np.arange(count + 1, dtype=np.int64) * length // count
+
+
+def stream_use(activities: Activities, window: Span, bins: int = BINS) -> StreamsOverTime:
+    """How busy each stream was: what overlaps on one stream counts once."""
+
+    def within(times: Ints) -> Ints:
+        """Times, cut to the window: as they are where they lie in it."""
+        if not len(times) or window.start_ns <= times.min() <= times.max() <= window.end_ns:
+            return times
+        return np.clip(times, window.start_ns, window.end_ns)
+
+    edges = bin_edges(window, bins)
+    first, number = group(activities.gpu, activities.pid, activities.gathered("stream"))
+    start, end = within(activities.start_ns), within(activities.end_ns)
+    work = sweep.fold("sum", number, end - start, np.zeros(len(first), np.int64))
+    busiest = [stream for stream in np.argsort(-work, kind="stable").tolist() if work[stream]]
+    streams = []
+    for position in sorted(busiest[:MOST_STREAMS]):  # groups are numbered in the order of their keys
+        mine = np.flatnonzero(number == position)
+        busy = covered(union(start[mine], end[mine]), edges[:-1], edges[1:])
+        gpu, pid, stream = (int(activities.gathered_at(key, mine[:1])[0]) for key in ("gpu", "pid", "stream"))
+        streams.append(StreamUse(gpu, pid, stream, busy))
+    return StreamsOverTime(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
+
+
+def launch_delays(device: Device) -> Ints:
+    """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
+    before the call returned."""
+    work, returned = device.work.of(device.gpu), device.host.calls["end_ns"]
+    counts = device.begins_steady(work.start_ns) & (work.launch >= 0)
+    delay, filled = np.empty(int(np.count_nonzero(counts)), np.int64), 0
+    for first in range(0, len(counts), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        begun, call = work.start_ns[part][counts[part]], work.launch[part][counts[part]]
+        delay[filled : filled + len(call)] = begun - returned[call]
+        filled += len(call)
+    return delay
+
+
+def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
+    """How many launches of the steady stretch waited how long, by bucket."""
+    delay = launch_delays(device)
+    if not len(delay):
+        return NotMeasured(say("no launch call is in the profile"))
+    bounds = [bound for _, bound in DELAYS if bound is not None]
+    counts = np.bincount(np.searchsorted(bounds, delay, side="right"), minlength=len(DELAYS)).tolist()
+    return tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
+
+
+ON_THE_DEVICE = ("Device", "Device Static", "Managed")  # kinds of memory that lie on the GPU, in NVIDIA's words
 
 
 def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints]:
@@ -42,11 +135,9 @@ def queue_depth(device: Device) -> tuple[Ints, Ints]:
     np.minimum.at(begun, number, activities.start_ns[here])
     returned = calls["end_ns"][call[first]]
     waited = begun > returned
-    changes = np.concatenate((returned[waited], begun[waited]))
+    instants, place = np.unique(np.concatenate((returned[waited], begun[waited])), return_inverse=True)
     change = np.repeat((1, -1), waited.sum())
-    instants, place = np.unique(changes, return_inverse=True)
-    steps = np.zeros(len(instants), np.int64)
-    np.add.at(steps, place.reshape(-1), change)
+    steps = sweep.fold("sum", place.reshape(-1), change, np.zeros(len(instants), np.int64))
     return instants, np.cumsum(steps)
 
 

@@ -1,15 +1,22 @@
 """What hides under what: one GPU's window in; how long each kind of work ran, and what of it was exposed, out.
 
 Exposed is what runs while nothing more important does: communication without compute, copies without either. The
-exposed times and the idle time sum to the window.
+exposed times and the idle time sum to the window. `stream_overlap`: kernels that overlap on one stream.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
-from gpuledger.trace.spans import total
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, shares_in_order, total
+from gpuledger.trace.strings import Codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +54,64 @@ def overlap(device: Device) -> WorkOverlap:
         copies=Exposure(work.hidden_copy_ns, total(work.copy)),
         idle=Exposure(0, total(work.idle)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OverlappingPair:
+    """A kernel that begins before what ran before it on its stream ends, and the kernel that began last before it."""
+
+    before: str
+    name: str
+    count: int
+    overlap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOverlap:
+    """What overlaps on single streams of one GPU in its steady steps."""
+
+    gpu: int
+    steps: int
+    kernels: int  # kernels that begin before all before them on their stream have ended
+    in_graphs: int  # of those, how many run in CUDA graphs
+    overlap_ns: int
+    """How much longer they would take one after the other: durations added up, less the time that they cover."""
+    pairs: tuple[OverlappingPair, ...]  # by what they overlap, the longest first; they sum to `overlap_ns`
+
+
+def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
+    """The kernels of one GPU that begin in its steady steps."""
+    work = device.work.of(device.gpu)
+    is_kernel = (work.state != State.COPY) & (work.family != work.families.index(GRAPH_FAMILY))
+    mine = np.flatnonzero(is_kernel & device.begins_steady(work.start_ns))
+    owner = group(work.pid[mine], work.gathered_at("context", mine), work.stream[mine])[1]
+    order = np.lexsort((work.start_ns[mine], owner))
+    mine, owner = mine[order], owner[order]
+    shared = _shared_with_earlier(work.start_ns[mine], work.end_ns[mine], owner)
+    early = np.flatnonzero(shared > 0)
+    names = work.name[mine]
+    in_graphs = int((work.graph_node[mine[early]] > 0).sum())
+    pairs = _pairs(trace, names[early - 1], names[early], shared[early])
+    return StreamOverlap(device.gpu, device.step_count, len(early), in_graphs, int(shared[early].sum()), pairs)
+
+
+def _shared_with_earlier(start: Ints, end: Ints, owner: Positions) -> Ints:
+    """How long each kernel runs beside kernels of its stream that began before it. In order of stream and start."""
+    if not len(start):
+        return np.empty(0, np.int64)
+    # streams one after the other on a line, so that none reaches into the next
+    line = owner * (int(end.max()) - int(start.min()) + 1)
+    own_start, own_end = shares_in_order(start + line, end + line)
+    return (end - start) - (own_end - own_start)
+
+
+def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:
+    first, number = group(before, names)
+    total = sweep.fold("sum", number, shared, np.zeros(len(first), np.int64))
+    counts = np.bincount(number, minlength=len(first)).tolist()
+    texts = (trace.strings.decode(column[first]) for column in (before, names))
+    pairs = [
+        OverlappingPair(one or "?", other or "?", count, time)
+        for one, other, count, time in zip(*texts, counts, total.tolist(), strict=True)
+    ]
+    return tuple(sorted(pairs, key=lambda pair: (-pair.overlap_ns, pair.before, pair.name)))

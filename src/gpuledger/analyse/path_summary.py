@@ -6,40 +6,32 @@ twice as fast wherever it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpuledger.catalog.name_likeness import unnumbered
-from gpuledger.ledger.activity import State
-from gpuledger.ledger.calls import shortened
+from gpuledger.catalog.kernel_names import unnumbered
+from gpuledger.ledger.activity import State, shortened
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Scenario
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import NO_TEXT
 
-MOST_ROWS: Final = 10
-"""So many kernels, calls and ranges are named, those with the most time."""
-
-MOST_BESIDE: Final = 5
-"""So many kernels beside the path are tried twice as fast."""
-
-LEAST_BESIDE: Final = 0.001
-"""Kernels that run beside the path for a smaller share of the stretch are not worth a word."""
-
-_BETWEEN: Final = (Cause.LAUNCH_LATENCY, Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT)
-_OUTSIDE: Final = (Cause.UNATTRIBUTED, Cause.TAIL)
+MOST_ROWS: Final = 10  # so many kernels, calls and ranges are named, those with the most time
+MOST_BESIDE: Final = 5  # so many kernels beside the path are tried twice as fast
+LEAST_BESIDE: Final = 0.001  # kernels that run beside the path for a smaller share of the stretch are not worth a word
 
 
 class PathSide(StrEnum):
@@ -47,23 +39,25 @@ class PathSide(StrEnum):
 
     HOST = "host"
     GPU = "gpu"
-    BETWEEN = "between"
-    """Neither: a launch is on its way, or one operation makes room for the next."""
-    OUTSIDE = "outside"
-    """Nobody knows."""
+    BETWEEN = "between"  # neither: a launch is on its way, or one operation makes room for the next
+    OUTSIDE = "outside"  # nobody knows
+
+
+_SIDES: Final = {
+    **dict.fromkeys((Cause.LAUNCH_LATENCY, Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT), PathSide.BETWEEN),
+    **dict.fromkeys((Cause.UNATTRIBUTED, Cause.TAIL), PathSide.OUTSIDE),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOnPath:
     """Kernels of one name, copies of one kind, or graphs traced whole."""
 
-    name: str
-    """Empty for graphs."""
+    name: str  # empty for graphs
     line: Line
     path_ns: int
     times: int
-    gpu_ns: int
-    """What all of them take in the same stretch, on the path or beside it."""
+    gpu_ns: int  # what all of them take in the same stretch, on the path or beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +68,7 @@ class CallOnPath:
     call_ns: int
     code_ns: int
     times: int
-    waits: int
-    """How often the path goes from the return of the call to what it waited for."""
+    waits: int  # how often the path goes from the return of the call to what it waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +87,11 @@ class BesidePath:
     name: str
     beside_ns: int
     beside: int
-    launches: int
-    """All of the name, on the path or beside it."""
+    launches: int  # all of the name, on the path or beside it
     slack_ns: int | None
     """Half of those beside it have less; None: the end of the stretch depends on fewer than half of them."""
     least_slack_ns: int | None
-    saved_ns: int
-    """If all of the name were twice as fast."""
+    saved_ns: int  # if all of the name were twice as fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +99,7 @@ class PathSummary:
     """What the length of one GPU's steady stretch is due to, or of the part of it that is replayed."""
 
     gpu: int
-    steps: int | None
-    """How many are looked at; None: there are none."""
+    steps: int | None  # how many are looked at; None: there are none
     whole_ns: int
     lines: tuple[tuple[Line, int, int], ...]
     """Each with its time and its number of segments, longest first; they sum to the whole."""
@@ -127,9 +117,7 @@ def side_of(line: Line) -> PathSide:
     """Whose time a segment of this line is."""
     if line.cause is None:
         return PathSide.GPU
-    if line.cause in _BETWEEN:
-        return PathSide.BETWEEN
-    return PathSide.OUTSIDE if line.cause in _OUTSIDE else PathSide.HOST
+    return _SIDES.get(line.cause, PathSide.HOST)
 
 
 def path_summary(trace: Trace, model: Scenario) -> PathSummary:
@@ -147,60 +135,46 @@ def path_summary(trace: Trace, model: Scenario) -> PathSummary:
     )
 
 
-def _text(trace: Trace, code: int) -> str:
-    return "" if code == NO_TEXT else trace.strings.text(code) or ""
-
-
 def _measured(model: Scenario) -> Positions:
     """What runs on the GPU in the stretch that is measured."""
     work = model.part.work
     return np.flatnonzero((work.gpu == model.device.gpu) & holds(model.part.measured, work.start_ns))
 
 
-def _sums(codes: Ints, time: Ints) -> list[tuple[int, int, int, int]]:
+def _sums(codes: NDArray[np.integer], time: Ints) -> list[tuple[int, int, int, int]]:
     """For each code its first row, time and number of rows, the most time first."""
     known, first, number = np.unique(codes, return_index=True, return_inverse=True)
-    sums, count = np.zeros(len(known), np.int64), np.bincount(number, minlength=len(known))
-    np.add.at(sums, number, time)
+    sums = sweep.fold("sum", number, time, np.zeros(len(known), np.int64))
     order = np.argsort(-sums, kind="stable")
-    return [(int(known[at]), int(first[at]), int(sums[at]), int(count[at])) for at in order.tolist()]
+    columns = (known, first, sums, np.bincount(number, minlength=len(known)))
+    return list(zip(*(column[order].tolist() for column in columns), strict=True))
 
 
 def _operations(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[OperationOnPath, ...]:
     work = model.part.work
     segments = np.flatnonzero(path.are(PathPart.RUNNING))
-    name = work.name[path.operation[segments]].astype(np.int64)
     measured = _measured(model)
-    named = []
-    for code, first, time, count in _sums(name, path.length_ns[segments])[:MOST_ROWS]:
+    rows = []
+    for code, first, time, count in _sums(work.name[path.operation[segments]], path.length_ns[segments])[:MOST_ROWS]:
         own = measured[work.name[measured] == code]
         line = path.lines[path.line[segments[first]]]
         gpu_ns = int((work.end_ns[own] - work.start_ns[own]).sum())
-        named.append(OperationOnPath(_text(trace, code), line, time, count, max(gpu_ns, time)))
-    return tuple(named)
+        rows.append(OperationOnPath(trace.strings.text(code) or "", line, time, count, max(gpu_ns, time)))
+    return tuple(rows)
 
 
 def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPath, ...]:
-    host = model.part.host
-    on_host = (path.part == PathPart.CALL) | (path.part == PathPart.CODE) | (path.part == PathPart.WAKE_UP)
-    segments = np.flatnonzero(on_host)
+    segments = np.flatnonzero(np.isin(path.part, (PathPart.CALL, PathPart.CODE, PathPart.WAKE_UP)))
     row, part, length = model.graph.call_row[path.call[segments]], path.part[segments], path.length_ns[segments]
-    names, name = trace.strings.kinds(host.calls.codes("name")[row], lambda text: shortened(text or ""))
-    named = []
-    for code, _, _, _ in _sums(name.astype(np.int64), length)[:MOST_ROWS]:
+    codes = model.part.host.calls.codes("name")[row]
+    names, name = trace.strings.kinds(codes, lambda text: shortened(text or ""))
+    rows = []
+    for code, _, whole_ns, _ in _sums(name, length)[:MOST_ROWS]:
         own = name == code
-        waits = own & (part == PathPart.WAKE_UP)
         code_ns = int(length[own & (part == PathPart.CODE)].sum())
-        named.append(
-            CallOnPath(
-                name=names[code],
-                call_ns=int(length[own].sum()) - code_ns,
-                code_ns=code_ns,
-                times=len(np.unique(row[own])),
-                waits=int(np.count_nonzero(waits)),
-            )
-        )
-    return tuple(named)
+        waits = int(np.count_nonzero(own & (part == PathPart.WAKE_UP)))
+        rows.append(CallOnPath(names[code], whole_ns - code_ns, code_ns, len(np.unique(row[own])), waits))
+    return tuple(rows)
 
 
 def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnPath, ...]:
@@ -217,15 +191,15 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
     segments, around = segments[in_range], around[in_range]
     length, on_gpu = path.length_ns[segments], path.operation[segments] >= 0
     names, name = trace.strings.kinds(around, lambda text: unnumbered(text or ""))
-    return tuple(
-        RangeOnPath(names[number], time - gpu_ns, gpu_ns)
-        for number, _, time, _ in _sums(name.astype(np.int64), length)[:MOST_ROWS]
-        for gpu_ns in [int(length[(name == number) & on_gpu].sum())]
-    )
+    rows = []
+    for code, _, time, _ in _sums(name, length)[:MOST_ROWS]:
+        gpu_ns = int(length[(name == code) & on_gpu].sum())
+        rows.append(RangeOnPath(names[code], time - gpu_ns, gpu_ns))
+    return tuple(rows)
 
 
 def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePath, ...]:
-    work = model.part.work
+    work, part = model.part.work, model.part
     kernels = _measured(model)
     kernels = kernels[work.state[kernels] != State.COPY]
     runs = path.runs(len(work))
@@ -233,32 +207,26 @@ def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePa
     if not len(beside):
         return ()
     late = slack(model).operation_ns
-    duration = work.end_ns - work.start_ns
-    named = []
-    for code, _, time, count in _sums(work.name[beside].astype(np.int64), duration[beside])[:MOST_BESIDE]:
-        if time < LEAST_BESIDE * model.part.measured_ns:
+    rows = []
+    for code, _, time, count in _sums(work.name[beside], (work.end_ns - work.start_ns)[beside])[:MOST_BESIDE]:
+        if time < LEAST_BESIDE * part.measured_ns:
             break
         own = kernels[work.name[kernels] == code]
         spare = late[own[~runs[own]]]
         half, least = float(median(spare)), int(spare.min())
-        named.append(
+
+        def twice_as_fast(graph: DependencyGraph, own: Positions = own) -> DependencyGraph:
+            return with_durations(graph, own, graph.operations.duration_ns[own] // 2)
+
+        rows.append(
             BesidePath(
-                name=_text(trace, code),
+                name=trace.strings.text(code) or "",
                 beside_ns=time,
                 beside=count,
                 launches=len(own),
                 slack_ns=round(half) if half < FREE_NS else None,
                 least_slack_ns=least if least < FREE_NS else None,
-                saved_ns=_saved_ns(model, own),
+                saved_ns=max(part.measured_ns - model.measured_ns(model.times(twice_as_fast)), 0),
             )
         )
-    return tuple(named)
-
-
-def _saved_ns(model: Scenario, operations: Positions) -> int:
-    """What it buys to make these twice as fast, of the stretch that is measured."""
-    return max(model.part.measured_ns - model.measured_ns(model.times(_twice_as_fast(operations))), 0)
-
-
-def _twice_as_fast(operations: Positions) -> Callable[[DependencyGraph], DependencyGraph]:
-    return lambda graph: with_durations(graph, operations, graph.operations.duration_ns[operations] // 2)
+    return tuple(rows)

@@ -3,40 +3,41 @@
 GPU work belongs to the ranges around its launch call, on the call's thread; GPU times add up durations. Where only a
 part of the profile is looked at, it is the work that begins there, and the instances that launched any of it. Names
 that a second file gave to work inside graphs are ranges below those around the launch, without host time.
+
+`range_shares` says how much of the whole each range of one run is, set-up left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
-from gpuledger.analyse.name_paths import NamePaths
-from gpuledger.analyse.placed_work import PlacedPaths, place_of_work, placed_paths
-from gpuledger.analyse.program_ranges import folded_names
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
+from gpuledger.attribution.launch_places import PlacedPaths, place_of_work, placed_paths
+from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
+from gpuledger.attribution.ranges import NamePaths, folded_names
+from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
-from gpuledger.catalog.name_likeness import counted_as, normalised
+from gpuledger.catalog.kernel_names import counted_as, normalised
+from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, sounds_like_set_up
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds, parents
 from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.use.kernel_use import UseOfKernels
+    from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 
-
-_LONGEST_OPEN: Final = 2
-"""Times the steady steps' time."""
+_LONGEST_OPEN: Final = 2  # times the steady steps' time
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,12 @@ class RangeNode:
 
     name: str
     depth: int
-    instances: int
-    """How many ranges; of work inside graphs how many launches."""
+    instances: int  # how many ranges; of work inside graphs how many launches
     host_ns: int
-    gpu_ns: int
-    """With the ranges inside."""
-    own_gpu_ns: int
-    """Without them."""
-    launches: int
-    """Launch calls inside, as `gpuledger launches` counts them: of kernels and graphs, not of copies."""
-    waits: int
-    """Calls inside that waited for the device."""
+    gpu_ns: int  # with the ranges inside
+    own_gpu_ns: int  # without them
+    launches: int  # launch calls inside, as `gpuledger launches` counts them: of kernels and graphs, not of copies
+    waits: int  # calls inside that waited for the device
     steady_share: float | None
     """Host time of those that began in the steady steps, of the steps' time; None where none did."""
     use_percent: Mapping[GpuMetric, float] = field(default_factory=dict)
@@ -95,38 +91,24 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
         works = np.zeros(len(ranges), np.bool_)
         works[launcher[launcher >= 0]] = True
         shown = _with_parents(above, works)
-    amounts = (shown, ranges.duration_ns, own_launches, own_waits, _steady_ns(trace, device, ranges))
-    names, name_of = folded_names(ranges) if folded else _counted_names(ranges)
+    spelled = normalised if folded else counted_as
+    names, name_of = (
+        folded_names(ranges)
+        if folded
+        else ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
+    )
     base = NamePaths(above, name_of)
-    called = normalised if folded else counted_as
-    placed = placed_paths(trace, base, names, base.of_row[launcher], place_of_work(trace, work), called)
+    placed = placed_paths(trace, base, names, base.of_row[launcher], place_of_work(trace, work), spelled)
     own_gpu = sweep.fold("sum", placed.of_work, length, np.zeros(len(placed.paths), np.int64))
+    of_ranges = (ranges.duration_ns, own_launches, own_waits, _steady_ns(trace, device, ranges))
+    sums = np.zeros((1 + len(of_ranges), len(placed.paths)), np.int64)  # how many are shown, and the amounts of those
+    for row, column in enumerate((shown, *of_ranges)):
+        sums[row, placed.of_base[:-1]] = base.sums(column * shown)
+    sums[0] += placed.launches(work.launch)
     used = None if use is None else _used(work, use, placed.of_work, len(placed.paths))
-    tree = _PathAmounts(base, placed, amounts, own_gpu, placed.launches(work.launch))
     outside_ns = int(length.sum()) - int(own_gpu.sum())
-    return RangeTree(device.gpu, _nodes(tree, device.steady_ns, used), outside_ns, int((launching < 0).sum()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PathAmounts:
-    """What is added up along paths: of each range whether it is shown, and amounts; of each path its GPU time."""
-
-    base: NamePaths
-    """The paths of ranges."""
-    placed: PlacedPaths
-    of_ranges: tuple[NDArray[Any], ...]
-    own_gpu_ns: Ints
-    graph_launches: Ints
-
-    def sums(self) -> list[Ints]:
-        """Of each path how many ranges are shown, and the amounts of those."""
-        shown = self.of_ranges[0]
-        return [self._of_paths(self.base.sums(column * shown)) for column in (shown, *self.of_ranges[1:])]
-
-    def _of_paths(self, of_base: Ints) -> Ints:
-        amounts = np.zeros(len(self.placed.paths), np.int64)
-        amounts[self.placed.of_base[:-1]] = of_base
-        return amounts
+    nodes = _nodes(placed, own_gpu, sums, device.steady_ns, used)
+    return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
 
 
 def _used(work: Activities, use: UseOfKernels, path: NDArray[Any], paths: int) -> NDArray[np.float64]:
@@ -165,16 +147,22 @@ def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
     return np.where(counts & (open_ns <= _LONGEST_OPEN * device.steady_ns), open_ns, 0)
 
 
-def _nodes(tree: _PathAmounts, steady_ns: int, used: NDArray[np.float64] | None) -> tuple[RangeNode, ...]:
-    """One node per path of names."""
-    paths = tree.placed.paths
-    instances, own_host, own_launches, own_waits, own_steps = tree.sums()
-    own_gpu, instances = tree.own_gpu_ns, instances + tree.graph_launches
+def _nodes(
+    placed: PlacedPaths, own_gpu: Ints, sums: NDArray[np.int64], steady_ns: int, used: NDArray[np.float64] | None
+) -> tuple[RangeNode, ...]:
+    """One node per path of names; `sums` are those of instances, host time, launches, waits and steady time."""
+    paths = placed.paths
+    instances, own_host, own_launches, own_waits, own_steps = sums
     inner = [paths.with_inner(own) for own in (own_gpu, own_launches, own_waits)]
-    names = [tree.placed.names[name] for name in paths.name.tolist()]
+    names = [placed.names[name] for name in paths.name.tolist()]
     order = paths.in_order(inner[0], names)
     order = order[instances[order] > 0]
-    use = [{}] * len(order) if used is None else [_means(row) for row in paths.with_inner(used)[order]]
+    use: list[dict[GpuMetric, float]] = [{}] * len(order)
+    if used is not None:
+        use = [
+            {metric: use / time for metric, use in zip(OF_KERNELS, uses, strict=True) if time and not np.isnan(use)}
+            for time, *uses in paths.with_inner(used)[order].tolist()
+        ]
     columns = (paths.depth, instances, own_host, own_gpu, own_steps, *inner)
     return tuple(
         RangeNode(
@@ -195,13 +183,59 @@ def _nodes(tree: _PathAmounts, steady_ns: int, used: NDArray[np.float64] | None)
     )
 
 
-def _means(used: NDArray[np.float64]) -> dict[GpuMetric, float]:
-    if not used[0]:
-        return {}
-    means = dict(zip(OF_KERNELS, (used[1:] / used[0]).tolist(), strict=True))
-    return {metric: mean for metric, mean in means.items() if not np.isnan(mean)}
+HELD: Final = 0.9  # a range holds the others if they fill this share of it, and no more than all of it
 
 
-def _counted_names(ranges: Rows) -> tuple[list[str], Ints]:
-    """The different names, and for each range the position of its own."""
-    return ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
+class RangeRole(StrEnum):
+    """What a range of a table is to the whole."""
+
+    PART = "part of the whole"
+    HOLDS = "holds the others"
+    LIBRARY = "a library's"
+    SET_UP = "set-up"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeShares:
+    """The ranges of a side against the whole."""
+
+    whole_ns: int
+    roles: dict[str, RangeRole]  # by name; empty where the whole is that of the steps
+
+    def share(self, run_range: RunRange) -> float | None:
+        """Of the whole; None for what is not counted, and where there is no whole."""
+        if self.roles.get(run_range.name) in (RangeRole.LIBRARY, RangeRole.SET_UP) or not self.whole_ns:
+            return None
+        return run_range.host_ns / self.whole_ns
+
+    def names(self, role: RangeRole) -> list[str]:
+        return [name for name, own in self.roles.items() if own is role]
+
+
+def range_shares(side: RunSide) -> RangeShares:
+    """The whole that a side's ranges are shares of, and which of them make it up."""
+    if side.whole != KERNEL_TIME:
+        return RangeShares(sum(side.length_ns), {})
+    ranges = side.ranges or ()
+    own = [run_range for run_range in ranges if not is_of_library(run_range.name)] or list(ranges)
+    most = max((run_range.instances for run_range in own), default=0)
+    working = [one for one in own if 2 * one.instances > most or not sounds_like_set_up(one.name)]
+    holding, whole_ns = _holding(sorted(working, key=lambda run_range: -run_range.host_ns))
+    roles = {run_range.name: RangeRole.LIBRARY for run_range in ranges}
+    roles |= {run_range.name: RangeRole.SET_UP for run_range in own}
+    roles |= {run_range.name: RangeRole.PART for run_range in working}
+    roles |= dict.fromkeys(holding, RangeRole.HOLDS)
+    return RangeShares(whole_ns, roles)
+
+
+def _holding(longest_first: Sequence[RunRange]) -> tuple[list[str], int]:
+    """Which ranges hold all that are shorter, and the time of those that lie in no other."""
+    holding: list[str] = []
+    whole_ns = 0
+    for run_range in reversed(longest_first):
+        if sounds_like_a_round(run_range.name) and HELD * run_range.host_ns <= whole_ns <= run_range.host_ns:
+            holding.append(run_range.name)
+            whole_ns = run_range.host_ns
+        else:
+            whole_ns += run_range.host_ns
+    return holding, whole_ns

@@ -11,11 +11,10 @@ from enum import Enum
 import numpy as np
 
 from gpuledger.ledger.activity import GRAPH_FAMILY
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line
-from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation
-from gpuledger.ledger.steps import Steps
+from gpuledger.ledger.steps import PHASES, Steps
 from gpuledger.trace import sweep
 from gpuledger.trace.spans import Ints, covered, holds
 from gpuledger.trace.statistics import nearest_percentiles
@@ -33,13 +32,11 @@ class PhasePlace(Enum):
 class PhaseTime:
     """The time of one phase, in the steps or beside them."""
 
-    phase: str
-    """Empty where nothing tells which."""
+    phase: str  # empty where nothing tells which
     where: PhasePlace
     total_ns: int
     steps: int | None = None
-    median_ns: int | None = None
-    """Of its steps; None beside the steps."""
+    median_ns: int | None = None  # of its steps; None beside the steps
 
 
 class StepNote(Enum):
@@ -55,8 +52,7 @@ class StepBooks:
     """One step: how long it took, what of it the GPU worked, and how many kernels that were."""
 
     step: int
-    start_ns: int
-    """From the run's zero, as `--time` takes it."""
+    start_ns: int  # from the run's zero, as `--time` takes it
     end_ns: int
     busy_ns: int
     idle_ns: int

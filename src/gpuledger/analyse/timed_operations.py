@@ -15,8 +15,7 @@ ONE: Final = "gpuledger.time/1"
 TWO: Final = "gpuledger.timepair/1"
 
 
-CALL: Final = "timed_call"
-"""Stands for all that runs in a call, by one name whatever the operation is called."""
+CALL: Final = "timed_call"  # stands for all that runs in a call, by one name whatever the operation is called
 
 
 class TimedOperation(msgspec.Struct, frozen=True):

@@ -3,19 +3,41 @@
 torchrun, mpirun, mpiexec and srun take options of their own before the program. To know where the program begins, one
 must know which options take a value in a word of its own; those that are not listed here are read as taking none when
 they are short or long flags of MPI and Slurm, and as taking one when they are torchrun's.
+
+Which program a command is there for: the command in, the place of its program out, also in the text of a shell.
+
+What --via says: a prefix in, what becomes of the words behind it out, and whether it asks for a terminal.
+
+A command on another machine or in a pod, by a prefix such as `ssh HOST` or `kubectl exec POD --`.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
+import secrets
+import shlex
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.program_place import Edit
-from gpuledger.errors import GpuledgerError
+from gpuledger.capture.command_text import (
+    Edit,
+    SimpleCommand,
+    UnreadableText,
+    program_place,
+    simple_commands,
+    text_place,
+)
+from gpuledger.capture.secrets import without_secrets
+from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.system.interruption import Interruption
+from gpuledger.system.processes import Ran, fetched, run
 
 PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*")
 _MPI: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh", "mpiexec.openmpi", "mpirun.openmpi")
@@ -165,3 +187,224 @@ def _check_program(command: tuple[str, ...], place: int) -> None:
             f"{command[0]}: whether {command[place]} is the program or options cannot be known before the shell runs",
             hint="write the options out, and a program in a variable in quotes",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MainProgram:
+    """Where the program stands in a command."""
+
+    words: tuple[str, ...]
+    """The program and its arguments; those of a text as they are written there."""
+    place: int
+    """Of its first word, or of the text that starts it."""
+    in_text: SimpleCommand | None = None
+
+
+def main_program(command: Sequence[str]) -> MainProgram:
+    """The program behind `env` and the like. Where a shell starts it from a text that can be read, the last in it that
+    starts ranks or Python, else the last of all; where it cannot be read, the shell."""
+    begin = program_place(command).begin
+    place = text_place(command[begin:])
+    commands = () if place is None else _commands(command[begin + place])
+    known = [found for found in commands if (name := Path(found.words[0]).name) in LAUNCHERS or PYTHON.fullmatch(name)]
+    for found in (known or commands)[-1:]:
+        return MainProgram(found.words, begin + (place or 0), found.in_text)
+    return MainProgram(tuple(command[begin:]), begin)
+
+
+def is_direct(command: Sequence[str]) -> bool:
+    """Whether nothing stands before the program that could change its environment."""
+    return program_place(command).begin == 0 and text_place(command) is None
+
+
+def _commands(text: str) -> list[MainProgram]:
+    """The commands of a text that start something; none where it cannot be read."""
+    try:
+        commands = simple_commands(text)
+    except UnreadableText:
+        return []
+    programs = [(command, program_place(command.plain, in_text=True).begin) for command in commands]
+    return [
+        MainProgram(tuple(word.source for word in command.words[begin:]), 0, command)
+        for command, begin in programs
+        if begin < len(command.words)
+    ]
+
+
+_SSH: Final = "ssh"
+_VALUE_LETTERS: Final = {
+    _SSH: "BbcDEeFIiJLlmOopQRSWw",
+    **dict.fromkeys(("kubectl", "oc"), "cfnsv"),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "crictl"), "euwr"),
+}
+"""The programs that are known here, with their options of one letter that take a value."""
+_TERMINAL_ASKED: Final = ("requesttty=yes", "requesttty=force")
+
+
+def prefix_words(via: str) -> tuple[str, ...]:
+    """The words of --via, if a command can be put behind them."""
+    try:
+        words = tuple(shlex.split(via))
+    except ValueError as error:
+        raise GpuledgerError(f"--via={via!r}: {str(error).lower()}") from None
+    if not words:
+        raise GpuledgerError("--via is empty", hint="e.g. --via='ssh HOST' or --via='kubectl exec POD --'")
+    if Path(words[0]).name in ("kubectl", "oc") and "--" not in words:
+        raise GpuledgerError(f"--via={via!r}: kubectl takes what follows for its own options", hint="end it with --")
+    for program, option in [(program, option) for program, options in _programs(words) for option in options]:
+        if _asks_for_terminal(program, option):
+            raise GpuledgerError(
+                f"--via={via!r}: {option} asks {program} for a terminal",
+                found="a terminal changes line ends, so what comes back is damaged, and puts errors into the output",
+                hint=f"leave it out{'; -i alone may stay' if program != _SSH else ''}",
+            )
+    return words
+
+
+def shells_behind(words: Sequence[str]) -> int:
+    """How many shells take apart what is put behind the prefix: one for each ssh."""
+    return sum(1 for program, _ in _programs(words) if program == _SSH)
+
+
+def _programs(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The known programs of a prefix, each with its options and their values; a value or a host is no program."""
+    place = 0
+    while place < len(words):
+        program = Path(words[place]).name
+        place += 1
+        if program not in _VALUE_LETTERS:
+            continue
+        options = list[str]()
+        has_host = False
+        while place < len(words) and words[place] != "--":
+            word = words[place]
+            if word.startswith("-"):
+                taken = 1 + _takes_next(program, word)
+                options.append(" ".join(words[place : place + taken]))
+                place += taken
+            elif program == _SSH and not has_host:
+                has_host, place = True, place + 1
+            elif program == _SSH or Path(word).name in _VALUE_LETTERS:
+                break
+            else:
+                place += 1
+        yield program, options
+
+
+def _takes_next(program: str, option: str) -> bool:
+    """Whether an option's value is the next word: its last letter takes one, and none before does."""
+    if option.startswith("--"):
+        return False
+    valued = [letter in _VALUE_LETTERS[program] for letter in option[1:]]
+    return bool(valued) and valued[-1] and not any(valued[:-1])
+
+
+def _asks_for_terminal(program: str, option: str) -> bool:
+    if option.startswith("--"):
+        return option in ("--tty", "--tty=true")
+    for place, letter in enumerate(option[1:], 1):
+        if letter in _VALUE_LETTERS[program]:
+            setting = option[place + 1 :].replace(" ", "").lower()
+            return program == _SSH and letter == "o" and setting in _TERMINAL_ASKED
+        if letter == "t":
+            return True
+    return False
+
+
+_SECONDS: Final = 60.0
+_START: Final = (
+    'umask 077; mkdir "$1" || exit 125; echo "$$" > "$1/pid"; PATH="$PATH:/usr/local/cuda/bin"; export PATH; '
+    '[ -z "$2" ] || echo "$2" | base64 -d | gzip -dc > "$1/script" || exit 125; shift 2; exec "$@"'
+)
+"""The folder is new, or it is somebody else's. `exec` keeps the process id that was noted.
+
+A script of ours travels in the command: standard input is the program's, and not every prefix hands that over.
+"""
+_ENVIRONMENT: Final = "environment"
+_SIGNAL: Final = (
+    'p=$(cat "$1/pid") && read -r stat < "/proc/$p/stat" || exit 0; s=$2; set -- ${stat##*) }; '
+    'case $3 in 0|1) kill -s "$s" "$p";; *) kill -s "$s" -- "-$3";; esac'
+)
+"""To the process group, as a terminal does: the third word behind the name in /proc. Not to the one of init."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Where a command is to run, and the folder for its files there."""
+
+    prefix: tuple[str, ...]
+    folder: str = field(default_factory=lambda: f"/tmp/gpuledger-{secrets.token_hex(6)}")  # noqa: S108 - made anew
+
+    @property
+    def script(self) -> str:
+        """Where a script lies that was sent along."""
+        return f"{self.folder}/script"
+
+    @property
+    def environment_file(self) -> str:
+        """Where what the program's environment was is written down."""
+        return f"{self.folder}/{_ENVIRONMENT}"
+
+    def argv(self, command: Sequence[str]) -> tuple[str, ...]:
+        """The command with its prefix."""
+        return (*self.prefix, *(reduce(_quoted, range(shells_behind(self.prefix)), word) for word in command))
+
+    def started(
+        self, command: Sequence[str], variables: Mapping[str, str] | None = None, script: Path | None = None
+    ) -> tuple[str, ...]:
+        """The same, with the folder made first, the process id noted in it, and the environment set."""
+        packed = "" if script is None else base64.b64encode(gzip.compress(script.read_bytes(), mtime=0)).decode()
+        setting = ("env", *(f"{name}={value}" for name, value in variables.items())) if variables else ()
+        return self.argv(("sh", "-c", _START, "sh", self.folder, packed, *setting, *command))
+
+    def signalled(self, which: signal.Signals) -> None:
+        """Send a signal to what was started."""
+        run(self.argv(("sh", "-c", _SIGNAL, "sh", self.folder, which.name.removeprefix("SIG"))), seconds=_SECONDS)
+
+    def names(self) -> tuple[str, ...]:
+        """The files in the folder."""
+        listed = self._asked("ls", self.folder)
+        return tuple(listed.output.splitlines()) if listed.exit_code == 0 else ()
+
+    def environment_seen(self) -> str | None:
+        """What was written down about the program's environment; None where nothing was."""
+        shown = self._asked("cat", self.environment_file)
+        return shown.output if shown.exit_code == 0 else None
+
+    def exported(self, report: str, target: str, *, seconds: float) -> Ran:
+        """Let the nsys over there make an export."""
+        options = ("--type=sqlite", "--force-overwrite=true", "--quiet=true", f"--output={self.folder}/{target}")
+        path = 'PATH="$PATH:/usr/local/cuda/bin"; export PATH; exec nsys export "$@"'
+        return run(self.argv(("sh", "-c", path, "sh", *options, f"{self.folder}/{report}")), seconds=seconds)
+
+    def fetched(self, name: str, target: Path, interruption: Interruption) -> None:
+        """Copy a file here, and count its bytes: connections break, and terminals change line ends."""
+        there = f"{self.folder}/{name}"
+        counted = self._asked("wc", "-c", there)
+        size = re.search(r"(?m)^\s*(\d+)", counted.output)
+        done = fetched(self.argv(("cat", there)), target, interruption)
+        got = target.stat().st_size if target.exists() else 0
+        if done.exit_code != 0 or size is None or got != int(size[1]):
+            target.unlink(missing_ok=True)
+            prefix = shlex.join(without_secrets(self.prefix))
+            raise ToolFailed(
+                f"{name} could not be copied back whole: {got} of {size[1] if size else 'an unknown number of'} bytes",
+                found=f"it is at {there} on the other side, reached with `{prefix}`",
+                hint="does something there write to standard output when a shell starts, or ask for a terminal?",
+            )
+
+    def cleaned(self) -> None:
+        """Take the folder away."""
+        self._asked("rm", "-rf", "--", self.folder)
+
+    def _asked(self, *command: str) -> Ran:
+        return run(self.argv(command), seconds=_SECONDS)
+
+
+def remote(via: str) -> Remote:
+    """The place that --via names."""
+    return Remote(prefix_words(via))
+
+
+def _quoted(word: str, _: int) -> str:
+    return shlex.quote(word)

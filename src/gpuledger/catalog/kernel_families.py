@@ -4,26 +4,116 @@ The name is the whole demangled name as a profiler prints it. Most of its words 
 `CopyParams`, a template argument a `LoadWithCast`, a namespace `fbgemm_gpu`. So only the function's own name is read,
 with its namespaces; the template arguments are read first where the function is a mere carrier of what they name, as
 `elementwise_kernel<... silu_kernel ...>` is. A family is a guess from a name; `other` says that there was none.
+
+To try every pattern on every name would take long. So each pattern is taken apart into alternatives, each with words
+that it cannot match without, and only those are tried whose words the name has.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
-from gpuledger.catalog.regex_anchors import alternatives
+_TOKEN: Final = re.compile(
+    r"(?P<look>\(\?<?[=!])|(?P<group>\(\?:)|(?P<end>\))|(?P<bar>\|)|(?P<often>[?*+]|\{\d*,?\d*\})"
+    r"|(?P<one>\\[wds]|\[[^\]\\^]+\])|(?P<place>[\^$]|\\b)|(?P<letter>[^\\()\[\]{}.])"
+)
+_MAY_BE_MISSING: Final = re.compile(r"[?*]|\{0?,.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One alternative of a pattern. Every text that it matches holds one of the anchors, in lower case a to z."""
+
+    pattern: str
+    anchors: frozenset[str]
+
+
+def alternatives(pattern: str, common: frozenset[str] = frozenset()) -> Iterator[Alternative]:
+    """The alternatives that a pattern is made of, at its top. Words in `common` are anchors only for want of others."""
+    tokens, position = list[tuple[str, str]](), 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            raise ValueError(f"{pattern}: cannot be read from {pattern[position:]!r} on")
+        tokens.append((str(token.lastgroup), token.group()))
+        position = token.end()
+    for branch in _branches(tokens):
+        anchors = _anchors(branch, common)
+        if _worth(anchors, common) == 0:
+            raise ValueError(f"{pattern}: an alternative without a word that it must find")
+        yield Alternative("".join(text for _, text in branch), anchors)
+
+
+_Tokens = list[tuple[str, str]]
+
+
+def _branches(tokens: _Tokens) -> list[_Tokens]:
+    """What stands between the bars that are in no group."""
+    branches, depth = list[_Tokens]([[]]), 0
+    for kind, text in tokens:
+        depth += (kind in ("group", "look")) - (kind == "end")
+        if kind == "bar" and depth == 0:
+            branches.append([])
+        else:
+            branches[-1].append((kind, text))
+    return branches
+
+
+def _anchors(branch: _Tokens, common: frozenset[str]) -> frozenset[str]:
+    """The best choice among what must be found: a run of letters, or one of those of each branch of a group."""
+    choices, run = list[frozenset[str]](), ""
+    position = 0
+    while position < len(branch):
+        kind, text = branch[position]
+        after = _end_of_group(branch, position) if kind in ("group", "look") else position + 1
+        is_optional = after < len(branch) and _MAY_BE_MISSING.fullmatch(branch[after][1]) is not None
+        if kind == "letter" and text.islower() and text.isascii() and not is_optional:
+            run += text
+        elif kind != "often":
+            choices, run = [*choices, frozenset((run,))], ""
+            if kind == "group" and not is_optional:
+                choices.append(_of_all(_branches(branch[position + 1 : after - 1]), common))
+        if after < len(branch) and branch[after][0] == "often":  # a letter that comes twice parts a run as well
+            choices, run, after = [*choices, frozenset((run,))], "", after + 1
+        position = after
+    return max((*choices, frozenset((run,))), key=lambda choice: _worth(choice, common))
+
+
+def _of_all(branches: list[_Tokens], common: frozenset[str]) -> frozenset[str]:
+    """One of the anchors of each branch; none if a branch has none, as then nothing need be found."""
+    choices = [_anchors(branch, common) for branch in branches]
+    return frozenset[str]().union(*choices) if all(_worth(anchors, common) for anchors in choices) else frozenset()
+
+
+def _worth(anchors: frozenset[str], common: frozenset[str]) -> int:
+    """The longer the shortest of them, the seldomer they are found for nothing; of one letter they are too many."""
+    shortest = min(map(len, anchors), default=0)
+    return 1 if anchors & common else 0 if shortest < 2 else shortest
+
+
+def _end_of_group(tokens: _Tokens, start: int) -> int:
+    depth = 0
+    for end in range(start, len(tokens)):
+        kind = tokens[end][0]
+        depth += (kind in ("group", "look")) - (kind == "end")
+        if depth == 0:
+            return end + 1
+    raise ValueError("a group without an end")
+
 
 Table: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 OTHER: Final = "other"
 COMMUNICATION: Final = "communication"
 
-FAMILIES: Final[Table] = (
-    (
-        COMMUNICATION,
-        (
+FAMILIES: Final[Table] = tuple(
+    {
+        COMMUNICATION: (
             # NCCL old and new, RCCL, MSCCL, NVSHMEM (whose own are barrier_on_stream_kernel_threadgroup and the like)
             r"nccl|rccl|msccl|nvshmem|rocshmem|_on_stream_kernel",
             # collectives by name: PyTorch's symmetric memory, TensorRT-LLM, FlashInfer, SGLang; not `smallReduce`
@@ -34,10 +124,7 @@ FAMILIES: Final[Table] = (
             # DeepEP; its kernels are called plain `dispatch` and `combine`
             r"deep_?ep|(?:inter|intra)node(?:_ll)?::|notify_dispatch|cached_notify",
         ),
-    ),
-    (
-        "moe",
-        (
+        "moe": (
             # vLLM, SGLang, TensorRT-LLM, aiter: fused_moe_kernel, moe_align_block_size, topkGatingSoftmax, grouped_topk
             r"moe|expert|top_?k_?(?:gating|softmax|sigmoid)|grouped_topk|topk_with_k2|expand_?input_?rows|(?:un)?permute_tokens",
             # SGLang's expert parallelism
@@ -45,27 +132,18 @@ FAMILIES: Final[Table] = (
             # triton_kernels (gpt-oss): matrix products that gather and scatter by expert, and their routing
             r"matmul_ogs|_finalize_matmul|_routing_|bitmatrix|^_topk_(?:for|back)ward",
         ),
-    ),
-    (
-        "rope",
-        (
+        "rope": (
             # vLLM, FlashInfer, TransformerEngine, llama.cpp; before norm and attention: rope_norm, applyMLARope
             r"rotary|(?<!p)rope(?![rl])",
         ),
-    ),
-    (
-        "norm",
-        (
+        "norm": (
             # layer, RMS, batch, group: PyTorch, apex, vLLM, aiter, CK, TransformerEngine.
             # Not `renorm` (sampling, routing), `normal` (random numbers), NormTwoOps and LpNormFunctor (reductions)
             r"(?<!(?<!p)re)norm(?!al(?!i)|functor|ops|two)",
             # PyTorch's and apex's halves of a layer norm, cuDNN's batch norm
             r"gammabeta|row_?wise_?moments|(?<![a-z])ln_(?:fwd|bwd)|(?<![a-z])bn_(?:fw|bw)",
         ),
-    ),
-    (
-        "attention",
-        (
+        "attention": (
             # FlashAttention 2 and 3, FlashMLA, PyTorch's copy, Triton's; not FlashInfer's namespace, not cache writers
             r"(?<!cache_)flash(?!_?infer)",
             # xFormers, cuDNN, CK, TensorRT-LLM (fmhaSm100a, mmha, xqa's kernel_mha), vLLM, DeepSeek's sparse indexer
@@ -81,10 +159,7 @@ FAMILIES: Final[Table] = (
             # linear attention (fla) and state-space mixers (mamba): they stand where attention does
             r"gated_delta|delta_rule|gdn_|fused_recurrent|chunk_(?:fwd|bwd|scan|state|cumsum)|selective_(?:scan|state)|ssd_|retention",
         ),
-    ),
-    (
-        "convolution",
-        (
+        "convolution": (
             # cuDNN, cutlass, PyTorch; not `convert` and `NumericArrayConverter`
             r"conv(?!er)|winograd|wgrad|dgrad|fprop|im2col|col2im|vol2col|col2vol|fft2d|flip_filter|implicit_?gemm",
             r"(?:^|_)(?:[a-z]\d*)?cudnn_(?!generated|ops)|cask_cudnn|cudnn(?:_cnn)?::cnn::",
@@ -93,10 +168,7 @@ FAMILIES: Final[Table] = (
             # cuDNN's convolutions by Fourier transform
             r"(?<![a-z])fft1d_[rc]2[rc]",
         ),
-    ),
-    (
-        "gemm",
-        (
+        "gemm": (
             # cuBLAS and its helpers, cutlass, DeepGEMM, MAGMA, trtllm-gen (bmm_); not what merely lives in a namespace
             # fbgemm_gpu, deep_gemm or cutlass_kernels, or feeds DeepGEMM
             r"(?<!fb)(?<!deep_)gemm(?!::)|gemv|nvjet|xmma|wgmma|cublas|cutlass(?!::\w+_t\b|_kernels::)|matmul|bmk_bnk",
@@ -107,33 +179,21 @@ FAMILIES: Final[Table] = (
             # AMD: Tensile, rocBLAS, hipBLASLt, vLLM's skinny products
             r"cijk_|tensile|rocblas|hipblas|wvsplit|llmm1",
         ),
-    ),
-    (
-        "sampling",
-        (
+        "sampling": (
             # FlashInfer (TopPSamplingFromProb, TopKRenormProb), vLLM, SGLang, random numbers; not grid_sampler
             r"(?<!grid_)(?<!up)(?<!down)sampl|arg_?max|multinomial|renorm_?prob|mask_?logits|rejection|speculative",
             r"philox|bernoulli|random|curand|rocrand|normal_and_transform|uniform|normal_kernel|randperm|exponential_kernel",
             r"penalt|top_?k_?top_?p|temperature|min_p(?![a-z])|token_?bitmask",
         ),
-    ),
-    (
-        "softmax",
-        (
+        "softmax": (
             # PyTorch, cuDNN, Triton; fused losses are a softmax with a sum
             r"soft_?max|cross_?entropy|logsumexp",
         ),
-    ),
-    (
-        "sort",
-        (
+        "sort": (
             # PyTorch, CUB, thrust, rocPRIM
             r"sort|top_?k|radix|bitonic|kth_?value|merge_?path",
         ),
-    ),
-    (
-        "gather-scatter",
-        (
+        "gather-scatter": (
             # PyTorch: indexSelectSmallIndex, index_elementwise_kernel, vectorized_gather_kernel; not `_with_index`
             r"gather|scatter|(?<!with_)ind(?:ex(?!ed)|ices)|nonzero|masked_select|take_|(?<![a-z])put_",
             # embeddings: PyTorch, FBGEMM, torchrec; look-ups of engines and of llama.cpp
@@ -143,35 +203,23 @@ FAMILIES: Final[Table] = (
             # CUB's compaction
             r"deviceselect|devicecompact|devicepartition|partition_impl|compact_init|slot_mapping",
         ),
-    ),
-    (
-        "activation",
-        (
+        "activation": (
             # PyTorch, vLLM, SGLang, FlashInfer, TensorRT-LLM (doGatedActivation), Liger
             r"silu|gelu|relu|selu|celu|(?<![a-z])elu|sigmoid|swi_?glu|geglu|(?<![a-z])glu|act_and_mul|do(?:gated)?activation",
             r"(?<![a-z])tanh|mish|soft_?plus|hard_?swish|hard_?tanh|threshold_kernel|activation",
         ),
-    ),
-    (
-        "reduction",
-        (
+        "reduction": (
             # PyTorch, CUB, thrust, rocPRIM, XLA
             r"reduc|sum(?![a-z])|sum_?kernel|mean|scan|cumsum|cumprod|histogram|bincount|welford|dot_kernel",
             r"amax|amin|norm(?:functor|ops|two)|run_?length|count_nonzero",
             # losses and pooling: sums and maxima over a window
             r"loss|nllcriterion|(?:max|avg|average|adaptive)_?pool|pooling",
         ),
-    ),
-    (
-        "memset",
-        (
+        "memset": (
             # CUDA's and HIP's own
             r"memset|rocclr_fillbuffer|zero_?(?:buffer|out)|settensor\dd",
         ),
-    ),
-    (
-        "copy",
-        (
+        "copy": (
             # PyTorch, cuDNN's layouts, HIP's own, llama.cpp
             # DALI: cuts and scales images, and brings them into another layout
             r"(?<![a-z])dali::",
@@ -182,10 +230,7 @@ FAMILIES: Final[Table] = (
             # writers of the key-value cache: reshape_and_cache, store_kvcache, concat_and_cache_mla
             r"_and_cache|kv_?cache|kv_?buffer|kv_?pool",
         ),
-    ),
-    (
-        "elementwise",
-        (
+        "elementwise": (
             # PyTorch, Triton, XLA, TensorFlow, TensorRT
             r"element_?wise|point_?wise|loop_\w{0,40}fusion|wrapped_|eigenmetakernel|generatednative|parallel_?for|for_each",
             # optimizers: PyTorch's foreach and fused ones, apex
@@ -197,10 +242,11 @@ FAMILIES: Final[Table] = (
             # MIOpen; CuPy, which names its kernels by what they compute, and where nothing above knew it
             r"subtensorop|(?<![a-z])cupy_",
         ),
-    ),
+    }.items()
 )
 """First match wins. The patterns are searched without regard to case, in the parts of the name that `family` reads."""
 
+_MOVES: Final = "_to_copy|copy|clone|cat|transpose|permute|t|view|fill|zeros|ones|full|constant_pad_nd"
 INDUCTOR: Final[Table] = (
     # triton_poi_fused_add_moe_forward_0 lists the operators around what was fused, custom ones among them: the prefix
     # says what kind of loop it is, and only operators that Inductor itself lowers say more.
@@ -213,13 +259,7 @@ INDUCTOR: Final[Table] = (
     ("reduction", (r"^triton_(?:red|per|split_scan)_",)),
     ("gather-scatter", (r"^triton_poi_fused_(?:embedding|index|index_select|index_put|gather)_\d+",)),
     ("activation", (r"^triton_(?:poi|for)_\w{0,200}_(?:silu|gelu|relu|sigmoid|tanh)(?:_|$)",)),
-    (
-        "copy",
-        (
-            r"^triton_poi_fused_(?:_?(?:_to_copy|copy|clone|cat|transpose|permute|t|view|fill|zeros|ones|full"
-            r"|constant_pad_nd)_){1,8}\d",
-        ),
-    ),
+    ("copy", (rf"^triton_poi_fused_(?:_?(?:{_MOVES})_){{1,8}}\d",)),
     ("elementwise", (r"^triton_(?:poi|for)_",)),
 )
 """What `torch.compile` makes, by the names it gives. First match wins; what matches none is looked up in FAMILIES."""
@@ -244,19 +284,16 @@ class _Searched:
     """A table made to be searched. The words of a text say which patterns can match at all; few are tried."""
 
     def __init__(self, table: Table) -> None:
-        named = [
-            (name, alternative)
-            for name, patterns in table
-            for pattern in patterns
-            for alternative in alternatives(pattern, _SAYS_NOTHING)
-        ]
-        self._alternatives = [(name, alternative.pattern) for name, alternative in named]
+        self._alternatives: list[tuple[str, str]] = []
         self._by_start: dict[str, list[tuple[str, int]]] = {}
-        for number, (_, alternative) in enumerate(named):
-            for anchor in alternative.anchors:
-                self._by_start.setdefault(anchor[:2], []).append((anchor, number))
+        for name, pattern in ((name, pattern) for name, patterns in table for pattern in patterns):
+            for alternative in alternatives(pattern, _SAYS_NOTHING):
+                for anchor in alternative.anchors:
+                    self._by_start.setdefault(anchor[:2], []).append((anchor, len(self._alternatives)))
+                self._alternatives.append((name, alternative.pattern))
         self._of_word = lru_cache(maxsize=65536)(self._numbers)
-        self._pattern = lru_cache(maxsize=None)(self._compiled)
+        # a profile's kernels need few of the patterns, and to compile all takes as long as to read a small profile
+        self._pattern = lru_cache(maxsize=None)(lambda number: re.compile(self._alternatives[number][1]))
 
     def first(self, text: str) -> str:
         """The first family with a match in `text`, which is folded; an empty text if there is none."""
@@ -268,10 +305,6 @@ class _Searched:
             if self._pattern(number).search(text):
                 return self._alternatives[number][0]
         return ""
-
-    def _compiled(self, number: int) -> re.Pattern[str]:
-        """A profile's kernels need few of the patterns, and to compile all takes as long as to read a small profile."""
-        return re.compile(self._alternatives[number][1])
 
     def _numbers(self, letters: bytes) -> tuple[int, ...]:
         """The patterns that have an anchor in a word."""

@@ -2,17 +2,62 @@
 
 Profilers print one kernel in different ways: nsys writes `(int)128` where torch writes `128`, one gives the return
 type and the parameters, the other does not. The canonical form leaves out what differs and keeps what tells kernels
-apart.
+apart. Also how alike two kernels are by name, what is left of names, of ranges too, without running numbers, and which
+function and line a compiler made a kernel of.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from gpuledger.catalog.source_kernels import source_label
+from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
+
+
+def name_matcher(pattern: str, flags: int = re.IGNORECASE) -> Callable[[str], bool]:
+    """Whether a name has the pattern in it, as a function of the name."""
+    search = re.compile(pattern, flags).search
+    return lambda name: search(name) is not None
+
+
+_FORMS: Final = (
+    ("OpenMP", re.compile(r"nvkernel_(?P<function>\w+?)_F\d+L(?P<line>\d+)(?:_\d+)?_?")),
+    (
+        "OpenMP",
+        re.compile(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>[\w.$]+)_l(?P<line>\d+)(?:_\w+)?(?:\.kd)?"),
+    ),
+    ("OpenACC", re.compile(r"(?P<function>\w+?)_(?P<line>\d+)_gpu(?P<rest>__red)?")),
+)
+_MANGLED: Final = re.compile(r"_Z(N?)(K?)(?=\d)")
+_LENGTH: Final = re.compile(r"\d{1,4}")
+_LONGEST: Final = 2000
+"""No function of a library has a longer name; the pattern of tiles takes time by the square of one."""
+
+
+def source_label(short: str) -> str | None:
+    """`jacobi:45 (OpenACC)` for `jacobi_45_gpu`; None for a name of another form."""
+    for model, form in _FORMS if len(short) <= _LONGEST else ():
+        if match := form.fullmatch(short):
+            rest = " sum" if match.groupdict().get("rest") else ""
+            return f"{_demangled(match['function'])}:{match['line']} ({model}{rest})"
+    return None
+
+
+def _demangled(function: str) -> str:
+    """A C++ function's name without its parameters, if it has no templates; any other as it is."""
+    match = _MANGLED.match(function)
+    if match is None:
+        return function
+    parts, position = list[str](), match.end()
+    while (length := _LENGTH.match(function, position)) and (match[1] or not parts):
+        position = length.end() + int(length[0])
+        parts.append(function[length.end() : position])
+    ended = position <= len(function) and (not match[1] or function.startswith("E", position))
+    return "::".join(parts) if ended else function
+
 
 # A run of letters or spaces is looked at once, from its beginning: a name of any length takes time by its length.
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
@@ -41,14 +86,9 @@ class KernelName:
     """The template arguments, each in canonical form."""
 
     @property
-    def without_parameters(self) -> str:
-        """The qualified name with its template arguments."""
-        return f"{self.qualified}<{', '.join(self.template)}>" if self.template else self.qualified
-
-    @property
     def canonical(self) -> str:
-        """One spelling for all profilers."""
-        return self.without_parameters
+        """One spelling for all profilers: the qualified name with its template arguments."""
+        return f"{self.qualified}<{', '.join(self.template)}>" if self.template else self.qualified
 
     @property
     def bare(self) -> str:
@@ -195,3 +235,72 @@ def cut_label(text: str, letters: int = 48) -> str:
     """A label for a sentence: cut in the middle where it has more letters."""
     end = letters * 2 // 5
     return text if len(text) <= letters else f"{text[: letters - end - 1]}…{text[-end:]}"
+
+
+EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")
+
+_TILE: Final = re.compile(
+    r"(?<=[_x])\d+(?:x\d+)+(?=_|$)|(?<=tile)\d+(?:x\d+)*|(?<=stage)s?\d+|_(?:splitK|streamK|stages?_\d+)(?=_|$)"
+)
+_CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
+_OP_ID: Final = re.compile(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
+_RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")
+_NUMBER: Final = re.compile(r"\d+")
+_HASH: Final = re.compile(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
+_GENERATED: Final = re.compile(
+    r"^(?:triton|fused|wrapped|jit|loop|input|copy|broadcast|reduce|transpose|convert)", re.IGNORECASE
+)
+
+
+def untiled(name: str) -> str:
+    """The function's bare name without its tile, so that a library's variants of one kernel are equal.
+
+    `nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT` -> `nvjet_sm90_tst____v_bz_TNT`, `triton_poi_fused_add_12` ->
+    `triton_poi_fused_add_`: compilers number what they generate.
+    """
+    short = parse(name).short
+    if len(short) > _LONGEST:
+        return short
+    if _GENERATED.match(short):
+        return _RUNNING.sub("", _HASH.sub("", short))
+    return _HASH.sub("", _TILE.sub("", short))
+
+
+def carries(name: str) -> bool:
+    """Whether the function does what its template arguments name."""
+    return bool(_CARRIER.fullmatch(parse(name).short))
+
+
+def normalised(range_name: str) -> str:
+    """A range's name with # for its numbers, so that like ranges are equal: `layer12.mlp` -> `layer#.mlp`."""
+    return _NUMBER.sub("#", range_name)
+
+
+def unnumbered(range_name: str) -> str:
+    """A range's name without ids that differ in every run: `aten::mm, seq = 7, op_id = 31` -> `aten::mm`."""
+    return _OP_ID.sub("", range_name).strip()
+
+
+def counted_as(range_name: str) -> str:
+    """What a range is counted under: its name as it is, but for ids that would make each instance another range."""
+    bare = unnumbered(range_name)
+    return range_name if bare == range_name.strip() else bare
+
+
+@lru_cache(maxsize=65536)
+def likeness(first: str, second: str) -> str:
+    """One of LEVELS.
+
+    A function that does what its template arguments name, as `elementwise_kernel<... silu_kernel ...>`, is the same
+    one only if they name the same.
+    """
+    ours, theirs = parse(first), parse(second)
+    if ours.bare == theirs.bare:
+        return EXACT
+    if ours.short == theirs.short and carries(first):
+        alike = label(first) == label(second)
+    else:
+        alike = ours.short == theirs.short or untiled(first) == untiled(second)
+    if alike:
+        return FUNCTION
+    return FAMILY if family(first) == family(second) != OTHER else NONE

@@ -1,14 +1,18 @@
 """What a kernel computes in, and what it only moves, told by its name: a demangled name in, the type or the kind out.
 
 Matrix products, convolutions and attention carry their type in the name: cuBLAS and CUTLASS as `sgemm`, `s1688gemm` or
-`f32f32_f32f32`, cuDNN as `scudnn` or `ffma`, frameworks as a template's argument.
+`f32f32_f32f32`, cuDNN as `scudnn` or `ffma`, frameworks as a template's argument. Of PyTorch's kernels by element the
+name also tells how many tensors they move, of what size, and how they are launched.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from gpuledger.catalog.kernel_names import name_matcher
 
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
 """Families whose kernels tensor cores can run."""
@@ -28,24 +32,6 @@ _FLOAT: Final = re.compile(
 )
 _NARROW: Final = re.compile(r"half|bfloat|bf16|fp16|_h?16816|f16f16|e4m3|e5m2|int8", re.IGNORECASE)
 
-_LAYOUT: Final = re.compile(
-    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel", re.IGNORECASE
-)
-_COPIES: Final = re.compile(
-    r"CatArrayBatchedCopy|direct_copy_kernel(?!.*WithCast)|copy_device_to_device", re.IGNORECASE
-)
-_SORTS: Final = re.compile(
-    r"(?:Radix|Merge|Segmented)Sort(?!KVInPlace)|radix_sort::|merge_sort::|thrust.*stable_sort", re.IGNORECASE
-)
-_CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
-_CHANNELS_FIRST: Final = re.compile(r"RowwiseMoments|GroupNormKernel")
-_MULTI_TENSOR: Final = re.compile(r"multi_?tensor_?apply", re.IGNORECASE)
-_ADAM: Final = re.compile(r"addcdiv")
-_UNNAMED: Final = re.compile(r"CatArrayBatchedCopy.*OpaqueType<(?:\(unsigned int\))?8u?>|direct_copy_kernel.*WithCast")
-_TENSOR_CORES: Final = re.compile(
-    r"sm_?(?:7[05]|8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell|turing|volta", re.IGNORECASE
-)
-
 
 @lru_cache(maxsize=4096)  # each type is asked for by itself
 def matrix_type(name: str) -> str | None:
@@ -62,29 +48,26 @@ def works_on_floats(name: str) -> bool:
     return "float" in name and not _NARROW.search(name)
 
 
-def changes_layout(name: str) -> bool:
-    """Whether a kernel only brings a tensor from one order of its dimensions into another."""
-    return _LAYOUT.search(name) is not None
+changes_layout: Final = name_matcher(
+    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel"
+)
+"""Whether a kernel only brings a tensor from one order of its dimensions into another."""
 
+wants_channels_first: Final = name_matcher(r"RowwiseMoments|GroupNormKernel", 0)
+"""Whether a kernel copies tensors whose channels come last before it does anything: PyTorch's group norm."""
 
-def wants_channels_first(name: str) -> bool:
-    """Whether a kernel copies tensors whose channels come last before it does anything: PyTorch's group norm."""
-    return _CHANNELS_FIRST.search(name) is not None
+changes_type: Final = name_matcher(
+    r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_", 0
+)
+"""Whether a kernel only changes a tensor's type."""
 
+copies_tensor: Final = name_matcher(r"CatArrayBatchedCopy|direct_copy_kernel(?!.*WithCast)|copy_device_to_device")
+"""Whether a kernel only copies a tensor within the GPU, or puts several together; those that cast do more."""
 
-def changes_type(name: str) -> bool:
-    """Whether a kernel only changes a tensor's type."""
-    return _CASTS.search(name) is not None
-
-
-def copies_tensor(name: str) -> bool:
-    """Whether a kernel only copies a tensor within the GPU, or puts several together; those that cast do more."""
-    return _COPIES.search(name) is not None
-
-
-def sorts_values(name: str) -> bool:
-    """Whether a kernel is a part of a whole sort, not of picking the largest."""
-    return _SORTS.search(name) is not None
+sorts_values: Final = name_matcher(
+    r"(?:Radix|Merge|Segmented)Sort(?!KVInPlace)|radix_sort::|merge_sort::|thrust.*stable_sort"
+)
+"""Whether a kernel is a part of a whole sort, not of picking the largest."""
 
 
 def only_moves(name: str) -> bool:
@@ -92,21 +75,67 @@ def only_moves(name: str) -> bool:
     return copies_tensor(name) or changes_type(name)
 
 
-def names_tensor_core_gpu(name: str) -> bool:
-    """Whether a kernel was made for a GPU that has tensor cores."""
-    return _TENSOR_CORES.search(name) is not None
+names_tensor_core_gpu: Final = name_matcher(r"sm_?(?:7[05]|8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell|turing|volta")
+"""Whether a kernel was made for a GPU that has tensor cores."""
+
+is_multi_tensor: Final = name_matcher(r"multi_?tensor_?apply")
+"""Whether a kernel does something to the elements of many tensors at once."""
+
+ends_adam_update: Final = name_matcher(r"addcdiv", 0)
+"""Whether a kernel divides by what Adam keeps of a gradient's squares: the last pass of an update."""
+
+moves_unnamed: Final = name_matcher(
+    r"CatArrayBatchedCopy.*OpaqueType<(?:\(unsigned int\))?8u?>|direct_copy_kernel.*WithCast", 0
+)
+"""Whether a kernel moves elements of eight bytes, or casts, and does not say of which type they are."""
 
 
-def is_multi_tensor(name: str) -> bool:
-    """Whether a kernel does something to the elements of many tensors at once."""
-    return _MULTI_TENSOR.search(name) is not None
+_KERNEL: Final = re.compile(
+    r"(vectorized_|unrolled_)?(?:templated_)?elementwise_kernel\w*<(?:\(int\))?(\d+)?(?:, *(?:\(int\))?(\d+))?"
+)
+_POINTERS: Final = re.compile(r"array<char *\*, *(?:\(unsigned long\))?(\d)(?:ul)?>")
+_CASTS_HALF: Final = re.compile(r"(?:b?float16|float8\w*)_copy_kernel|WithCast")
+_HALF: Final = re.compile(r"half|bfloat16", re.IGNORECASE)
+_BINARY: Final = re.compile(r"BinaryFunctor|CUDAFunctor_(?:add|mul|sub|div)|lerp_tensor")
+_TERNARY: Final = re.compile(r"addcmul|addcdiv|where_kernel|lerp_scalar")
+
+VECTOR_BYTES: Final = 16
+VECTORIZED_PER_BLOCK, UNROLLED_PER_BLOCK = 1024, 512
 
 
-def ends_adam_update(name: str) -> bool:
-    """Whether a kernel divides by what Adam keeps of a gradient's squares: the last pass of an update."""
-    return _ADAM.search(name) is not None
+@dataclass(frozen=True, slots=True)
+class ElementKernel:
+    """What a kernel by element does for each element. Sizes are bytes; 0: not told by its name."""
+
+    tensors: int
+    """Read and written."""
+    element_bytes: int
+    """Of the narrowest."""
+    bytes_moved: int
+    """Of all tensors, by element."""
+    elements_per_block: int
+    is_vectorized: bool
 
 
-def moves_unnamed(name: str) -> bool:
-    """Whether a kernel moves elements of eight bytes, or casts, and does not say of which type they are."""
-    return _UNNAMED.search(name) is not None
+@lru_cache(maxsize=4096)
+def element_kernel(name: str) -> ElementKernel | None:
+    """None: another kind of kernel."""
+    match = _KERNEL.search(name)
+    if match is None:
+        return None
+    how, first, second = match.groups()
+    is_vectorized = how == "vectorized_"
+    if pointers := _POINTERS.search(name):
+        tensors = int(pointers[1])
+    else:
+        tensors = 4 if _TERNARY.search(name) else 3 if _BINARY.search(name) else 2
+    lanes = int(first) if is_vectorized and first else 0
+    if _CASTS_HALF.search(name):
+        narrow, moved = 2, 6  # from or to half of it
+    else:
+        by_lanes = VECTOR_BYTES // lanes if lanes in (2, 4, 8) else 0
+        narrow = 2 if _HALF.search(name) else 8 if "double" in name else 4 if "float" in name else by_lanes
+        moved = tensors * narrow
+    plain = int(first) * int(second) if first and second else 0
+    per_block = VECTORIZED_PER_BLOCK if is_vectorized else UNROLLED_PER_BLOCK if how == "unrolled_" else plain
+    return ElementKernel(tensors, narrow, moved, per_block, is_vectorized)

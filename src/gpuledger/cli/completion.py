@@ -31,7 +31,7 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 
 def finding_codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Codes that `explain` has a page for, each with its title."""
-    from gpuledger.findings.pages import page
+    from gpuledger.findings.advice import page
     from gpuledger.findings.rules import codes
 
     chosen = [code for code in codes() if code.startswith(incomplete.upper())]
@@ -64,7 +64,7 @@ def _range_names(context: click.Context) -> list[str]:
     profile = _named_profile(context)
     if profile is None:
         return []
-    from gpuledger.catalog.name_likeness import normalised, unnumbered
+    from gpuledger.catalog.kernel_names import normalised, unnumbered
     from gpuledger.read import open_trace
     from gpuledger.trace.tables import Table
 

@@ -17,8 +17,7 @@ from click.shell_completion import CompletionItem
 from gpuledger.cli.terminal import has_colours, help_width
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.interruption import noted_interrupts
-from gpuledger.system.kept_memory import keep_freed_memory
-from gpuledger.system.patient_file import patient_writer
+from gpuledger.system.own_process import keep_freed_memory, patient_writer
 
 VERBS = {
     "report": "Show where the time in PROFILE went, and what to do about it.",
@@ -52,6 +51,17 @@ VERBS = {
 }
 """Each verb with the first line of its help; a test keeps the two the same."""
 
+HOMES: Final = {
+    **dict.fromkeys(
+        ("gaps", "steps", "launches", "memory", "ranges", "phases", "critical", "overlap", "ops"), "questions"
+    ),
+    "stats": "info",
+    "ncu-plan": "kernels",
+    "export": "timelines",
+    "view": "timelines",
+}
+"""Where a verb stands that has no module of its own name."""
+
 
 @contextmanager
 def _one_thread_of_numpy() -> Iterator[None]:
@@ -70,10 +80,10 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 
 def verb_named(name: str) -> click.Command:
-    """A verb, loaded from `gpuledger.cli.VERB`; a dash in its name is an underscore there."""
-    name = name.replace("-", "_")
+    """A verb, loaded from the module of `gpuledger.cli.verbs` that it stands in; a dash is an underscore there."""
+    home, name = HOMES.get(name, name), name.replace("-", "_")
     with _one_thread_of_numpy():
-        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.verbs.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.verbs.{home}"), name)
     gc.freeze()  # what was imported stays: no cycles are looked for in it
     gc.enable()
     return command
@@ -153,7 +163,7 @@ def main() -> NoReturn:
         _discard(sys.stdout)
         # a failure that was met while writing has been told already, and comes back here with what is still held
         if isinstance(error, OutputRefused) and code == 0:
-            _tell(_coloured(sentence(error)))
+            _tell(_colour(sentence(error)))
             code = error.exit_code
     gc.freeze()  # nor at the end, in what the system drops as a whole
     sys.exit(code)
@@ -229,7 +239,7 @@ def _run(interrupts: Sequence[int] = ()) -> int:
     except GpuledgerError as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
-        _tell(_coloured(sentence(error)))
+        _tell(_colour(sentence(error)))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         _tell("interrupted")
@@ -242,7 +252,7 @@ def _run(interrupts: Sequence[int] = ()) -> int:
         if interrupts:
             _tell("interrupted")
             return 130
-        _tell(_coloured(sentence(_unexpected(error))))
+        _tell(_colour(sentence(_internal_error(error))))
         return 1
     return 0
 
@@ -255,7 +265,7 @@ def _tell(text: str) -> None:
         _discard(sys.stderr)
 
 
-def _coloured(told: str) -> str:
+def _colour(told: str) -> str:
     """A sentence for stderr, with `error:` and `hint:` in colours where its terminal has them."""
     if not has_colours(sys.stderr):
         return told
@@ -264,7 +274,7 @@ def _coloured(told: str) -> str:
     return "\n".join(f"{marks.get(head, head)}{space}{rest}" for head, space, rest in (x.partition(" ") for x in lines))
 
 
-def _unexpected(error: Exception) -> GpuledgerError:
+def _internal_error(error: Exception) -> GpuledgerError:
     what = "not enough memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
     hint = "this is a bug in gpuledger; GPULEDGER_DEBUG=1 shows where"
     return GpuledgerError(f"internal error: {what}", hint="" if isinstance(error, MemoryError) else hint)

@@ -1,31 +1,134 @@
 """Where results go: the options that every verb shares, and the writing.
 
 Results go to stdout or a file, everything else to stderr. Some verbs also write a page, one HTML file.
+
+`--limit NAME=VALUE`: raise or lower one of the caps of `gpuledger.limits` for this call.
+
+`--names-from FILE`: names for the kernels inside CUDA graphs from a second file of the same program.
+
+Options that take a regular expression: one that is none is refused before anything is read.
+
+Options in the order in which they were given: click keeps that of one option's values only.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gpuledger.cli.completion import level_names
+from gpuledger.cli.completion import level_names, range_patterns, words
 from gpuledger.cli.progress import SILENT, ProgressLine, progress
-from gpuledger.cli.regex import regex_option
 from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.errors import GpuledgerError
+from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import LANGUAGES
 from gpuledger.present.formats import FORMATS, PAGE
-from gpuledger.system.atomic_files import refuse_existing, replacing
+from gpuledger.system.files import refuse_existing, replacing
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
+    from gpuledger.read.request import Progress
+    from gpuledger.trace.model import Trace
+
+_NAMES = {field.name.replace("_", "-"): field.name for field in fields(Limits)}
+_VALUE = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?P<prefix>[kMGT]?)(?P<unit>B|s|)")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """--limit, handed to the verb as `limits`."""
+    return click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_parse_limits,
+        shell_complete=words(lambda: _NAMES, "="),
+        help="Change a limit on what reading may cost, e.g. rows-per-table=1e9; an unknown NAME lists them all.",
+    )(verb)
+
+
+def _parse_limits(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Limits:
+    chosen = DEFAULT_LIMITS
+    for each in given:
+        name, _equals, text = each.partition("=")
+        field = _NAMES.get(name.strip().replace("_", "-"))
+        if field is None:
+            raise click.BadParameter(f"no limit {name!r}; there are {', '.join(_NAMES)}.")
+        value: Any = _value(name, field, text.strip())
+        chosen = replace(chosen, **{field: value})
+    return chosen
+
+
+def _value(name: str, field: str, text: str) -> int | float:
+    match = _VALUE.fullmatch(text)
+    unit = {"bytes": "B", "seconds": "s"}.get(field.rpartition("_")[2], "")
+    if match is None or match["unit"] not in ("", unit):
+        example = {"B": "500MB", "s": "60"}.get(unit, "1000")
+        raise click.BadParameter(f"{text!r} is no value of {name}; write e.g. {name}={example}.")
+    value = float(match["number"]) * _FACTORS[match["prefix"]]
+    return value if unit == "s" else round(value)
+
+
+def names_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """--names-from, handed to the verb as `names_from`."""
+    return click.option(
+        "--names-from",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Name the kernels inside CUDA graphs after another trace of the same program: one in which the graph is "
+        "captured, or runs without a graph; or after torch's JSON of kernel annotations.",
+    )(verb)
+
+
+def named(trace: Trace, profile: str, names_from: Path | None, limits: Limits, tell: Progress) -> Trace:
+    """The trace with the names of that file, if there is one."""
+    if names_from is None:
+        return trace
+    from gpuledger.analyse.operators.graph_places import named_by_nodes, named_by_trace
+    from gpuledger.read import open_trace
+    from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
+
+    if is_kernel_annotations(names_from):
+        return named_by_nodes(trace, profile, kernel_annotations(names_from, limits), names_from.name)
+    return named_by_trace(trace, profile, open_trace(names_from, limits=limits, progress=tell), names_from.name)
+
+
+Verb = Callable[..., None]
+
+_OF_KERNELS: Final = ("--step-kernel", "--pattern", "--kernel")
+
+
+def regex_option(name: str, variable: str | None = None, *, said: str) -> Callable[[Verb], Verb]:
+    """`name` with a REGEX, handed to the verb as `variable`; None where it was not given.
+
+    The shell completes names of ranges, but for options about kernels.
+    """
+    names = (name,) if variable is None else (name, variable)
+    complete = None if name in _OF_KERNELS else range_patterns
+    return click.option(*names, metavar="REGEX", callback=_check_regex, help=said, shell_complete=complete)
+
+
+def _check_regex(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
+    return None if pattern is None else checked_regex(pattern)
+
+
+def checked_regex(pattern: str) -> str:
+    """The same pattern, if it is one."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
+    return pattern
+
 
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
 
@@ -208,7 +311,7 @@ def _or_stdin(context: click.Context, _: click.Parameter, profile: Path) -> Path
             "standard input is a terminal, and holds no profile",
             hint=f"pipe one in, e.g. `ssh node cat run.sqlite | gpuledger {context.command.name} -`, or name a file",
         )
-    from gpuledger.system.spooled_input import spooled
+    from gpuledger.system.files import spooled
 
     _without_cache(context, _, wanted=True)
     return context.with_resource(spooled(sys.stdin.buffer))
@@ -314,3 +417,20 @@ def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
 def _replace(path: Path, content: str | bytes, *, force: bool) -> None:
     with replacing(path, force=force) as file:
         file.write(content if isinstance(content, bytes) else content.encode(errors="backslashreplace"))
+
+
+class InOrder(click.Command):
+    """A command that remembers which of its options came when."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; and keep what options were given, one by one."""
+        words = args[: args.index("--")] if "--" in args else args
+        ctx.meta[__name__] = [word.partition("=")[0] for word in words if word.startswith("--")]
+        return super().parse_args(ctx, args)
+
+
+def in_order(values: Mapping[str, Iterable[Any]]) -> list[tuple[str, Any]]:
+    """The values of several options, each with its option, as they were given."""
+    left = {option: iter(given) for option, given in values.items()}
+    order: Collection[str] = click.get_current_context().meta[__name__]
+    return [(option, next(left[option])) for option in order if option in left]

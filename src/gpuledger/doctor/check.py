@@ -12,9 +12,8 @@ from typing import Final
 
 from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed
-from gpuledger.system.machine import Machine
+from gpuledger.system.machine import Machine, version_in
 from gpuledger.system.processes import Ran
-from gpuledger.system.tools import version_in
 
 SECONDS: Final = 20.0
 """What a tool may take for a question about itself."""

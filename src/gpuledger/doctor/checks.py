@@ -2,6 +2,8 @@
 
 A check answers one question and never ends the others: what it cannot find out is "not checked", with the reason.
 Checks that hang on something that is missing say only that it is missing.
+
+Checks of what lies around the GPU: Python and its packages, torch, the container, the disk.
 """
 
 from __future__ import annotations
@@ -11,14 +13,153 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuledger.doctor.check import DoctorCheck, DoctorOutcome, DoctorVerdict, ExaminedMachine, not_checked
-from gpuledger.doctor.environment import container, disk, packages, python, torch
+from gpuledger.doctor.check import (
+    NO_GPU,
+    DoctorCheck,
+    DoctorOutcome,
+    DoctorVerdict,
+    ExaminedMachine,
+    TorchInstallation,
+    not_checked,
+    ok,
+    problem,
+    warning,
+)
 from gpuledger.doctor.gpu import clocks, environment, gpu, other_profilers, sharing
-from gpuledger.doctor.ncu import counters, ncu
-from gpuledger.doctor.nsys import export, gpu_metrics, nsys, profile, sampling
-from gpuledger.doctor.trial import trial
+from gpuledger.doctor.tools import counters, export, gpu_metrics, ncu, nsys, profile, sampling, trial
 from gpuledger.errors import GpuledgerError
 from gpuledger.system.machine import Machine
+
+EXTRAS: Final = {
+    "nvml": (("pynvml",), "clocks and power in `time`"),
+    "ncu": (("ncu_report",), "`kernels` of a .ncu-rep"),
+    "arrow": (("pyarrow",), "parquetdir and arrowdir profiles"),
+    "charts": (("vl_convert",), "PNG charts of `report --charts`"),
+    "view": (("viztracer",), "`view`"),
+    "fleet": (("distributed",), "`fleet` in parallel"),
+    "mcp": (("mcp",), "`mcp`"),
+    "query": (("duckdb",), "`query`"),
+    "workloads": (("gpuledger_workloads", "torch"), "`bench`, `time`"),
+}
+"""What each extra of the package brings, by the names it is imported by, and what it opens."""
+
+
+def python(patient: ExaminedMachine) -> DoctorOutcome:
+    """Which Python and which gpuledger."""
+    versions = patient.probe.versions
+    return ok(f"{versions['Python']}, {patient.probe.python}; gpuledger {versions['gpuledger']}")
+
+
+def packages(patient: ExaminedMachine) -> DoctorOutcome:
+    """Which optional packages are here, and what the others would open."""
+    missing = {
+        extra: opens
+        for extra, (names, opens) in EXTRAS.items()
+        if any(patient.probe.package(name) is None for name in names)
+    }
+    if not missing:
+        return ok("all optional packages are here")
+    opens = "; ".join(f"{extra}: {what}" for extra, what in missing.items())
+    return ok(f"{len(EXTRAS) - len(missing)} of {len(EXTRAS)} extras", f"`pip install 'gpuledger[NAME]'` adds {opens}")
+
+
+def torch(patient: ExaminedMachine) -> DoctorOutcome:
+    """Whether torch.profiler records kernels."""
+    version = patient.probe.package("torch")
+    if not patient.has_gpu:
+        return NO_GPU
+    if version is None:
+        return not_checked(
+            f"torch is not in this Python ({patient.probe.python})",
+            "a program in another Python is recorded all the same; `gpuledger bench` needs torch here",
+        )
+    seen = patient.torch
+    return not_checked("torch was not started") if seen is None else _torch(seen)
+
+
+def _torch(seen: TorchInstallation) -> DoctorOutcome:
+    name = f"torch {seen.version}"
+    if seen.cuda is None and seen.said:
+        return warning(
+            f"{name} does not start: {seen.said}",
+            "torch.profiler cannot record, and `gpuledger bench` cannot run",
+            "see what importing it says",
+            "python -c 'import torch; print(torch.cuda.is_available())'",
+        )
+    if seen.cuda is None:
+        return warning(
+            f"{name} is built for the CPU",
+            "it does not use the GPU, and its profiler records no kernels",
+            "install a build for CUDA, see https://pytorch.org/get-started/locally",
+        )
+    if seen.gpus == 0 and seen.said:
+        return warning(
+            f"{name}, for CUDA {seen.cuda}: the driver is too old for it",
+            "it does not use the GPU, and its profiler records no kernels",
+            "update the driver, or install a torch that is built for an older CUDA",
+            "nvidia-smi",
+        )
+    if seen.gpus == 0:
+        return warning(
+            f"{name}, for CUDA {seen.cuda}, sees no GPU",
+            "its profiler records no kernels",
+            "see what it says when it starts CUDA",
+            "python -c 'import torch; torch.cuda.init()'",
+        )
+    if seen.kernels == 0:
+        return problem(
+            f"{name}, for CUDA {seen.cuda}: its profiler recorded no kernel",
+            "another profiler holds CUPTI, or torch does not find its own CUPTI",
+            "end the other profiler; see what CUPTI says",
+            "env | grep -e CUDA_INJECTION64_PATH -e NSYS_",
+        )
+    recorded = "" if seen.kernels is None else f"; its profiler recorded {seen.kernels} kernels"
+    return ok(f"{name}, for CUDA {seen.cuda}, sees {seen.gpus} GPU{'s' * (seen.gpus > 1)}{recorded}")
+
+
+def container(patient: ExaminedMachine) -> DoctorOutcome:
+    """Whether this is a container, and what it may do."""
+    if not patient.container:
+        return ok("not in a container")
+    bits = patient.capabilities
+    if bits is None:
+        return ok(f"in a container ({patient.container}); its permissions are unknown")
+    may = "with CAP_SYS_ADMIN" if bits >> 21 & 1 else "without CAP_SYS_ADMIN"
+    return ok(f"in a container ({patient.container}), {may}", "only counters and CPU sampling need it")
+
+
+ENOUGH_BYTES: Final = 2 * 10**9
+LEAST_BYTES: Final = 200 * 10**6
+"""A minute of decoding takes some hundred MB as a report, and as much again as an export."""
+
+
+def disk(patient: ExaminedMachine) -> DoctorOutcome:
+    """Whether there is room for a profile where it would be written."""
+    probe = patient.probe
+    told = []
+    for name, folder in probe.folders.items():
+        if refusal := probe.refusal(folder):
+            other = "set TMPDIR to a folder that you can write to" if "temporary" in name else "go to another folder"
+            commands = ("export TMPDIR=FOLDER",) if "temporary" in name else ("cd FOLDER",)
+            return problem(
+                f"{name} ({folder}) cannot be written to: {refusal}", "no profile can be stored", other, *commands
+            )
+        free = probe.free_bytes(folder)
+        told.append((name, folder, free))
+    short = [(name, folder, free) for name, folder, free in told if free is not None and free < ENOUGH_BYTES]
+    if short:
+        name, folder, free = min(short, key=lambda each: each[2])
+        make = problem if free < LEAST_BYTES else warning
+        return make(
+            f"{name} ({folder}): {free / 1e9:.2f} GB free, under 2 GB",
+            "a profile with its export takes hundreds of MB, and one that does not fit is lost",
+            "make room, or use another disk",
+            "export TMPDIR=FOLDER" if "temporary" in name else "cd FOLDER",
+        )
+    if any(free is None for _, _, free in told):
+        return not_checked("the system does not say how much is free")
+    return ok("; ".join(f"{name}: {(free or 0) / 1e9:.0f} GB free" for name, _, free in told))
+
 
 CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
     "Python": python,

@@ -20,9 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from gpuledger.system.machine import Machine, machine
+from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys, machine
 from gpuledger.system.processes import Ran, run
-from gpuledger.system.tools import find_importer, find_ncu, find_nsys
 from gpuledger.version import own_version
 
 _MOST_BYTES: Final = 1 << 16

@@ -18,15 +18,11 @@ from gpuledger.export.timeline import Levels, Records, TimelineSection, Track, T
 from gpuledger.trace.spans import Ints
 
 CHUNK: Final = 16_384
-_HEAD: Final = '{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"traceEvents":[\n'
-_TAIL: Final = "\n]}\n"
-_UNDER_PROCESS: Final = (TrackKind.PROCESS, TrackKind.GROUP)
 
 
 def as_json(text: str) -> str:
     """A text as JSON writes it, in ASCII, so that nothing hides in the file; what is no Unicode is spelled out."""
-    clean = text.encode("utf-8", "backslashreplace").decode()
-    return json.dumps(clean)
+    return json.dumps(text.encode("utf-8", "backslashreplace").decode())
 
 
 class Spelled:
@@ -55,17 +51,17 @@ class ChromeWriter:
 
     def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
         """The whole document."""
-        yield (_HEAD % self._base).encode()
+        yield b'{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"traceEvents":[\n' % self._base
         # the first event needs no comma before it
         yield b'{"ph":"M","name":"trace","pid":0,"tid":0,"args":{"made_by":"gpuledger"}}'
         for section in sections:
             for lines in self._section(section):
                 if lines:
                     yield b",\n" + ",\n".join(lines).encode()
-        yield _TAIL.encode()
+        yield b"\n]}\n"
 
     def _section(self, section: TimelineSection) -> Iterator[list[str]]:
-        yield [line for track in section.tracks for line in self._described(track)]
+        yield [line for track in section.tracks for line in self._description(track)]
         if section.records is not None:
             # of what begins at one instant on a track, the outer has to come first
             order = np.lexsort((section.records.rank, section.records.start_ns, section.records.track))
@@ -74,21 +70,21 @@ class ChromeWriter:
         for levels in section.levels:
             yield self._levels(levels, section.offset_ns)
 
-    def _described(self, track: Track) -> list[str]:
+    def _description(self, track: Track) -> list[str]:
         self._place[track.uuid] = (track.pid, track.tid)
-        name, pid, tid = as_json(track.name), track.pid, track.tid
-        if track.kind in _UNDER_PROCESS:
-            order = track.order + (0 if track.kind is TrackKind.GROUP else 1000)
-            return [
-                f'{{"ph":"M","name":"process_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}',
-                f'{{"ph":"M","name":"process_sort_index","pid":{pid},"tid":{tid},"args":{{"sort_index":{order}}}}}',
-            ]
-        if track.kind is TrackKind.COUNTER:
-            self._counters[track.uuid] = (name, as_json(track.unit))
-            return []
+        name, order, of = as_json(track.name), track.order, "thread"
+        match track.kind:
+            case TrackKind.COUNTER:
+                self._counters[track.uuid] = (name, as_json(track.unit))
+                return []
+            case TrackKind.GROUP:
+                of = "process"
+            case TrackKind.PROCESS:
+                of, order = "process", order + 1000
+        where = f'"pid":{track.pid},"tid":{track.tid}'
         return [
-            f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}',
-            f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"args":{{"sort_index":{track.order}}}}}',
+            f'{{"ph":"M","name":"{of}_name",{where},"args":{{"name":{name}}}}}',
+            f'{{"ph":"M","name":"{of}_sort_index",{where},"args":{{"sort_index":{order}}}}}',
         ]
 
     def _events(self, records: Records, chosen: NDArray[np.intp], offset_ns: int) -> list[str]:

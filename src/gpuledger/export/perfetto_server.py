@@ -89,8 +89,7 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(self, trace: BinaryIO, name: str, port: int = 0) -> None:
         self.files = ui_files()
-        self.trace = trace
-        """Perhaps a file without a place: it is read by its number, by several threads at once."""
+        self.trace = trace  # perhaps a file without a place: it is read by its number, by several threads at once
         self.policy = content_policy(self.files["/"].read_bytes())
         self.place = f"/{secrets.token_urlsafe(24)}/{quote(name)}"
         try:
@@ -142,12 +141,13 @@ class _Answer(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
-        found = self._asked_for()
-        if isinstance(found, Path):
-            with found.open("rb") as file:
-                self._send(file, _type_of(found), body=body)
-        elif found is not None:
-            self._send(found, _OTHER_TYPE, body=body)
+        asked = self._asked_for()
+        if isinstance(asked, Path):
+            kind = _TYPES.get(asked.suffix) or mimetypes.guess_type(asked.name)[0] or _OTHER_TYPE
+            with asked.open("rb") as file:
+                self._send(file, kind, body=body)
+        elif asked is not None:
+            self._send(asked, _OTHER_TYPE, body=body)
 
     def _send(self, file: BinaryIO, kind: str, *, body: bool) -> None:
         number, done = file.fileno(), 0
@@ -175,17 +175,16 @@ class _Answer(BaseHTTPRequestHandler):
 
     def end_headers(self) -> None:
         """Every answer, also a refusal, says what may be done with it."""
-        self.send_header("Content-Security-Policy", self.server.policy)
-        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
+        for name, value in (
+            ("Content-Security-Policy", self.server.policy),
+            ("Cross-Origin-Opener-Policy", "same-origin"),
+            ("Cross-Origin-Embedder-Policy", "require-corp"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+        ):
+            self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         """Says nothing: only the command line prints."""
-
-
-def _type_of(path: Path) -> str:
-    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or _OTHER_TYPE

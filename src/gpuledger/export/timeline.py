@@ -2,27 +2,28 @@
 
 A record is a slice or an instant, with a title and arguments. Records come in columns, and columns of different tables
 lie behind each other without being copied: position 0 is the first row of the first table. Times are the trace's own;
-a writer takes `offset_ns` off, so that several traces share one clock.
+a writer takes `offset_ns` off, so that several traces share one clock. Records that overlap are put onto lanes on which
+they do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
 
-LONGEST_TITLE: Final = 500
-"""A longer title is cut; the whole text is then an argument."""
-
-NAMELESS: Final = "(no name)"
-"""The title of what has none."""
+LONGEST_TITLE: Final = 500  # a longer title is cut; the whole text is then an argument
+NAMELESS: Final = "(no name)"  # the title of what has none
 
 
 class TrackKind(Enum):
@@ -42,15 +43,11 @@ class Track:
     uuid: int
     kind: TrackKind
     name: str
-    parent: int
-    """The uuid of the track that it is shown under; 0 for none."""
+    parent: int  # the uuid of the track that it is shown under; 0 for none
     pid: int
-    tid: int
-    """Unique in the file. A group and what is under it have numbers too: Chrome's format knows nothing else."""
-    order: int = 0
-    """The place among its siblings."""
-    unit: str = ""
-    """Of a counter."""
+    tid: int  # unique in the file. A group and what is under it have numbers too: Chrome's format knows nothing else.
+    order: int = 0  # the place among its siblings
+    unit: str = ""  # of a counter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +55,7 @@ class ArgumentColumn:
     """Values for records, table behind table; a table that has none of them gives only its number of rows."""
 
     parts: tuple[NDArray[Any] | int, ...]
-    absent: int = NOT_RECORDED
-    """Stands where a record has no value."""
+    absent: int = NOT_RECORDED  # stands where a record has no value
 
     def take(self, positions: NDArray[np.intp]) -> Ints:
         """The values of these records."""
@@ -91,12 +87,9 @@ class Records:
     """Slices and instants, each on a track on which all of them nest."""
 
     start_ns: Ints
-    end_ns: Ints
-    """Never before the start."""
-    track: Ints
-    """The uuid of each one's track."""
-    rank: Ints
-    """The order on its track of what begins at one instant: the outer before the inner."""
+    end_ns: Ints  # never before the start
+    track: Ints  # the uuid of each one's track
+    rank: Ints  # the order on its track of what begins at one instant: the outer before the inner
     titles: Sequence[str]
     title: Ints
     categories: Sequence[str]
@@ -105,10 +98,8 @@ class Records:
     arguments: tuple[Argument, ...] = ()
     first_flow: ArgumentColumn | None = None
     """The first of the arrows that a record begins or ends; its others follow. 0: none. Unique in the file."""
-    flows: ArgumentColumn | None = None
-    """How many arrows."""
-    begins_arrows: bool = False
-    """Whether arrows begin here, rather than end."""
+    flows: ArgumentColumn | None = None  # how many arrows
+    begins_arrows: bool = False  # whether arrows begin here, rather than end
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -120,8 +111,7 @@ class Levels:
 
     track: int
     at_ns: Ints
-    value: NDArray[Any]
-    """Integers, or floats."""
+    value: NDArray[Any]  # integers, or floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,8 +121,7 @@ class TimelineSection:
     tracks: tuple[Track, ...]
     records: Records | None = None
     levels: tuple[Levels, ...] = ()
-    offset_ns: int = 0
-    """What to take off its times."""
+    offset_ns: int = 0  # what to take off its times
 
 
 class UniqueNumbers:
@@ -182,3 +171,147 @@ def shown(texts: Sequence[str]) -> list[str]:
 def by_name(columns: Mapping[str, ArgumentColumn]) -> tuple[Argument, ...]:
     """Numbers as arguments, called by their names."""
     return tuple(Argument(name, column) for name, column in columns.items())
+
+
+FEW_LANES: Final = 8
+"""So many lanes are tried one after the other, and may nest; from there on records lie side by side, which is quicker
+to decide where lanes are many."""
+
+_AT_ONCE: Final = 65_536
+_NEVER: Final = 1 << 64
+
+
+def side_by_side(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """For each record the lane among those of its group, on which nothing overlaps, and its rank in time."""
+    order = np.lexsort((end_ns, start_ns, group))
+    lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    for run in _runs(group[order]):
+        members = order[run]
+        begin, reach = start_ns[members], furthest(end_ns[members])
+        crosses = np.append(False, begin[1:] < reach[:-1])
+        if crosses.any():
+            cluster = np.cumsum(~crosses)
+            crowded = np.isin(cluster, cluster[crosses])
+            lane[members[crowded]] = _first_free(begin[crowded], end_ns[members[crowded]])
+    return lane, rank
+
+
+def _runs(sorted_group: Ints) -> Iterator[slice]:
+    """The stretches of equal values."""
+    edges = np.flatnonzero(np.diff(sorted_group)) + 1
+    bounds = [0, *edges.tolist(), len(sorted_group)]
+    return (slice(first, last) for first, last in pairwise(bounds) if last > first)
+
+
+def _first_free(start: Ints, end: Ints) -> Ints:
+    """The first lane that is free, for records in the order of their starts."""
+    chosen = np.zeros(len(start), np.int64)
+    reach = [np.iinfo(np.int64).min] * FEW_LANES
+    overflow: list[int] = []
+    for index, (begin, finish) in enumerate(_pairs(start, end)):
+        for lane, until in enumerate(reach):
+            if until <= begin:
+                reach[lane] = finish
+                chosen[index] = lane
+                break
+        else:
+            overflow.append(index)
+    if overflow:
+        chosen[overflow] = FEW_LANES + np.array(_lowest_free(start[overflow], end[overflow]))
+    return chosen
+
+
+def _lowest_free(start: Ints, end: Ints) -> list[int]:
+    """The same where there may be a great many lanes."""
+    taken: list[tuple[int, int]] = []
+    free: list[int] = []
+    chosen = []
+    for begin, finish in _pairs(start, end):
+        while taken and taken[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        lane = heapq.heappop(free) if free else len(taken)
+        heapq.heappush(taken, (finish, lane))
+        chosen.append(lane)
+    return chosen
+
+
+def _pairs(start: Ints, end: Ints) -> Iterator[tuple[int, int]]:
+    """Pairs of Python's integers, a part at a time: they take ten times the memory."""
+    parts = (slice(first, first + _AT_ONCE) for first in range(0, len(start), _AT_ONCE))
+    return chain.from_iterable(zip(start[part].tolist(), end[part].tolist(), strict=True) for part in parts)
+
+
+def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """For each record the lane among those of its group, and its rank: of what begins at once, the longer one first.
+
+    Records with the same bounds keep their order, the first outermost.
+    """
+    order = np.lexsort((-end_ns, start_ns, group))
+    lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    order = order[np.isin(group[order], _crossing_groups(start_ns, end_ns, group, rank))]
+    for run in _runs(group[order]):
+        members = order[run]
+        lane[members] = _nesting_lanes(start_ns[members], end_ns[members])
+    return lane, rank
+
+
+def _crossing_groups(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
+    """The groups in which something crosses.
+
+    Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
+    """
+    position, is_end = events(start_ns, end_ns, group, rank, np.zeros(len(group), np.bool_))
+    change = 1 - 2 * is_end
+    before = np.cumsum(change) - change
+    begins, ends = is_end == 0, is_end == 1
+    depth = np.empty(len(group), np.int64)
+    depth[position[begins]] = before[begins]
+    crosses = before[ends] != depth[position[ends]] + 1
+    return np.unique(group[position[ends][crosses]])
+
+
+def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
+    """The first lane in which a record crosses nothing, for records sorted by start, the longer first."""
+    stacks = [[_NEVER] for _ in range(FEW_LANES)]  # the ends of what is open; the lowest never ends
+    main = stacks[0]
+    chosen = np.zeros(len(start), np.int64)
+    overflow: list[int] = []
+    for index, (begin, finish) in enumerate(_pairs(start, end)):
+        while main[-1] <= begin:
+            main.pop()
+        if main[-1] >= finish:  # nearly always
+            main.append(finish)
+            continue
+        for lane in range(1, FEW_LANES):
+            stack = stacks[lane]
+            while stack[-1] <= begin:
+                stack.pop()
+            if stack[-1] >= finish:
+                stack.append(finish)
+                chosen[index] = lane
+                break
+        else:
+            overflow.append(index)
+    if overflow:
+        chosen[overflow] = FEW_LANES + np.array(_lowest_free(start[overflow], end[overflow]))
+    return chosen
+
+
+def events(start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]) -> tuple[Positions, Ints]:
+    """The order in which beginnings and ends of records have to be told, track by track: positions, and 1 for an end.
+
+    At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
+    before the inner, and a record of no length ends at once. An instant has no end.
+    """
+    count = len(start_ns)
+    lasting = np.flatnonzero((end_ns > start_ns) & ~instant)
+    brief = np.flatnonzero((end_ns <= start_ns) & ~instant)
+    position = np.concatenate((np.arange(count), lasting, brief))
+    time = np.concatenate((start_ns, end_ns[lasting], start_ns[brief]))
+    place = np.concatenate((2 * rank, -2 * (rank[lasting] + 1), 2 * rank[brief] + 1))
+    order = np.lexsort((place, time, track[position]))
+    is_end = np.zeros(len(position), np.int64)
+    is_end[count:] = 1
+    return position[order], is_end[order]

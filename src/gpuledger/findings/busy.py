@@ -1,6 +1,6 @@
 """Findings about a GPU that is busy with the wrong work: kernels that need not run, or that others do much faster.
 
-They are told by names, sizes and by what follows what (`analyse.busy`): less sure than what was measured.
+They are told by names, sizes and by what follows what (`analyse.wasted_work`): less sure than what was measured.
 """
 
 from __future__ import annotations
@@ -12,16 +12,34 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.busy.steady import Shortened
-from gpuledger.catalog.frameworks import framework_of
+from gpuledger.analyse.steady_kernels import Shortened
+from gpuledger.analyse.wasted_work import (
+    batched,
+    between_products,
+    fused,
+    fused_updates,
+    narrower,
+    one_layout,
+    picked,
+    spread,
+    views,
+)
+from gpuledger.catalog.frameworks import Framework, framework_of
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.findings.advice import advice_for
-from gpuledger.findings.evidence import LEAST_SHARE, MOST_EXAMPLES, Evidence
-from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
+from gpuledger.findings.finding import (
+    LEAST_SHARE,
+    MOST_EXAMPLES,
+    Evidence,
+    Finding,
+    counted,
+    per_step,
+    worth_telling,
+)
+from gpuledger.findings.fixes import Fixes, OtherWay
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
-from gpuledger.trace.columns import distinct
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
@@ -39,16 +57,19 @@ MOST_NAMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FixWords:
-    """What kernels do, and what is assumed of those that would run instead."""
+class OtherWayWords:
+    """What kernels do, what is assumed of those that would run instead, and what to change, by framework."""
 
     doing: Message
     assumption: Message
+    advice: Mapping[Framework, Message]
 
 
-def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneGpu) -> Sequence[Finding]:
+def _shorter_another_way(
+    way: OtherWay, words: Mapping[str, OtherWayWords], least: float, rule: Rule[OneGpu], subject: OneGpu
+) -> Sequence[Finding]:
     device, scene, work = subject.device, subject.scenario, subject.fixes.work
-    chosen = subject.fixes.faster(code)
+    chosen = subject.fixes.shorter(way)
     if not len(chosen):
         return ()
     took = (work.end_ns - work.start_ns)[chosen.operations]
@@ -56,7 +77,7 @@ def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneG
     time, lost = (scene.of_steady(int(amount)) for amount in (took.sum(), less))
     if lost < least * device.steady_ns:
         return ()
-    edit = subject.edit(code)
+    edit = rule.edit_of(subject)
     count = round(len(chosen) * device.step_count / scene.part.steps)
     kernels = counted(device, count, say("kernel"), say("kernels"))
     said = words[chosen.kind]
@@ -65,9 +86,9 @@ def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneG
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
         return ()
-    told = finding(device, code, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
-    confidence = told.confidence if chosen.was_sampled else say("medium")  # by their names
-    return [replace(told, fix=_fix(subject, code, chosen), confidence=confidence)]
+    faster = rule.finding(device, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
+    confidence = faster.confidence if chosen.was_sampled else say("medium")  # by their names
+    return [replace(faster, fix=_advice(subject, said), confidence=confidence)]
 
 
 def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
@@ -103,74 +124,199 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
     )
 
 
-def _fix(subject: OneGpu, code: str, chosen: Shortened) -> Message:
-    """What to change, in the words of the framework."""
+def _advice(subject: OneGpu, words: OtherWayWords) -> Message:
+    """What to change, in the words of the framework; as CUDA has it, where that has none of its own for it."""
     strings = subject.trace.strings
     framework = framework_of(strings.text(int(name)) or "" for name in distinct(subject.fixes.busy.names))
-    return advice_for(code, chosen.kind, framework)
+    return words.advice.get(framework, words.advice[Framework.CUDA])
 
 
-def _rule(code: str, doing: Message, assumption: Message, least: float = LEAST) -> Rule[OneGpu]:
-    return Rule(code, partial(_found, code, least, {"": FixWords(doing, assumption)}), is_estimate=True)
+def _rule(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: float = LEAST) -> Rule[OneGpu]:
+    """A rule about kernels that another way of doing their work would make shorter; words by what is found."""
+    find, general = partial(_shorter_another_way, way, words, least), next(iter(words.values()))
+    edit = partial(Fixes.another_way, way=way)
+    return Rule(code, find, general.advice[Framework.CUDA], edit=edit, is_estimate=True)
 
-
-PRECISION: Final = {
-    "fp32": FixWords(
-        say("FP32 matrix kernels, which do not run on tensor cores"),
-        say("they run in bfloat16 on tensor cores, and the tensors around them are half the size"),
-    ),
-    "tf32": FixWords(
-        say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
-        say("they run in bfloat16, and the tensors around them are half the size"),
-    ),
-    "fp64": FixWords(
-        say("FP64 kernels, in a program that otherwise uses none"),
-        say("they run in FP32, on half the bytes"),
-    ),
-}
 
 RULES: Final = (
-    Rule("PRECISION", partial(_found, "PRECISION", LEAST, PRECISION), is_estimate=True),
+    _rule(
+        "PRECISION",
+        narrower,
+        {
+            "fp32": OtherWayWords(
+                say("FP32 matrix kernels, which do not run on tensor cores"),
+                say("they run in bfloat16 on tensor cores, and the tensors around them are half the size"),
+                {
+                    Framework.TORCH: say(
+                        "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"
+                    ),
+                    Framework.JAX: say(
+                        "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
+                    ),
+                    Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
+                    Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
+                },
+            ),
+            "tf32": OtherWayWords(
+                say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
+                say("they run in bfloat16, and the tensors around them are half the size"),
+                {
+                    Framework.TORCH: say(
+                        "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"
+                    ),
+                    Framework.JAX: say(
+                        "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
+                    ),
+                    Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
+                    Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
+                },
+            ),
+            "fp64": OtherWayWords(
+                say("FP64 kernels, in a program that otherwise uses none"),
+                say("they run in FP32, on half the bytes"),
+                {
+                    Framework.TORCH: say(
+                        "NumPy defaults to float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`"
+                    ),
+                    Framework.JAX: say("leave `jax_enable_x64` off, and cast NumPy arrays to float32"),
+                    Framework.CUDA: say("float instead of double, and constants as `1.0f`"),
+                },
+            ),
+        },
+    ),
     _rule(
         "ATTENTION-UNFUSED",
-        say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
-        say("one fused kernel does it all and never writes the score matrix"),
+        between_products,
+        {
+            "": OtherWayWords(
+                say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
+                say("one fused kernel does it all and never writes the score matrix"),
+                {
+                    Framework.TORCH: say(
+                        "`F.scaled_dot_product_attention`, or `attn_implementation='sdpa'` in transformers"
+                    ),
+                    Framework.JAX: say("`jax.nn.dot_product_attention(implementation='cudnn')`"),
+                    Framework.CUDA: say("a FlashAttention kernel, or cuDNN's fused attention"),
+                },
+            )
+        },
     ),
     _rule(
         "LAYOUT",
-        say("layout conversions between kernels"),
-        say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
+        one_layout,
+        {
+            "": OtherWayWords(
+                say("layout conversions between kernels"),
+                say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
+                {
+                    Framework.TORCH: say("model and inputs `.to(memory_format=torch.channels_last)`"),
+                    Framework.JAX: say("NHWC in `dimension_numbers` of `lax.conv_general_dilated`"),
+                    Framework.TENSORRT: say(
+                        "give inputs and outputs the format that the engine's layers use (`--inputIOFormats`)"
+                    ),
+                    Framework.CUDA: say("`CUDNN_TENSOR_NHWC` for tensors and filters throughout"),
+                },
+            )
+        },
     ),
     _rule(
         "DEVICE-COPY",
-        say("device-to-device tensor copies"),
-        say("tensors are written in place or used as views: these kernels go away"),
+        views,
+        {
+            "": OtherWayWords(
+                say("device-to-device tensor copies"),
+                say("tensors are written in place or used as views: these kernels go away"),
+                {
+                    Framework.TORCH: say(
+                        "views instead of `.contiguous()` and `torch.cat`; write into preallocated buffers"
+                    ),
+                    Framework.JAX: say("`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)"),
+                    Framework.CUDA: say("write results where they are read"),
+                },
+            )
+        },
         LEAST_COPIED,
     ),
     _rule(
         "FULL-SORT",
-        say("whole tensors are sorted"),
-        say("only the largest values are needed: picking them takes a fifth of a sort"),
+        picked,
+        {
+            "": OtherWayWords(
+                say("whole tensors are sorted"),
+                say("only the largest values are needed: picking them takes a fifth of a sort"),
+                {
+                    Framework.TORCH: say(
+                        "`torch.topk` for the few largest, `torch.bincount` to count; a sampler without a sort "
+                        "for top-p"
+                    ),
+                    Framework.JAX: say("`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest"),
+                    Framework.CUDA: say(
+                        "a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"
+                    ),
+                },
+            )
+        },
         LEAST_SORTED,
     ),
     _rule(
         "UNFUSED-CHAIN",
-        say("chains of elementwise kernels, each reading what the last one wrote"),
-        say("one fused kernel reads and writes the data once"),
+        fused,
+        {
+            "": OtherWayWords(
+                say("chains of elementwise kernels, each reading what the last one wrote"),
+                say("one fused kernel reads and writes the data once"),
+                {
+                    Framework.TORCH: say(
+                        "`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"
+                    ),
+                    Framework.JAX: say("call it inside one `jax.jit`, which fuses it"),
+                    Framework.CUDA: say("one kernel that keeps intermediates in registers"),
+                },
+            )
+        },
     ),
     _rule(
         "OPTIMIZER-UNFUSED",
-        say("the optimizer updates parameters one by one, in many passes over memory"),
-        say("a fused optimizer reads and writes parameter, gradient and moments once"),
+        fused_updates,
+        {
+            "": OtherWayWords(
+                say("the optimizer updates parameters one by one, in many passes over memory"),
+                say("a fused optimizer reads and writes parameter, gradient and moments once"),
+                {
+                    Framework.TORCH: say("`torch.optim.AdamW(..., fused=True)`"),
+                    Framework.CUDA: say("one kernel for all passes over a parameter"),
+                },
+            )
+        },
     ),
     _rule(
         "GEMM-LOOP",
-        say("the same small GEMM runs over and over"),
-        say("one batched or grouped GEMM does them all"),
+        batched,
+        {
+            "": OtherWayWords(
+                say("the same small GEMM runs over and over"),
+                say("one batched or grouped GEMM does them all"),
+                {
+                    Framework.TORCH: say("`torch.bmm`, or `torch._grouped_mm` where sizes differ"),
+                    Framework.JAX: say("`jax.vmap` over the loop, or `jax.lax.ragged_dot` where sizes differ"),
+                    Framework.CUDA: say("`cublasGemmStridedBatchedEx`, or CUTLASS's grouped GEMM"),
+                },
+            )
+        },
     ),
     _rule(
         "UNDER-FILLED",
-        say("kernels with too few blocks leave most SMs idle"),
-        say("their work is spread over all SMs"),
+        spread,
+        {
+            "": OtherWayWords(
+                say("kernels with too few blocks leave most SMs idle"),
+                say("their work is spread over all SMs"),
+                {
+                    Framework.TORCH: say("one call for all rows or requests, instead of a loop over them"),
+                    Framework.JAX: say("`jax.vmap` instead of a loop"),
+                    Framework.CUDA: say("more blocks: split rows, or handle several of them in one launch"),
+                },
+            )
+        },
     ),
 )

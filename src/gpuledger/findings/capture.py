@@ -7,11 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.catalog.device_operations import DeviceOperation
-from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
-from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
+from gpuledger.catalog.calls import DeviceOperation
+from gpuledger.findings.finding import MOST_EXAMPLES, WORTH_TELLING, Evidence, Finding, explain_command
 from gpuledger.findings.rule import Capture, Rule
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say
@@ -22,8 +21,8 @@ _NSYS_ADVICE: Final = say("record a shorter window, or flush more often: `nsys p
 _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
 
 
-def _opaque_graphs(subject: Capture) -> Sequence[Finding]:
-    told = []
+def _opaque_graphs(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
+    opaque = []
     for note in subject.trace.health:
         if note.code == "graphs-opaque":
             claim = say(
@@ -31,20 +30,20 @@ def _opaque_graphs(subject: Capture) -> Sequence[Finding]:
                 count=count_text(note.count),
             )
             advice = say("record with `nsys profile --cuda-graph-trace=node`")
-            told.append(_finding("CAPTURE-GRAPHS-OPAQUE", claim, Evidence(advice, count=note.count)))
-    return told
+            opaque.append(_finding(rule, claim, Evidence(advice, count=note.count)))
+    return opaque
 
 
-def _overhead(subject: Capture) -> Sequence[Finding]:
+def _overhead(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     share = _largest_share(subject, Cause.PROFILER)
     if share < WORTH_TELLING:
         return ()
     claim = say("profiler overhead held up the host for {share} of the time", share=share_text(share))
-    return [_finding("CAPTURE-OVERHEAD", claim)]
+    return [_finding(rule, claim)]
 
 
-def _lost_work(subject: Capture) -> Sequence[Finding]:
-    """Calls whose work on the GPU is missing. Their time looks idle and is not, so this is told first."""
+def _lost_work(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
+    """Calls whose work on the GPU is missing. Their time looks idle and is not, so this is opaque first."""
     device = subject.devices[0]
     lost, calls = device.lost, device.host.calls
     if not lost.is_notable:
@@ -71,7 +70,7 @@ def _lost_work(subject: Capture) -> Sequence[Finding]:
         of=say("the time"),
     )
     advice = _TORCH_ADVICE if subject.trace.origin.tool == "torch.profiler" else _NSYS_ADVICE
-    return [_finding("CAPTURE-LOSS", claim, example_seen, idle, *_without_launches(subject), Evidence(advice))]
+    return [_finding(rule, claim, example_seen, idle, *_without_launches(subject), Evidence(advice))]
 
 
 def _missing_words(lost: LostWork) -> Message:
@@ -94,12 +93,12 @@ def _calls_words(operation: DeviceOperation, missing: int, calls: int) -> Messag
             return say("{count} of {of} graph launches", count=count, of=of)
 
 
-def _loss(subject: Capture) -> Sequence[Finding]:
+def _loss(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     """Work whose launch is missing, where no work is."""
     evidence = _without_launches(subject)
-    if not evidence or _lost_work(subject):
+    if not evidence or subject.devices[0].lost.is_notable:
         return ()
-    return [_finding("CAPTURE-LOSS", evidence[0].sentence)]
+    return [_finding(rule, evidence[0].sentence)]
 
 
 def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
@@ -112,14 +111,14 @@ def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
     return (Evidence(claim),)
 
 
-def _warm_up(subject: Capture) -> Sequence[Finding]:
+def _warm_up(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     for steps in (device.steps for device in subject.devices):
         if steps is not None and 4 * steps.warm_up > len(steps):
             claim = say(
                 "{count} of {steps} steps are warm-up", count=count_text(steps.warm_up), steps=count_text(len(steps))
             )
             advice = Evidence(say("record later, or more steps"), count=steps.warm_up)
-            return [_finding("CAPTURE-WARMUP", claim, advice)]
+            return [_finding(rule, claim, advice)]
     return ()
 
 
@@ -128,16 +127,16 @@ def _largest_share(subject: Capture, cause: Cause) -> float:
     return max((device.idle_ns(cause) / device.steady_ns for device in subject.devices), default=0.0)
 
 
-def _finding(code: str, claim: str, *evidence: Evidence) -> Finding:
-    return Finding(code, claim, evidence, 0, None, None, "", say("high"), -1, explain_command(code))
+def _finding(rule: Rule[Capture], claim: str, *evidence: Evidence) -> Finding:
+    return Finding(rule.code, claim, evidence, 0, None, None, "", say("high"), -1, explain_command(rule.code))
 
 
-FIRST: Final = (Rule("CAPTURE-LOSS", _lost_work, (Cause.LOST, Cause.UNATTRIBUTED)),)
+FIRST: Final = (Rule("CAPTURE-LOSS", _lost_work, None, triggers=(Cause.LOST, Cause.UNATTRIBUTED)),)
 """What comes before all that a profile says of the program."""
 
 RULES: Final = (
-    Rule("CAPTURE-GRAPHS-OPAQUE", _opaque_graphs),
-    Rule("CAPTURE-OVERHEAD", _overhead, (Cause.PROFILER,)),
-    Rule("CAPTURE-LOSS", _loss, (Cause.UNATTRIBUTED,)),
-    Rule("CAPTURE-WARMUP", _warm_up),
+    Rule("CAPTURE-GRAPHS-OPAQUE", _opaque_graphs, None),
+    Rule("CAPTURE-OVERHEAD", _overhead, None, triggers=(Cause.PROFILER,)),
+    Rule("CAPTURE-LOSS", _loss, None, triggers=(Cause.UNATTRIBUTED,)),
+    Rule("CAPTURE-WARMUP", _warm_up, None),
 )

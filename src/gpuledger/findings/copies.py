@@ -1,4 +1,9 @@
-"""Findings about copies: from pageable memory, exposed where compute could hide them, or most of what the GPU does."""
+"""Findings about copies: from pageable memory, exposed where compute could hide them, or most of what the GPU does.
+
+Findings about communication that compute could hide.
+
+A finding about unified memory: pages that migrate between host and device because somebody touched them.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +13,136 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.memory.copy_flows import (
-    MEMSET,
-    PAGEABLE,
-    TO_DEVICE,
-    TO_HOST,
-    WITHIN_DEVICE,
-    CopyFlow,
-)
-from gpuledger.findings.evidence import LEAST_SHARE, Evidence
-from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
+from gpuledger.analyse.memory.figures import MEMSET, NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, WITHIN_DEVICE, CopyFlow
+from gpuledger.attribution.lost_time import longest
+from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, per_step, worth_telling
+from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.findings.unified_memory import migrations
-from gpuledger.ledger.activity import State
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import UNIFIED, State, shortened
+from gpuledger.ledger.books import COMM, LineKind
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import COMM, LineKind
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import say
+from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+OVERLAP_COMMUNICATION: Final = say("overlap it with compute: async collectives, prefetch, two micro-batches")
+
+
+def _overlap_exposed(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    device = subject.device
+    exposed = device.exposed_ns(LineKind.COMM)
+    if not exposed:
+        return ()
+    lost = min(max(exposed - device.exposed_beside_lost_ns(LineKind.COMM), 0), device.compute_ns)
+    if not worth_telling(device, lost):
+        return ()
+    edit = rule.edit_of(subject)
+    saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
+    time = per_step(device, exposed)
+    claim = say("{time} of {what} not overlapped with compute", time=time, what=say("communication"))
+    share = exposed / device.steady_ns
+    steady = clip(device.ledger.busy.comm, device.steady)
+    span = longest(steady) if len(steady) else None
+    part = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
+    return [rule.finding(device, claim, (part,), saving, assumption, explains=lost, edit=edit)]
+
+
+_FAULTS: Final = ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS")
+"""Where nsys records page faults, if asked to: those of the host one by one, those of the GPU in groups."""
+
+
+def migrations(flows: Sequence[CopyFlow]) -> tuple[CopyFlow, ...]:
+    """Those of the flows that nobody launched: pages of unified memory."""
+    return tuple(flow for flow in flows if flow.kind.startswith(UNIFIED))
+
+
+def _pages_migrate(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """Pages move, and the device has nothing to run meanwhile, or kernels stall until theirs are there."""
+    trace, device = subject.trace, subject.device
+    flows = migrations(subject.copy_flows)
+    if not flows:
+        return ()
+    exposed, waited = sum(flow.exposed_ns for flow in flows), device.idle_ns(Cause.PAGE_MIGRATION)
+    # pages that were asked for beforehand do not stall the kernels that they hide under
+    to_device = [flow for flow in flows if flow.kind == f"{UNIFIED}Host-to-Device"]
+    stalled = 0 if _prefetches(device) else sum(flow.running_ns - flow.exposed_ns for flow in to_device)
+    needed = sum(flow.total_bytes * NS_PER_S // flow.way_bytes_per_s for flow in flows if flow.way_bytes_per_s)
+    saving = max(exposed + stalled + waited - needed, 0)
+    if not worth_telling(device, saving):
+        return ()
+    evidence = (*_where(device, flows, exposed, stalled, waited), *_direction(flows, to_device), *_faults(trace))
+    assumption = say("pages are already resident, or prefetched at the link's rate")
+    low, explains = max(exposed - needed, 0), exposed + stalled + waited
+    claim = _claim(device, flows)
+    return [rule.finding(device, claim, evidence, saving, assumption, low=low, explains=explains)]
+
+
+def _claim(device: Device, flows: Sequence[CopyFlow]) -> str:
+    steps, count = device.step_count, sum(flow.count for flow in flows)
+    size, time = sum(flow.total_bytes for flow in flows), sum(flow.running_ns for flow in flows)
+    if device.steps is None or count < steps:
+        return say(
+            "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} in total",
+            count=count_text(count),
+            size=bytes_text(size),
+            time=time_text(time),
+        )
+    return say(
+        "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} per step",
+        count=count_text(count // steps),
+        size=bytes_text(size // steps),
+        time=time_text(time // steps),
+    )
+
+
+def _where(device: Device, flows: Sequence[CopyFlow], exposed: int, stalled: int, waited: int) -> list[Evidence]:
+    """What the device did meanwhile, each part as a share of the time that is lost to pages."""
+    lost, whole, most = exposed + stalled + waited, say("the time lost to pages"), flows[0]
+    count = sum(flow.count for flow in flows)
+    moving, pauses, stalls = (per_step(device, time) for time in (exposed, waited, stalled))
+    pieces = (
+        (say("{time} of migrations with no kernel running", time=moving), exposed),
+        (say("{time} of pauses before the next migration, with nothing running", time=pauses), waited),
+        (say("{time} under kernels, which stall until their pages arrive", time=stalls), stalled),
+    )
+    return [
+        Evidence(sentence, most.longest, most.pid, copy=most.kind, count=count, share=time / lost, of=whole)
+        for sentence, time in pieces
+        if time >= LEAST_SHARE * lost
+    ]
+
+
+def _direction(flows: Sequence[CopyFlow], to_device: Sequence[CopyFlow]) -> list[Evidence]:
+    size, whole = sum(flow.total_bytes for flow in flows), say("the bytes that migrate")
+    if not size:
+        return []
+    share = sum(flow.total_bytes for flow in to_device) / size
+    if share >= LEAST_SHARE:
+        return [Evidence(say("{share} of the bytes go to the device", share=share_text(share)), share=share, of=whole)]
+    back = 1 - share
+    return [Evidence(say("{share} of the bytes go to the host", share=share_text(back)), share=back, of=whole)]
+
+
+def _faults(trace: Trace) -> list[Evidence]:
+    rows = dict(trace.origin.source_rows)
+    host, gpu = (rows.get(table, 0) for table in _FAULTS)
+    if not host + gpu:
+        return []
+    counts = say(
+        "in the whole profile: {host} host page faults, {gpu} groups of GPU page faults",
+        host=count_text(host),
+        gpu=count_text(gpu),
+    )
+    return [Evidence(counts, count=host + gpu)]
+
+
+def _prefetches(device: Device) -> bool:
+    names = device.host.calls.strings.distinct(device.host.calls.codes("name"))
+    return any("MemPrefetch" in (device.host.calls.strings.text(code) or "") for code in names)
+
 
 WAYS: Final[Mapping[str, str]] = {
     "Host-to-Device": say("host to device"),
@@ -55,7 +170,7 @@ LEAST_EXPOSED: Final = 0.01
 """Of the time: inputs have to come from somewhere."""
 
 
-def _pageable(subject: OneGpu) -> Sequence[Finding]:
+def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
     device = subject.device
     flows = [flow for flow in subject.copy_flows if flow.is_pageable and flow.bytes_per_s]
@@ -69,15 +184,15 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
     )
     evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
     assumption = say("pinned memory reaches the link's usual rate, and no call blocks")
-    edit = subject.edit("COPY-PAGEABLE")
+    edit = rule.edit_of(subject)
     evidence = (*evidence, *_place(evidence[0]))
     saving = subject.saved_ns(edit, time)
-    return [finding(device, "COPY-PAGEABLE", claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
-def _exposed(subject: OneGpu) -> Sequence[Finding]:
+def _exposed_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Copies that compute could hide. Where copies are most of the time it cannot: that is COPY-BOUND."""
-    device, flows = subject.device, _launched(subject)
+    device, flows = subject.device, _launched_flows(subject)
     exposed = _exposed_ns(flows)
     if not exposed or _is_bound(device, flows):
         return ()
@@ -85,12 +200,12 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     lost = could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
     if lost < LEAST_EXPOSED * device.steady_ns:
         return ()
-    edit = subject.edit("COPY-EXPOSED")
+    edit = rule.edit_of(subject)
     saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("copies"))
     evidence = (_share_of_time(device, exposed), *_flows(subject, flows))
-    return [finding(device, "COPY-EXPOSED", claim, evidence, saving, assumption, explains=lost, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
 def could_be_hidden_ns(device: Device, exposed: int) -> int:
@@ -106,9 +221,9 @@ def _hidden_ns(device: Device) -> int:
     return total(clip(union(copies.start_ns, copies.end_ns), device.steady)) - device.exposed_ns(LineKind.COPY)
 
 
-def _bound(subject: OneGpu) -> Sequence[Finding]:
+def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Copies are most of what the GPU does: what counts is their rate and their bytes, not what runs beside them."""
-    device, flows = subject.device, _launched(subject)
+    device, flows = subject.device, _launched_flows(subject)
     if not _is_bound(device, flows):
         return ()
     exposed, slow = _exposed_ns(flows), sum(flow.slow_ns for flow in flows if not flow.is_pageable)
@@ -130,14 +245,10 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
         )
     evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
     assumption = _assumption(slow, hidden)
-    return [
-        finding(
-            device, "COPY-BOUND", claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None
-        )
-    ]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)]
 
 
-def _launched(subject: OneGpu) -> tuple[CopyFlow, ...]:
+def _launched_flows(subject: OneGpu) -> tuple[CopyFlow, ...]:
     """The copies that somebody launched; pages of unified memory move by themselves, which is another finding's."""
     if not subject.device.exposed_ns(LineKind.COPY):
         return ()
@@ -177,8 +288,8 @@ def _share_of_time(device: Device, exposed: int) -> Evidence:
 def _flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
     """The flows that hold a notable part of the exposed copies, and where the longest copy was launched."""
     whole = _exposed_ns(flows)
-    told = tuple(_rates(subject, flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows)
-    evidence = _weighty(told)
+    rates = tuple(_rates(subject, flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows)
+    evidence = _weighty(rates)
     return (*evidence, *_place(evidence[0]))
 
 
@@ -295,7 +406,37 @@ def _what_helps(flow: CopyFlow) -> str:
 
 
 RULES: Final = (
-    Rule("COPY-BOUND", _bound, exposed=LineKind.COPY, is_symptom=True),
-    Rule("COPY-EXPOSED", _exposed, exposed=LineKind.COPY),
-    Rule("COPY-PAGEABLE", _pageable),
+    Rule(
+        "COPY-BOUND",
+        _copy_bound,
+        say("copy fewer bytes, or from pinned memory on its own stream"),
+        exposed=LineKind.COPY,
+        is_symptom=True,
+    ),
+    Rule(
+        "COPY-EXPOSED",
+        _exposed_copies,
+        say("keep data on the device, or copy one step ahead on a side stream from pinned memory"),
+        edit=lambda fixes: fixes.hidden(State.COPY),
+        exposed=LineKind.COPY,
+    ),
+    Rule(
+        "COPY-PAGEABLE",
+        _pageable,
+        say("copy from and to pinned memory (`pin_memory=True`), and reuse the buffers"),
+        edit=Fixes.pinned,
+    ),
+    Rule(
+        "COMM-EXPOSED",
+        _overlap_exposed,
+        OVERLAP_COMMUNICATION,
+        edit=lambda fixes: fixes.hidden(State.COMM),
+        exposed=LineKind.COMM,
+    ),
+    Rule(
+        "UNIFIED-MEMORY",
+        _pages_migrate,
+        say("prefetch pages before they are touched, or use plain device memory"),
+        triggers=(Cause.PAGE_MIGRATION,),
+    ),
 )

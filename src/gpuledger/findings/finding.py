@@ -1,4 +1,7 @@
-"""One finding: a claim that a user can act on, with the evidence and what it would save."""
+"""One finding: a claim that a user can act on, with the evidence and what it would save.
+
+One piece of evidence: a sentence for people, and what it was made from for programs, timelines and pages.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,51 @@ from dataclasses import dataclass, field
 from math import isqrt
 from typing import Final
 
-from gpuledger.findings.evidence import LEAST_SHARE, Evidence
-from gpuledger.findings.fixes import BOUNDS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
 
+MOST_EXAMPLES: Final = 20
+"""So many launches stand for all that a piece of evidence is about."""
+
+LEAST_SHARE: Final = 0.2
+"""What holds less than this share of what it is a part of proves nothing, and is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen, where, how often, and how much of which whole it is. Empty or None: not known, or of no matter."""
+
+    sentence: str
+    """Without a full stop."""
+    span: Span | None = None
+    """The best example: where to look."""
+    pid: int | None = None
+    tid: int | None = None
+    ranges: tuple[str, ...] = ()
+    """The ranges around it, outermost first."""
+    call: str = ""
+    kernel: str = ""
+    copy: str = ""
+    """The direction of copies, in NVIDIA's words."""
+    moved_bytes: int | None = None
+    """What they moved in the steady stretch."""
+    correlations: tuple[int, ...] = ()
+    """Of up to MOST_EXAMPLES launches or calls, the costliest first."""
+    count: int | None = None
+    """How many of the thing named there are in the steady stretch."""
+    share: float | None = None
+    of: str = ""
+    """What `share` is a share of."""
+
+
 WORTH_TELLING: Final = 0.005
 """Findings that would save less than this share of the steady stretch are left out."""
 
 UNSURE: Final = 4
 """Where a saving may be so many times less without the profiler, it is unsure."""
-
-SLOWED: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE"})
-"""Losses that a profiler adds to: a call that allocates or waits takes as long without it."""
 
 MANY_A_STEP: Final = 10
 """From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
@@ -66,9 +98,11 @@ class Finding:
     """What it saves once all those before it are mended; None where that cannot be told."""
     plain: PlainSaving | None = None
     fix: Message | None = None
-    """What to change, where that depends on more than the code."""
+    """What to change first, in one line; None where the claim says it."""
     is_bound: bool = False
     """Whether the saving is the most that can be had, and less is usual."""
+    is_slowed: bool = False
+    """Whether the profiler adds to the loss: a call that allocates or waits takes as long without it."""
     follows: str = ""
     """The code that it comes after, as it is mostly about what is left of its time."""
 
@@ -80,7 +114,7 @@ class Finding:
     @property
     def is_unsure(self) -> bool:
         """Whether most of the saving may be the profiler's own, which slows down what the host does to launch."""
-        if self.plain is None or self.plain.ns is not None or self.code not in SLOWED:
+        if self.plain is None or self.plain.ns is not None or not self.is_slowed:
             return False
         return UNSURE * self.plain.low_ns < self.saving_ns
 
@@ -100,44 +134,6 @@ class Finding:
     def example(self) -> Span | None:
         """Where to look: the example of the first piece of evidence that has one."""
         return next((piece.span for piece in self.evidence if piece.span is not None), None)
-
-
-def finding(  # noqa: PLR0913 - a finding has so many parts
-    device: Device,
-    code: str,
-    claim: str,
-    evidence: tuple[Evidence, ...],
-    saving: int,
-    assumption: str,
-    *,
-    low: int | None = None,
-    explains: int | None = None,
-    edit: Edit | None = None,
-) -> Finding:
-    """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about.
-
-    Nothing saves more than is lost to it.
-    """
-    steps = device.step_count
-    lost = saving if explains is None else explains
-    saving, low = min(saving, lost), None if low is None else min(low, lost)
-    has_steps = device.steps is not None
-    return Finding(
-        code=code,
-        claim=claim,
-        evidence=evidence,
-        saving_ns=saving,
-        saving_ns_per_step=saving // steps if has_steps else None,
-        saving_low_ns_per_step=(saving if low is None else low) // steps if has_steps else None,
-        assumption=assumption,
-        confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
-        gpu=device.gpu,
-        next=explain_command(code),
-        explains_ns=lost,
-        steps=steps,
-        edit=edit,
-        is_bound=code in BOUNDS,
-    )
 
 
 def explain_command(code: str) -> str:

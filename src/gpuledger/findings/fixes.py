@@ -6,25 +6,17 @@ An edit is the plainest change that does what the finding asks for. Its words ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.busy.attention import between_products
-from gpuledger.analyse.busy.chains import fused
-from gpuledger.analyse.busy.copies import views
-from gpuledger.analyse.busy.filling import batched, spread
-from gpuledger.analyse.busy.layout import one_layout
-from gpuledger.analyse.busy.optimizer import fused_updates
-from gpuledger.analyse.busy.precision import narrower
-from gpuledger.analyse.busy.sorting import picked
-from gpuledger.analyse.busy.steady import Shortened, SteadyKernels
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
-from gpuledger.analyse.use.kernel_use import UseOfKernels
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, CopyFlow
+from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
+from gpuledger.analyse.utilization.kernel_use import UseOfKernels
+from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import DISPATCH_NS
@@ -55,9 +47,6 @@ SMALL_COPY_NS: Final = 20_000
 MOST_SERVING: Final = 4
 """So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
 
-BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS", "CLOCKS-LOW"})
-"""Codes whose edit no program attains: launching never costs nothing, and power may not allow the highest clock."""
-
 BESIDE: Final = 1 / 12
 """What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
 
@@ -66,6 +55,10 @@ OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Caus
 
 USUAL_LAUNCH_NS: Final = 5_000
 """Where a run has no launches."""
+
+
+OtherWay = Callable[[SteadyKernels], Shortened]
+"""Says which steady kernels would be shorter or gone if their work were done another way."""
 
 
 class Fixes:
@@ -79,7 +72,7 @@ class Fixes:
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
         """Which calls begin in the steady stretch."""
-        self._faster: dict[str, Shortened] = {}
+        self._shorter: dict[OtherWay, Shortened] = {}
 
     # what the host does
 
@@ -138,7 +131,7 @@ class Fixes:
     def _before(self, calls: Positions) -> Ints:
         return self._last[calls]
 
-    def _gone(self, calls: Positions) -> Edit:
+    def _without(self, calls: Positions) -> Edit:
         """These calls go, with their work and the code around them, down to what is usual between launches."""
         gone = np.zeros(len(self.graph.calls), np.bool_)
         gone[calls] = True
@@ -166,7 +159,7 @@ class Fixes:
 
     def calls(self, kind: CallKind) -> Edit:
         """Calls of a kind are not made."""
-        return self._gone(self.steady_calls(kind))
+        return self._without(self.steady_calls(kind))
 
     def load(self) -> Edit:
         """What is loaded is there, and the code around it is not run."""
@@ -180,7 +173,7 @@ class Fixes:
         long = self.graph.launched_by(calls) & (self.work.end_ns - self.work.start_ns >= SMALL_COPY_NS)
         is_kept = np.isin(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
-        remove = self._gone(np.union1d(gone, self._serving(gone)))
+        remove = self._without(np.union1d(gone, self._serving(gone)))
         return lambda graph: without_waits(remove(graph), kept)
 
     def _serving(self, waits: Positions) -> Positions:
@@ -227,7 +220,7 @@ class Fixes:
         # whatever else the host does between two copies of a run, or right after one, goes with them
         between = (place > first[run]) & (place <= last[run])
         follows = np.isin(self._last, call) & self.steady & (self.kinds != CallKind.LAUNCH.number)
-        gone = self._gone(np.flatnonzero(between | follows))
+        gone = self._without(np.flatnonzero(between | follows))
         return lambda graph: without_waits(gone(graph), np.flatnonzero(place == first[run]))
 
     @cached_property
@@ -286,7 +279,7 @@ class Fixes:
 
         A graph's launch stays, and takes as much less as the graph has fewer nodes.
         """
-        gone = self._gone(self._only_launching(chosen))
+        gone = self._without(self._only_launching(chosen))
         launched, fewer = (
             np.bincount(call[call >= 0], minlength=len(self.graph.calls))
             for call in (self.graph.operations.call, self.graph.operations.call[chosen])
@@ -301,15 +294,15 @@ class Fixes:
         """Its steady kernels."""
         return SteadyKernels(self.trace, self.device, self.work, self._use)
 
-    def faster(self, code: str) -> Shortened:
-        """Which of them would be shorter or gone."""
-        if code not in self._faster:
-            self._faster[code] = SHORTENED[code](self.busy)
-        return self._faster[code]
+    def shorter(self, way: OtherWay) -> Shortened:
+        """Which of them another way of doing their work would make shorter, or leave out."""
+        if way not in self._shorter:
+            self._shorter[way] = way(self.busy)
+        return self._shorter[way]
 
-    def shortened(self, code: str) -> Edit:
+    def another_way(self, way: OtherWay) -> Edit:
         """Kernels take as long as another way of doing their work would, or do not run and are not launched."""
-        chosen = self.faster(code)
+        chosen = self.shorter(way)
         stays = chosen.duration_ns > 0
         gone = self.not_launched(np.sort(chosen.operations[~stays]))
         return lambda graph: with_durations(gone(graph), chosen.operations[stays], chosen.duration_ns[stays])
@@ -387,37 +380,3 @@ class Fixes:
         duration = (work.end_ns - work.start_ns)[chosen]
         least = np.where(allowed > 0, size * NS_PER_S // np.maximum(allowed, 1), duration)
         return lambda graph: with_durations(graph, chosen, np.minimum(duration, least))
-
-
-SHORTENED: Final[Mapping[str, Callable[[SteadyKernels], Shortened]]] = {
-    "PRECISION": narrower,
-    "ATTENTION-UNFUSED": between_products,
-    "LAYOUT": one_layout,
-    "DEVICE-COPY": views,
-    "FULL-SORT": picked,
-    "UNFUSED-CHAIN": fused,
-    "OPTIMIZER-UNFUSED": fused_updates,
-    "GEMM-LOOP": batched,
-    "UNDER-FILLED": spread,
-}
-"""Codes about kernels that run, and which of them would be shorter or gone."""
-
-OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
-    "HOST-LOAD": Fixes.load,
-    "HOST-ALLOC": lambda fixes: fixes.calls(CallKind.ALLOC),
-    "HOST-OS": lambda fixes: fixes.host_code(Cause.OS),
-    "HOST-THREAD": lambda fixes: fixes.host_code(Cause.WAIT_THREAD),
-    "HOST-CODE": lambda fixes: fixes.host_code(Cause.HOST_CODE),
-    "HOST-SYNC": Fixes.waits,
-    "HOST-COPY": Fixes.small_copies,
-    "LAUNCH-BOUND": Fixes.launches,
-    "TINY-KERNELS": Fixes.launches,
-    "KERNEL-LOOP": Fixes.loops,
-    "DEVICE-WAIT": lambda fixes: fixes.gaps(Cause.DEVICE_WAIT),
-    "GPU-SHARED": lambda fixes: fixes.gaps(Cause.CONTEXT_SWITCH),
-    "COPY-PAGEABLE": Fixes.pinned,
-    "COPY-EXPOSED": lambda fixes: fixes.hidden(State.COPY),
-    "COMM-EXPOSED": lambda fixes: fixes.hidden(State.COMM),
-    **{code: partial(Fixes.shortened, code=code) for code in SHORTENED},
-}
-"""What stands for acting on each code. Codes that are not here are about the capture, or say when and not why."""

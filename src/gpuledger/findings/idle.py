@@ -1,28 +1,269 @@
-"""Findings about idle time: one rule per way in which a GPU is left without work."""
+"""Findings about idle time: one rule per way in which a GPU is left without work.
+
+Evidence of findings about idle time: the places that hold the lost time, what came before and after, the causes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from gpuledger.analyse.lost_time import waits_behind
-from gpuledger.analyse.memory.copy_flows import TO_DEVICE
-from gpuledger.findings.finding import Finding, counted, finding, often, per_step, worth_telling
-from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS
-from gpuledger.findings.host_evidence import gap_evidence
-from gpuledger.findings.loops import are_most_of_launching, loop_evidence
+from gpuledger.analyse.memory.figures import TO_DEVICE
+from gpuledger.attribution.lost_time import LostTime, lost_time, waits_behind
+from gpuledger.attribution.places import (
+    RangePlace,
+    StackPlace,
+    ThreadPlaces,
+    awaited_thread,
+    calls_behind,
+    host_function_ns,
+    launch_ranges,
+    places,
+    places_of_other,
+    program_thread,
+    wait_places,
+)
+from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings.finding import (
+    LEAST_SHARE,
+    MOST_EXAMPLES,
+    Evidence,
+    Finding,
+    counted,
+    often,
+    per_step,
+    worth_telling,
+)
+from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
+from gpuledger.findings.kernels import are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import State
+from gpuledger.ledger.activity import State, shortened
+from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import LineKind
-from gpuledger.messages import Message, say
+from gpuledger.messages import Message, joined, say
 from gpuledger.replay.edits import Edit
-from gpuledger.trace.columns import distinct
+from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.spans import Ints, Span
+from gpuledger.units import share_text
+
+_INNERMOST: Final = 4
+"""So many ranges of a path are told; the evidence's data has all."""
+
+_LONGEST_NAME: Final = 100
+
+_OF_LOST: Final = say("the lost time")
+
+
+def gap_evidence(subject: OneGpu, trigger: Trigger) -> tuple[Evidence, ...]:
+    """What is known of the steady gaps with one trigger."""
+    device = subject.device
+    chosen = device.gaps_of(trigger)
+    lost = lost_time(device, chosen, trigger)
+    if not lost.ns:
+        return ()
+    pieces = _GapEvidence(subject, trigger, lost)
+    if trigger is QueueTrigger.DRAINED:
+        where = pieces.waits()
+    elif trigger in (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH):
+        where = pieces.launches()
+    else:
+        where = pieces.host()
+    return (*where, pieces.before(), *pieces.by_cause(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class _GapEvidence:
+    """Pieces of evidence about gaps with one trigger."""
+
+    subject: OneGpu
+    trigger: Trigger
+    lost: LostTime
+
+    @property
+    def _device(self) -> Device:
+        return self.subject.device
+
+    def host(self) -> Iterator[Evidence]:
+        """Where the host was: the thread that launches, or the one that it waited for."""
+        trace, ranges, lost = self.subject.trace, self.subject.ranges, self.lost
+        held = places(trace, ranges, lost.by_thread, calls_behind(trace, self._device, self.trigger))
+        other, why = awaited_thread(trace, lost), say("which the launching thread waits on")
+        if other is None:
+            other, why = program_thread(ranges, lost), say("while the launching thread is in no range")
+        elsewhere = None if other is None else self._on_thread(places_of_other(trace, ranges, other), why)
+        if elsewhere is not None:
+            yield elsewhere
+        for place in held.ranges:
+            if place.path or elsewhere is None:
+                yield self._in_ranges(place, held)
+        yield from self._in_functions(held)
+        if held.call is not None:
+            yield self._of(
+                held.call.amount,
+                say("in {name}", name=_short(held.call.name)),
+                held,
+                held.call,
+                call=held.call.name,
+            )
+
+    def waits(self) -> Iterator[Evidence]:
+        """Where the host waited, and where it was after that."""
+        trace, device, gaps = self.subject.trace, self._device, self._device.ledger.gaps
+        where_waited = wait_places(trace, self.subject.ranges, device, self.lost)
+        waits = waits_behind(device, self.lost.gaps)
+        base = self._example(device.host.calls["correlation"][waits])
+        if where_waited.path:
+            where = say("after waits in {ranges}", ranges=path_text(where_waited.path))
+            yield self._piece(where_waited.path_ns, where, **base, ranges=where_waited.path)
+        if where_waited.stack is not None:
+            where = say("after waits in {ranges}", ranges=_short(where_waited.stack.name))
+            yield self._piece(where_waited.stack.amount, where, **base)
+        name, amount = _costliest(gaps.draining, gaps.drained_by[self.lost.gaps], self.lost.by_gap_ns)
+        names = [shortened(call or "") for call in device.host.calls.at(waits).texts("name")]
+        yield self._piece(amount, say("after {name}", name=_short(name)), **base, call=name, count=names.count(name))
+        yield from self._in_functions(places(trace, self.subject.ranges, self.lost.by_thread, None), samples_only=True)
+
+    def launches(self) -> Iterator[Evidence]:
+        """What the device waited for: a function of the host, if one was queued; and what waited."""
+        trace, ranges, lost = self.subject.trace, self.subject.ranges, self.lost
+        queued, amount = host_function_ns(self._device, lost)
+        if amount >= LEAST_SHARE * lost.ns:
+            name = shortened(queued)
+            yield self._piece(amount, say("after {name}", name=_short(name)), **self._example(None), call=name)
+            other = awaited_thread(trace, replace(lost, waiting=lost.by_thread))
+            held = None if other is None else places_of_other(trace, ranges, other)
+            callback = None if held is None else self._on_thread(held, say("which runs it"))
+            if callback is not None:
+                yield callback
+        path, amount = launch_ranges(ranges, self._device, lost)
+        if path:
+            where = say("before work launched in {ranges}", ranges=path_text(path))
+            yield self._piece(amount, where, **self._example(None), ranges=path)
+
+    def before(self) -> Evidence:
+        """The kernel or copy that ended most of the gaps."""
+        names, number = self.subject.trace.strings.kinds(
+            self._device.work.name[self._device.ledger.gaps.after[self.lost.gaps]],
+            lambda name: label(name or "a graph"),
+        )
+        name, amount = _costliest(names, number, self.lost.by_gap_ns)
+        where = say("before {name}", name=cut_label(name))
+        return self._piece(amount, where, **self._example(None), kernel=name)
+
+    def by_cause(self, chosen: Positions) -> Iterator[Evidence]:
+        """What the time of the gaps was booked to."""
+        total = int(self._device.ledger.gaps.length_ns[chosen].sum())
+        causes = sorted(self._device.causes_of(self.trigger).items(), key=lambda entry: -entry[1])
+        most = [(cause.label, share_text(amount / total)) for cause, amount in causes if amount >= LEAST_SHARE * total]
+        if most:
+            shown = joined(say(", "), (joined(" ", entry) for entry in most))
+            sentence = say("by cause: {causes}", causes=shown)
+            yield Evidence(sentence, share=causes[0][1] / total, of=say("the gaps' time"))
+
+    def _in_ranges(self, held: RangePlace, of: ThreadPlaces) -> Evidence:
+        where = say("in {ranges}", ranges=path_text(held.path)) if held.path else say("outside every range")
+        match held.between:
+            case (str() as before, str() as after):
+                where = say(
+                    "{where}, between {before} and {after}",
+                    where=where,
+                    before=_short(before),
+                    after=_short(after),
+                )
+            case (str() as before, None):
+                where = say("{where}, after {before}", where=where, before=_short(before))
+            case (None, str() as after):
+                where = say("{where}, before {after}", where=where, after=_short(after))
+        return self._piece(held.time_ns, where, **self._example(None, held.span, of), ranges=held.path)
+
+    def _in_functions(self, held: ThreadPlaces, *, samples_only: bool = False) -> Iterator[Evidence]:
+        if held.function is not None and not samples_only:
+            yield self._of(held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function)
+        if held.stack is not None and not samples_only:
+            yield self._of(
+                held.stack.amount, say("in calls from {name}", name=_short(held.stack.name)), held, held.stack
+            )
+        for sampled in held.samples[:1]:
+            sentence = say(
+                "{share} of the samples in that time in {name}",
+                share=share_text(sampled.share),
+                name=_short(sampled.name),
+            )
+            whole = say("the samples in that time")
+            base = self._example(None, None, held)
+            yield Evidence(sentence, **base, count=sampled.amount, share=sampled.share, of=whole)
+
+    def _of(self, amount: int, where: Message, held: ThreadPlaces, place: StackPlace, call: str = "") -> Evidence:
+        return self._piece(amount, where, **self._example(None, place.span, held), call=call)
+
+    def _on_thread(self, held: ThreadPlaces, why: Message) -> Evidence | None:
+        """Where another thread was: the piece that says it best."""
+        if held.ranges and held.ranges[0].path:
+            best = self._in_ranges(held.ranges[0], held)
+        elif held.function is not None:
+            best = self._of(
+                held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function
+            )
+        elif held.samples:
+            best = next(self._in_functions(held, samples_only=True))
+        elif held.call is not None:
+            best = self._of(
+                held.call.amount, say("in {name}", name=_short(held.call.name)), held, held.call, held.call.name
+            )
+        else:
+            return None
+        sentence = say("{what}, on thread {thread}, {why}", what=best.sentence, thread=held.tid, why=why)
+        return replace(best, sentence=sentence)
+
+    def _piece(self, amount_ns: int, where: Message, **data: Any) -> Evidence:
+        share = amount_ns / self.lost.ns
+        sentence = say("{share} of the lost time {where}", share=share_text(share), where=where)
+        return Evidence(sentence, **data, share=share, of=_OF_LOST)
+
+    def _example(
+        self, correlations: Ints | None, span: Span | None = None, of: ThreadPlaces | None = None
+    ) -> dict[str, Any]:
+        """When, on which thread, and some of the launches that ended the gaps, or calls, the costliest first."""
+        gaps, first = self._device.ledger.gaps, self.lost.by_thread[0]
+        longest = np.argsort(-self.lost.by_gap_ns, kind="stable")
+        if correlations is None:
+            calls = self._device.host.calls
+            correlations = calls["correlation"][gaps.call[self.lost.gaps[longest[:MOST_EXAMPLES]]]]
+        if span is None:
+            gap = self.lost.gaps[longest[0]]
+            span = Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
+        return {
+            "span": span,
+            "pid": first.pid if of is None else of.pid,
+            "tid": first.tid if of is None else of.tid,
+            "correlations": tuple(correlations[:MOST_EXAMPLES].tolist()),
+        }
+
+
+def path_text(path: Sequence[str]) -> str:
+    """A path of ranges in words, the innermost of a long one; what calls itself by its own name counts once."""
+    names = [name for name, around in zip(path, (None, *path), strict=False) if name != around]
+    shown = [_short(name) for name in names[-_INNERMOST:]]
+    return " > ".join(("…", *shown) if len(names) > _INNERMOST else shown)
+
+
+def _short(name: str) -> str:
+    """A name in words; a program may give one of any length."""
+    return cut_label(name, _LONGEST_NAME)
+
+
+def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[str, int]:
+    """The name with the most time, and that time; `which` name each amount belongs to."""
+    sums = np.zeros(len(names), np.int64)
+    np.add.at(sums, which, time_ns)
+    return names[int(sums.argmax())], int(sums.max())
+
 
 LEAST_LAUNCHES: Final = 10
 """Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
@@ -47,20 +288,19 @@ def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     return sum(time for time, _ in lost), sum(count for _, count in lost)
 
 
-def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
+def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host did something else than launching."""
-    device = subject.device
+    device, [cause] = subject.device, rule.triggers
     time, count = _lost_ns(device, cause)
-    if not count:
+    if not count or not worth_telling(device, time):
         return ()
-    if not worth_telling(device, time):
-        return ()
-    edit = subject.edit(code)
+    edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
-    evidence, told = gap_evidence(subject, cause), _with_what_follows(device, claim, time, saving)
-    return [finding(device, code, told, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
+    claim = _with_what_follows(device, claim, time, saving)
+    evidence, explains = gap_evidence(subject, cause), max(time, saving)
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)]
 
 
 def _saved_ns(subject: OneGpu, edit: Edit, gaps_ns: int, after_ns: int) -> int:
@@ -77,32 +317,32 @@ def _with_what_follows(device: Device, claim: Message, gaps_ns: int, saving: int
     return say("{claim}, and {more} more until the host is ahead again", claim=claim, more=more)
 
 
-def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
+def _device_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Work was queued, and the device did not run it."""
-    device = subject.device
+    device, [cause] = subject.device, rule.triggers
     time, _ = _lost_ns(device, cause)
     if not time or not worth_telling(device, time):
         return ()
-    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), subject.edit(code)
+    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), rule.edit_of(subject)
     saving, assumption = subject.saved_ns(edit, time), say("the wait goes away")
     evidence = gap_evidence(subject, cause)
-    return [finding(device, code, claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
-def _host_waited(subject: OneGpu) -> Sequence[Finding]:
+def _host_waited(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host waits, the queue runs dry, and the device then waits for the host."""
     device = subject.device
     time = _waited_ns(device)
     if 2 * _time_between_copies(device) > time or not worth_telling(device, time):
         return ()
-    edit = subject.edit("HOST-SYNC")
+    edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device) + _longer_waited_ns(device))
     claim = say("syncs drain the queue, and the GPU idles after them: {rounds}", rounds=_rounds(device, time))
     claim = _with_what_follows(device, claim, time, saving)
     assumption = say("no syncs: they go away, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    told = finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
-    return [replace(told, fix=_UPLOADED) if _waits_for_uploads(subject) else told]
+    sync = rule.finding(device, claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
+    return [replace(sync, fix=_UPLOADED) if _waits_for_uploads(subject) else sync]
 
 
 def _waits_for_uploads(subject: OneGpu) -> bool:
@@ -145,7 +385,7 @@ def _read_ns(device: Device) -> int:
     return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[np.setdiff1d(before, chosen)].sum())
 
 
-def _small_copies(subject: OneGpu) -> Sequence[Finding]:
+def _small_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host waits for one small copy after the other."""
     device = subject.device
     time, count = _lost_ns(device, *_WAITED)
@@ -154,13 +394,13 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     lost = time + device.exposed_ns(LineKind.COPY)
     if not worth_telling(device, lost):
         return ()
-    edit = subject.edit("HOST-COPY")
+    edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     rounds = _rounds(device, time)
     claim = say("back-to-back small blocking copies drain the queue: {rounds}", rounds=rounds)
     assumption = say("one packed, asynchronous copy takes the place of the small ones")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, explains=lost, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
 def _rounds(device: Device, time: int) -> Message:
@@ -179,7 +419,7 @@ def _time_between_copies(device: Device) -> int:
     return int(gaps.length_ns[drained][small[before] & small[after] & same_way].sum())
 
 
-def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
+def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Gaps in which the host was behind, and those after waits that it would be behind in if it did not wait."""
     device = subject.device
     own, _ = _lost_ns(device, QueueTrigger.BEHIND)
@@ -187,11 +427,11 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
         return ()
     waited = _waited_ns(device)
     if worth_telling(device, waited):
-        waited -= subject.saved_ns(subject.edit("HOST-SYNC"), waited)
+        waited -= subject.saved_ns(subject.fixes.waits(), waited)
     lost = own + waited
     if not worth_telling(device, lost):
         return ()
-    edit = subject.edit("LAUNCH-BOUND")
+    edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
@@ -200,29 +440,82 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
     if are_most_of_launching(subject):
         evidence = (*loop_evidence(subject), *evidence)
-    told = finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, explains=lost, edit=edit)
-    return [replace(told, follows="HOST-SYNC") if own < waited else told]
-
-
-def _host_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
-    return Rule(code, partial(_host_was_busy, cause, code, doing), (cause,))
-
-
-def _device_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
-    return Rule(code, partial(_device_was_busy, cause, code, doing), (cause,))
+    late = rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
+    return [replace(late, follows="HOST-SYNC") if own < waited else late]
 
 
 RULES: Final = (
-    _host_rule("HOST-LOAD", Cause.LOAD, say("modules are loaded, compiled or tuned")),
-    _host_rule("HOST-ALLOC", Cause.ALLOC, say("the host allocates or frees memory")),
-    _host_rule("HOST-OS", Cause.OS, say("the host is in OS calls")),
-    _host_rule("HOST-THREAD", Cause.WAIT_THREAD, say("the launching thread waits for another thread")),
-    _host_rule("HOST-CODE", Cause.HOST_CODE, say("the host runs its own code")),
-    Rule("HOST-SYNC", _host_waited, _WAITED),
-    Rule("HOST-COPY", _small_copies, _WAITED),
-    Rule("LAUNCH-BOUND", _host_was_behind, (QueueTrigger.BEHIND,)),
-    _device_rule(
-        "DEVICE-WAIT", Cause.DEVICE_WAIT, say("work was queued but not started: the GPU waited for something else")
+    Rule(
+        "HOST-LOAD",
+        partial(_host_was_busy, say("modules are loaded, compiled or tuned")),
+        say("keep shapes stable (pad to buckets), and run every shape once before the measured steps"),
+        edit=Fixes.load,
+        triggers=(Cause.LOAD,),
     ),
-    _device_rule("GPU-SHARED", Cause.CONTEXT_SWITCH, say("the GPU switched between processes")),
+    Rule(
+        "HOST-ALLOC",
+        partial(_host_was_busy, say("the host allocates or frees memory")),
+        say("allocate once at start-up; no `cudaMalloc`, `empty_cache()` or pinning in the loop"),
+        edit=lambda fixes: fixes.calls(CallKind.ALLOC),
+        triggers=(Cause.ALLOC,),
+    ),
+    Rule(
+        "HOST-OS",
+        partial(_host_was_busy, say("the host is in OS calls")),
+        say("move reads, writes and sleeps off the launching thread"),
+        edit=lambda fixes: fixes.host_code(Cause.OS),
+        triggers=(Cause.OS,),
+    ),
+    Rule(
+        "HOST-THREAD",
+        partial(_host_was_busy, say("the launching thread waits for another thread")),
+        say("shorten what the other thread does, or start it a step earlier"),
+        edit=lambda fixes: fixes.host_code(Cause.WAIT_THREAD),
+        triggers=(Cause.WAIT_THREAD,),
+    ),
+    Rule(
+        "HOST-CODE",
+        partial(_host_was_busy, say("the host runs its own code")),
+        say("move the host's work off the launching thread, or run it while the GPU is busy"),
+        edit=lambda fixes: fixes.host_code(Cause.HOST_CODE),
+        triggers=(Cause.HOST_CODE,),
+        is_slowed=True,
+    ),
+    Rule(
+        "HOST-SYNC",
+        _host_waited,
+        say("do not read results back in the step: no `.item()`, `.cpu()` or `nonzero`; read one step later"),
+        edit=Fixes.waits,
+        triggers=_WAITED,
+    ),
+    Rule(
+        "HOST-COPY",
+        _small_copies,
+        say("replace the loop of small copies by one tensor operation, or pack them into one copy"),
+        edit=Fixes.small_copies,
+        triggers=_WAITED,
+    ),
+    Rule(
+        "LAUNCH-BOUND",
+        _host_was_behind,
+        say("replay the step as a CUDA graph, or compile it (`torch.compile(mode='reduce-overhead')`)"),
+        edit=Fixes.launches,
+        triggers=(QueueTrigger.BEHIND,),
+        is_bound=True,
+        is_slowed=True,
+    ),
+    Rule(
+        "DEVICE-WAIT",
+        partial(_device_was_busy, say("work was queued but not started: the GPU waited for something else")),
+        say("record the event right after the producer, and launch that work earlier"),
+        edit=lambda fixes: fixes.gaps(Cause.DEVICE_WAIT),
+        triggers=(Cause.DEVICE_WAIT,),
+    ),
+    Rule(
+        "GPU-SHARED",
+        partial(_device_was_busy, say("the GPU switched between processes")),
+        say("give the process the GPU for itself, or run both under MPS"),
+        edit=lambda fixes: fixes.gaps(Cause.CONTEXT_SWITCH),
+        triggers=(Cause.CONTEXT_SWITCH,),
+    ),
 )

@@ -1,4 +1,6 @@
-"""Findings about kernels: casts that could go, kernels too short for a launch, kernels far from their roof."""
+"""Findings about kernels and their launches: casts that could go, kernels too short for a launch, loops of small ones,
+kernels far from their roof, and clocks well below what the GPU can have.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,30 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
-from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
-from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
-from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.findings.steady_rows import are_steady, steady_rows
+from gpuledger.findings.finding import (
+    MOST_EXAMPLES,
+    Evidence,
+    Finding,
+    counted,
+    per_step,
+    worth_telling,
+)
+from gpuledger.findings.fixes import Fixes
+from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
-from gpuledger.trace.columns import distinct
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.tables import Rows, Table
-from gpuledger.units import share_text
+from gpuledger.units import count_text, share_text
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import KernelMatch
+    from gpuledger.analyse.kernels.step_kernels import KernelMatch
+    from gpuledger.analyse.utilization.stretches import Clock
 
 TINY_NS: Final = 5_000
 """A kernel this short takes longer to launch than to run."""
@@ -43,7 +51,7 @@ MOST_KERNELS: Final = 3
 """So many slow kernels are told, each as a finding of its own."""
 
 
-def _casts(subject: OneGpu) -> Sequence[Finding]:
+def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     trace, device = subject.trace, subject.device
     codes = distinct(trace[Table.KERNELS].codes("name")).tolist()
     casts = [code for code in codes if changes_type(trace.strings.text(code) or "")]
@@ -63,7 +71,7 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
     evidence, edit = (_of_kernels(names, cast_rows, np.ones(len(cast_rows), np.bool_)),), subject.fixes.kernels(casts)
     saving, assumption = subject.saved_ns(edit, time), say("the dtype is kept, or converted inside another kernel")
-    return [finding(device, "CAST", claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
 def _of_kernels(
@@ -85,7 +93,7 @@ def _of_kernels(
     )
 
 
-def _tiny(subject: OneGpu) -> Sequence[Finding]:
+def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Where kernels are too short to be worth a launch: the host falls behind, or the device goes from one to the next.
 
     What the device needs between two kernels it also needs in a graph, only less.
@@ -107,19 +115,18 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     lost = max(time - kept, 0)
     if share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
         return ()
-    edit = subject.edit("TINY-KERNELS")
+    edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     claim = say(
         "{share} of the kernels take under 5 us, less than a launch: {time} of gaps",
         share=share_text(share),
         time=per_step(device, time),
     )
-    advice = say("fuse them, batch them, or capture the step in a CUDA graph")
     assumption = say("the gaps close, as in a CUDA graph")
-    evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
+    evidence = _of_kernels(rule.fix or "", kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
-    return [finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time, edit=edit)]
+    return [rule.finding(device, claim, (evidence,), saving, assumption, explains=time, edit=edit)]
 
 
 def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
@@ -129,16 +136,16 @@ def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
     return before
 
 
-def _headroom(subject: OneGpu) -> Sequence[Finding]:
+def _headroom(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """One finding for each of the kernels that would save the most, of those that Nsight Compute profiled."""
     if subject.kernels is None:
         return ()
     worth = [match for match in subject.kernels.matches if worth_telling(subject.device, match.saving_ns)]
     ranked = sorted(worth, key=lambda match: -match.saving_ns)[:MOST_KERNELS]
-    return [told for match in ranked if (told := _far_from_its_roof(subject, match)) is not None]
+    return [slow for match in ranked if (slow := _far_from_its_roof(rule, subject, match)) is not None]
 
 
-def _far_from_its_roof(subject: OneGpu, match: KernelMatch) -> Finding | None:
+def _far_from_its_roof(rule: Rule[OneGpu], subject: OneGpu, match: KernelMatch) -> Finding | None:
     if match.launch is None:
         return None
     device, judged, entry = subject.device, match.launch, match.entry
@@ -157,14 +164,195 @@ def _far_from_its_roof(subject: OneGpu, match: KernelMatch) -> Finding | None:
     if judged.verdict.wasted is not None and judged.verdict.is_by_waste:
         reasons.append(judged.verdict.wasted.sentence)
         assumption = say("its accesses are coalesced")
-    told = (*reasons, judged.advice[0])
-    evidence = tuple(Evidence(sentence, kernel=entry.name, count=entry.calls) for sentence in told)
+    sentences = (*reasons, judged.advice[0])
+    evidence = tuple(Evidence(sentence, kernel=entry.name, count=entry.calls) for sentence in sentences)
     lost = match.saving_ns
-    return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, explains=lost, edit=edit)
+    return rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
+
+
+LEAST_PART: Final = 0.2
+"""Loops that hold less of what launching costs are not what to begin with."""
+
+MOST_PART: Final = 0.85
+"""Where loops are nearly all of what launching costs, LAUNCH-BOUND says so, with the loop as evidence."""
+
+MOST_NAMES: Final = 2
+
+
+def _kernel_loop(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """Part of what the host launches are the same few kernels, for one tensor after the other."""
+    device, repeated = subject.device, subject.fixes.looped.repeated
+    if not len(repeated) or are_most_of_launching(subject):
+        return ()
+    edit = rule.edit_of(subject)
+    lost = _host_ns(subject)
+    saving = subject.saved_ns(edit, lost)
+    if not worth_telling(device, saving):
+        return ()
+    count = round(len(repeated) * device.step_count / subject.scenario.part.steps)
+    launches = counted(device, count, say("launch"), say("launches"))
+    claim = say(
+        "small kernels launched in a loop, tensor by tensor: {launches} cost the host {time}",
+        launches=launches,
+        time=per_step(device, lost),
+    )
+    assumption = say("one kernel handles all tensors: only the first round of each loop is launched")
+    evidence = loop_evidence(subject)
+    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
+
+
+def _host_ns(subject: OneGpu) -> int:
+    """What the host takes to launch what is repeated."""
+    calls, looping = subject.fixes.graph.calls, subject.fixes.looping
+    return subject.scenario.of_steady(int(calls.duration_ns[looping].sum() + calls.code_ns[looping].sum()))
+
+
+def are_most_of_launching(subject: OneGpu) -> bool:
+    """Whether loops are nearly all of what launching costs."""
+    if not len(subject.fixes.looped.repeated):
+        return False
+    part, bound = map(subject.scenario.saved_ns, (subject.fixes.loops(), subject.fixes.launches()))
+    return part > MOST_PART * bound
+
+
+def is_what_to_begin_with(part: Finding, bound: Finding) -> bool:
+    """Whether a finding is about loops that hold much of what a bound is about: it says what can be had, and how."""
+    return part.code == "KERNEL-LOOP" and part.gpu == bound.gpu and part.saving_ns >= LEAST_PART * bound.saving_ns
+
+
+def loop_evidence(subject: OneGpu) -> tuple[Evidence, ...]:
+    """The longest loop: its kernels, and how often they run; nothing where there is none."""
+    looped, work = subject.fixes.looped, subject.fixes.work
+    loop = looped.longest
+    if loop is None:
+        return ()
+    own = looped.operations[loop.start : loop.end]
+    names = [subject.trace.strings.text(code) or "" for code in distinct(work.name[own[: loop.period]]).tolist()]
+    shown = joined(say(", "), list(dict.fromkeys(cut_label(label(name)) for name in names))[:MOST_NAMES])
+    words = {"kernels": count_text(loop.period), "times": count_text(loop.times), "names": shown}
+    sentence = (
+        say("one kernel runs {times} times in a row: {names}", **words)
+        if loop.period == 1
+        else say("the same {kernels} kernels run {times} times in a row, with {names}", **words)
+    )
+    share = len(looped.repeated) / max(len(looped.operations), 1)
+    return (
+        Evidence(
+            sentence,
+            span=Span(int(work.start_ns[own[0]]), int(work.end_ns[own[-1]])),
+            pid=int(work.pid[own[0]]),
+            kernel=names[0],
+            correlations=tuple(work.gathered_at("correlation", own[:MOST_EXAMPLES]).tolist()),
+            count=loop.end - loop.start,
+            share=share,
+            of=say("the kernels"),
+        ),
+    )
+
+
+HELD_DOWN: Final = 0.85
+"""Of the highest clock: from there on it is well below."""
+
+MOSTLY_BUSY: Final = 0.8
+"""A GPU that works less of the time than this idles, and its clock follows: nothing is said of it."""
+
+LEAST_NS: Final = 50_000_000
+"""So long kernels must have run under the samples: clocks follow power by milliseconds."""
+
+FIXED: Final = 0.02
+"""A clock that varies by less of its mean is set, not regulated."""
+
+
+def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """A clock that is set has a bound of what it costs; one that power or heat holds down is only told."""
+    if subject.use is None or (clock := subject.use[1].clock) is None:
+        return ()
+    device, highest = subject.device, clock.top_hz
+    busy_share = 1 - sum(ns for line, ns in device.line_ns.items() if line.is_idle) / max(device.steady_ns, 1)
+    # a clock that is still rising at the end was low because the GPU had idled
+    low = max(clock.mean_hz, clock.late_hz) < HELD_DOWN * highest
+    if not low or busy_share < MOSTLY_BUSY or clock.busy_ns < LEAST_NS:
+        return ()
+    if not clock.varies_by(FIXED):
+        return [_fixed_clock(rule, subject, clock)]
+    claim = say(
+        "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum",
+        mean=_megahertz(clock.mean_hz),
+        share=share_text(clock.mean_hz / highest),
+        highest=_megahertz(highest),
+    )
+    assumption = say("power, temperature or a set limit holds it down; the cost is unknown")
+    low_clock = rule.finding(device, claim, (_clocks_evidence(clock),), 0, assumption)
+    return [replace(low_clock, confidence=say("low"))]
+
+
+def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
+    """What a higher clock would save of the kernels whose speed it is; memory has a clock of its own."""
+    from gpuledger.analyse.utilization.kernel_use import CLASSES, UseClass
+    from gpuledger.analyse.utilization.stretches import compute_split
+
+    device, highest, use = subject.device, clock.top_hz, subject.use
+    claim = say(
+        "the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum",
+        mean=_megahertz(clock.mean_hz),
+        share=share_text(clock.mean_hz / highest),
+        highest=_megahertz(highest),
+    )
+    class_of_row = None if use is None else use[0].class_of_row
+    at_roof_ns = compute_split(device, class_of_row).steady_total[UseClass.COMPUTE_ROOF]
+    less = 1 - clock.mean_hz / highest
+    lost = round(at_roof_ns * less)
+    assumption = say("compute-bound kernels run at the maximum clock")
+    evidence = [_clocks_evidence(clock)]
+    if class_of_row is None or not lost:
+        return rule.finding(device, claim, tuple(evidence), 0, assumption)
+    edit = subject.fixes.faster_rows(class_of_row == CLASSES.index(UseClass.COMPUTE_ROOF), less)
+    share = at_roof_ns / device.compute_ns
+    told = say("{share} of compute time is at the compute roof, which scales with the clock", share=share_text(share))
+    evidence.append(Evidence(told, share=share, of=say("compute time")))
+    saving = subject.saved_ns(edit, lost)
+    return rule.finding(device, claim, tuple(evidence), saving, assumption, explains=lost, edit=edit)
+
+
+def _clocks_evidence(clock: Clock) -> Evidence:
+    return Evidence(
+        say(
+            "{lowest} to {most} MHz in {count} samples while kernels ran",
+            lowest=_megahertz(clock.lowest_hz),
+            most=_megahertz(clock.most_hz),
+            count=count_text(clock.samples),
+        ),
+        count=clock.samples,
+    )
+
+
+def _megahertz(hertz: float) -> str:
+    return count_text(round(hertz / 1e6))
 
 
 RULES: Final = (
-    Rule("CAST", _casts),
-    Rule("TINY-KERNELS", _tiny, (QueueTrigger.BEHIND, Cause.TURNAROUND)),
-    Rule("KERNEL-HEADROOM", _headroom),
+    Rule("CAST", _casts, say("keep weights and activations in one type; convert weights once, not in each step")),
+    Rule(
+        "TINY-KERNELS",
+        _tiny,
+        say("fuse them, batch them, or capture the step in a CUDA graph"),
+        edit=Fixes.launches,
+        triggers=(QueueTrigger.BEHIND, Cause.TURNAROUND),
+        is_bound=True,
+        is_slowed=True,
+    ),
+    Rule("KERNEL-HEADROOM", _headroom, None),
+    Rule(
+        "KERNEL-LOOP",
+        _kernel_loop,
+        say("use the fused or foreach form: one kernel for all tensors"),
+        edit=Fixes.loops,
+        triggers=(QueueTrigger.BEHIND,),
+    ),
+    Rule(
+        "CLOCKS-LOW",
+        _clocks_low,
+        say("see what holds it down: `nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`; unlock with `nvidia-smi -rgc`"),
+        is_bound=True,
+    ),
 )

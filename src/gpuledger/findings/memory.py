@@ -1,27 +1,343 @@
-"""Findings about memory: what is allocated in every step."""
+"""Findings about a memory snapshot: why memory ran out, what leaks, what is fragmented, who holds the peak, churn.
+
+They save bytes, not time, so they stand in the order in which they matter to a program that needs memory.
+
+Findings about memory: what is allocated in every step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
-from gpuledger.findings.finding import Finding, counted, finding, often, per_step
+from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace
+from gpuledger.analyse.memory.snapshot_figures import Leak, Leaks, OomKind, OutOfMemory, SnapshotFigures
+from gpuledger.catalog.calls import CallKind
+from gpuledger.findings.finding import (
+    MOST_EXAMPLES,
+    Evidence,
+    Finding,
+    counted,
+    explain_command,
+    often,
+    per_step,
+)
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.device import Device
-from gpuledger.messages import say
+from gpuledger.messages import Message, joined, say
 from gpuledger.trace.keys import Positions
+from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.spans import Span
+from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+LEAST_LEAK_BYTES: Final = 1 << 20
+LEAST_LEAK_SHARE: Final = 0.01
+"""Of the peak: what leaks less than both is not worth looking for."""
+
+MUCH_STRANDED_BYTES: Final = 64 << 20
+MUCH_STRANDED_SHARE: Final = 0.2
+"""Of what is reserved: segments of the small pool are always cut up a little."""
+
+MANY_SEGMENTS: Final = 8
+"""From so many segments on that are taken and given back once warm-up is over, the allocator churns."""
+
+NAMED: Final = 3
+"""Holders that are named as evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOfGpu:
+    """What rules look at."""
+
+    snapshot: MemorySnapshot
+    figures: SnapshotFigures
+
+
+def snapshot_findings(snapshot: MemorySnapshot, figures: Sequence[SnapshotFigures]) -> tuple[Finding, ...]:
+    """All findings, in the order of the rules; of each code those of every GPU."""
+    subjects = [SnapshotOfGpu(snapshot, of_gpu) for of_gpu in figures]
+    return tuple(finding for rule in RULES for subject in subjects for finding in rule.findings(subject))
+
+
+def place_words(path: Sequence[str], deepest: int = 3) -> str:
+    """Where in the program: the innermost function, and who called it."""
+    if not path:
+        return say("no recorded stack")
+    if len(path) == 1:
+        return path[0]
+    return say("{function}, called from {callers}", function=path[0], callers=joined(" < ", [*path[1:deepest]]))
+
+
+def holder_words(holder: Holder) -> str:
+    """Where a holder's bytes were allocated."""
+    if holder.place is NoPlace.EARLY:
+        return say("allocated before the history began")
+    if holder.place is NoPlace.NO_STACK:
+        return say("no recorded stack (autograd's threads have none)")
+    if holder.place is NoPlace.REST:
+        return say("all others")
+    return place_words(holder.path) if holder.path else holder.place
+
+
+def _finding(
+    rule: Rule[SnapshotOfGpu],
+    subject: SnapshotOfGpu,
+    claim: Message,
+    evidence: Sequence[str],
+    fix: Message | None = None,
+    confidence: str = "high",
+) -> Finding:
+    return Finding(
+        code=rule.code,
+        claim=claim,
+        evidence=tuple(map(Evidence, evidence)),
+        saving_ns=0,
+        saving_ns_per_step=None,
+        saving_low_ns_per_step=None,
+        assumption="",
+        confidence=confidence,
+        gpu=subject.figures.gpu,
+        next=explain_command(rule.code),
+        fix=fix or rule.fix,
+    )
+
+
+def _holder_lines(holders: Sequence[Holder], whole: int) -> list[Message]:
+    return [
+        say(
+            "{size} ({share}): {place}",
+            size=bytes_text(holder.size_bytes),
+            share=share_text(holder.size_bytes / max(whole, 1)),
+            place=holder_words(holder),
+        )
+        for holder in holders[:NAMED]
+    ]
+
+
+def _out_of_memory(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
+    """The last one: those before it were survived."""
+    if not subject.figures.out_of_memories:
+        return ()
+    failed = subject.figures.out_of_memories[-1]
+    layout = failed.layout
+    claim = say(
+        "GPU {gpu} ran out of memory: {request} asked for by {place}, with {held} held and {free} free in pieces of "
+        "at most {largest}",
+        gpu=subject.figures.gpu,
+        request=bytes_text(failed.request_bytes),
+        place=place_words(failed.path),
+        held=bytes_text(layout.allocated_bytes),
+        free=bytes_text(layout.stranded_bytes),
+        largest=bytes_text(layout.largest_free_bytes),
+    )
+    if not layout.stranded_bytes:
+        claim = say(
+            "GPU {gpu} ran out of memory: {request} asked for by {place}, with {held} held and nothing free",
+            gpu=subject.figures.gpu,
+            request=bytes_text(failed.request_bytes),
+            place=place_words(failed.path),
+            held=bytes_text(layout.allocated_bytes),
+        )
+    evidence = [_room(failed), *_holder_lines(failed.held, layout.allocated_bytes)]
+    return [_finding(rule, subject, claim, evidence, _what_helps(subject, failed))]
+
+
+def _room(failed: OutOfMemory) -> Message:
+    if failed.device_free_bytes is None:
+        return say("how much the GPU had left was not recorded")
+    if failed.is_limited:
+        return say(
+            "the GPU had {free} left: a limit of this process was reached (set_per_process_memory_fraction)",
+            free=bytes_text(failed.device_free_bytes),
+        )
+    return say("the GPU had {free} left", free=bytes_text(failed.device_free_bytes))
+
+
+def _what_helps(subject: SnapshotOfGpu, failed: OutOfMemory) -> Message:
+    """The larger of what a leak holds and what fragments lose; filling those would only put a large leak off."""
+    leaked, stranded = subject.figures.leaks.size_bytes, failed.layout.stranded_bytes
+    is_fragmented = failed.kind is OomKind.FRAGMENTED and not subject.snapshot.has_expandable_segments
+    if subject.figures.leaks.leaks and not (is_fragmented and stranded >= leaked):
+        return say("stop the leak first: {size} of what was held is never freed (MEM-LEAK)", size=bytes_text(leaked))
+    if is_fragmented:
+        return say(
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {free} was free, more than was asked for",
+            free=bytes_text(stranded),
+        )
+    short = bytes_text(failed.short_bytes or failed.request_bytes)
+    if failed.is_limited:  # how much room the limit left is not recorded
+        return say(
+            "hold up to {short} less at that moment (free the largest of what is listed earlier, recompute it, smaller "
+            "batches), or raise the limit",
+            short=short,
+        )
+    return say(
+        "hold at least {short} less at that moment: free the largest of what is listed earlier, recompute it, or use "
+        "smaller batches",
+        short=short,
+    )
+
+
+def _leak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
+    leaks = subject.figures.leaks
+    if leaks.size_bytes < max(LEAST_LEAK_BYTES, LEAST_LEAK_SHARE * subject.figures.peak_bytes):
+        return ()
+    first = leaks.leaks[0]
+    parts = {"size": bytes_text(leaks.size_bytes), "place": place_words(first.path)}
+    grows = {"step": bytes_text(leaks.bytes_per_step), "steps": count_text(leaks.steps)}
+    match bool(leaks.step_name), len(leaks.leaks) > 1:
+        case True, False:
+            claim = say(
+                "memory grows by {step} per step: {size} allocated in {steps} steps by {place} is never freed",
+                **parts,
+                **grows,
+            )
+        case True, True:
+            claim = say(
+                "memory grows by {step} per step: {size} allocated in {steps} steps is never freed, {most} of it by "
+                "{place}",
+                **parts,
+                **grows,
+                most=bytes_text(first.size_bytes),
+            )
+        case False, False:
+            claim = say("{size} allocated by {place} in the second half of the history is never freed", **parts)
+        case _:
+            claim = say(
+                "{size} allocated in the second half of the history is never freed, {most} of it by {place}",
+                **parts,
+                most=bytes_text(first.size_bytes),
+            )
+    evidence = [_leaking(leak, leaks) for leak in leaks.leaks[:NAMED]]
+    return [_finding(rule, subject, claim, evidence, confidence="high" if leaks.step_name else "medium")]
+
+
+def _leaking(leak: Leak, leaks: Leaks) -> Message:
+    parts = {
+        "size": bytes_text(leak.size_bytes),
+        "count": count_text(leak.allocations),
+        "steps": count_text(leak.steps),
+        "whole": count_text(leaks.steps),
+        "place": place_words(leak.path),
+    }
+    if leaks.step_name:
+        return say("{size} in {count} allocations, in {steps} of {whole} steps: {place}", **parts)
+    return say("{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}", **parts)
+
+
+def _fragmentation(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
+    """At the end, at the peak, or when memory ran out: wherever the most is stranded."""
+    figures = subject.figures
+    at_oom = [failed.layout for failed in figures.out_of_memories]
+    worst = max((figures.end, figures.peak, *at_oom), key=lambda moment: moment.stranded_bytes)
+    if worst.stranded_bytes < MUCH_STRANDED_BYTES or worst.stranded_share < MUCH_STRANDED_SHARE:
+        return ()
+    claim = say(
+        "{free} of {reserved} reserved ({share}) is free but stranded: in segments that still hold something, in "
+        "pieces of at most {largest}",
+        free=bytes_text(worst.stranded_bytes),
+        reserved=bytes_text(worst.reserved_bytes),
+        share=share_text(worst.stranded_share),
+        largest=bytes_text(worst.largest_free_bytes),
+    )
+    evidence = [_when(figures, worst)] + [
+        say(
+            "{used} in use keeps a segment of {size}; {free} of it is free",
+            size=bytes_text(segment.size_bytes),
+            used=bytes_text(segment.active_bytes),
+            free=bytes_text(segment.free_bytes),
+        )
+        for segment in worst.partly_used[:1]
+    ]
+    return [_finding(rule, subject, claim, evidence)]
+
+
+def _when(figures: SnapshotFigures, moment: MemoryMoment) -> Message:
+    since = figures.since_start_ns(moment.moment)
+    if moment.moment == figures.end.moment or since is None:
+        return say("at the end of the history")
+    return say("{time} after the history began", time=time_text(since))
+
+
+def _peak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
+    """Who holds it. That there is one is no fault: it says where to begin where memory is short."""
+    figures = subject.figures
+    if not figures.peak_bytes:
+        return ()
+    first, named = figures.peak_stacks[0], figures.peak_named
+    claim = say(
+        "the peak is {peak}; its largest part, {share}: {place}",
+        peak=bytes_text(figures.peak_bytes),
+        share=share_text(first.size_bytes / figures.peak_bytes),
+        place=holder_words(first),
+    )
+    if named is not None and named is not first:
+        claim = say(
+            "the peak is {peak}; the largest part of it that has a stack, {share}: {place}",
+            peak=bytes_text(figures.peak_bytes),
+            share=share_text(named.size_bytes / figures.peak_bytes),
+            place=holder_words(named),
+        )
+    others = [holder for holder in figures.peak_stacks if holder is not (named or first)]
+    evidence = [
+        _when(figures, figures.peak),
+        *_holder_lines(others[: NAMED - 1], figures.peak_bytes),
+        *(
+            say(
+                "{size} of what has no stack may be gradients: of the size of what {place} allocates, and nothing else",
+                size=bytes_text(holder.size_bytes),
+                place=place_words(holder.path),
+            )
+            for holder in figures.peak_gradients[:1]
+        ),
+    ]
+    return [_finding(rule, subject, claim, evidence)]
+
+
+def _segments_churn(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
+    churn = subject.figures.segment_churn
+    if min(churn.taken, churn.given_back) < MANY_SEGMENTS:
+        return ()
+    claim = say(
+        "torch gives memory back to CUDA and takes it again: {count} segments of {size} together in the second half of "
+        "the history",
+        count=count_text(churn.taken),
+        size=bytes_text(churn.taken_bytes),
+    )
+    evidence = [say("given back by {place}", place=place_words(churn.giving_path))]
+    return [_finding(rule, subject, claim, evidence)]
+
+
+RULES: Final = (
+    Rule("MEM-OOM", _out_of_memory, None),
+    Rule(
+        "MEM-LEAK",
+        _leak,
+        say("find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them"),
+    ),
+    Rule(
+        "MEM-FRAGMENTED",
+        _fragmentation,
+        say("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate what stays before what comes and goes"),
+    ),
+    Rule(
+        "ALLOC-CHURN",
+        _segments_churn,
+        say("leave out `torch.cuda.empty_cache()` in the loop; near the limit, hold less or use expandable segments"),
+    ),
+    Rule("MEM-PEAK", _peak, None),
+)
+
 
 CHURN_PER_STEP: Final = 2
 """From so many allocation calls a step on, memory is churned."""
 
 
-def _churn(subject: OneGpu) -> Sequence[Finding]:
+def _churn(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Memory allocated and freed in every step. What that costs in idle time is another finding's: it saves nothing."""
     device = subject.device
     host = device.host
@@ -38,7 +354,7 @@ def _churn(subject: OneGpu) -> Sequence[Finding]:
     )
     assumption = say("hidden by the host today, but not in a faster step")
     evidence = tuple(_calls_of(device, name, calls[[other == name for other in names]]) for name in common)
-    return [finding(device, "ALLOC-CHURN", claim, evidence, 0, assumption)]
+    return [rule.finding(device, claim, evidence, 0, assumption)]
 
 
 def _calls_of(device: Device, name: str, calls: Positions) -> Evidence:
@@ -55,4 +371,6 @@ def _calls_of(device: Device, name: str, calls: Positions) -> Evidence:
     )
 
 
-RULES: Final = (Rule("ALLOC-CHURN", _churn),)
+OF_A_RUN: Final = (
+    Rule("ALLOC-CHURN", _churn, say("preallocate buffers and reuse them (`out=`, one arena sized at warm-up)")),
+)

@@ -1,4 +1,7 @@
-"""One profile's books, steps and findings together: a trace in, everything that is said of it out."""
+"""One profile's books, steps and findings together: a trace in, everything that is said of it out.
+
+With the headline, what a report says first of a GPU, and the stretch of time that shows a finding best.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import findings
+from gpuledger.findings.rules import RULE_OF, findings
+from gpuledger.ledger.books import Line, LineKind
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.stages import BOOKS, FINDINGS, TellStage, tell_nobody
-from gpuledger.trace.health import Note, NotMeasured
-from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Span
+from gpuledger.trace.model import Note, NotMeasured, Trace
+from gpuledger.trace.spans import Span, Spans
 from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
-    from gpuledger.analyse.use.against_counters import HeldAgainst
-    from gpuledger.analyse.use.kernel_use import UseOfKernels
-    from gpuledger.analyse.use.stretches import SampledUse
-    from gpuledger.trace.kernel_report import KernelReport
+    from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.against_counters import HeldAgainst
+    from gpuledger.analyse.utilization.stretches import SampledUse
+    from gpuledger.trace.measured import KernelReport
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
@@ -78,32 +83,20 @@ class ProfiledRun:
     @property
     def main_device(self) -> Device:
         """The one to show first: where the most would be saved, else the busiest."""
-        gpus = [found.gpu for found in self.findings if found.gpu >= 0]
+        gpus = [finding.gpu for finding in self.findings if finding.gpu >= 0]
         if gpus:
             return next(device for device in self.devices if device.gpu == gpus[0])
         return max(self.devices, key=lambda device: device.device_floor_ns)
-
-
-def _window(devices: Sequence[Device]) -> Span:
-    """From the first instant that is looked at to the last, on any GPU."""
-    windows = [device.ledger.window for device in devices]
-    return Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
 
 
 def sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
     """What samples say of each GPU that was sampled; nothing where they, or the shapes of launches, were not read."""
     if Table.METRICS not in trace.tables or not all(shape in trace[Table.KERNELS] for shape in _SHAPES):
         return {}
-    from gpuledger.analyse.use.stretches import use_of_device
+    from gpuledger.analyse.utilization.stretches import use_of_device
 
     use = {device.gpu: use_of_device(trace, device, device.steady_stretches) for device in devices}
-    return {gpu: told for gpu, told in use.items() if not isinstance(told, NotMeasured)}
-
-
-def _held_against(use: UseOfKernels, profiled: KernelReport) -> tuple[HeldAgainst, ...]:
-    from gpuledger.analyse.use.against_counters import held_against
-
-    return held_against(use, profiled)
+    return {gpu: measured for gpu, measured in use.items() if not isinstance(measured, NotMeasured)}
 
 
 def diagnosed(
@@ -116,17 +109,141 @@ def diagnosed(
 ) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     stage(BOOKS)
-    made = analysed(trace, name, wanted)
+    devices = analysed(trace, name, wanted)
+    windows = [device.ledger.window for device in devices]
+    window = Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
     stage(FINDINGS)
-    use = sampled(trace, made)
+    use = sampled(trace, devices)
     if profiled is None:
-        return ProfiledRun(name, trace, _window(made), made, findings(trace, made, use=use), use=use)
+        return ProfiledRun(name, trace, window, devices, findings(trace, devices, use=use), use=use)
     from gpuledger.analyse.kernels.judgement import judged
-    from gpuledger.analyse.kernels.step_kernels import overview
-    from gpuledger.analyse.kernels.timeline_match import matched_timeline
+    from gpuledger.analyse.kernels.step_kernels import matched_timeline, overview
+    from gpuledger.analyse.utilization.against_counters import held_against
 
-    launches = [judged(each) for each in profiled.launches]
-    kernels = {device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in made}
-    found = findings(trace, made, kernels, use)
-    against = {gpu: _held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
-    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health, use, against)
+    launches = [judged(launch) for launch in profiled.launches]
+    kernels = {
+        device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in devices
+    }
+    against = {gpu: held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
+    all_findings = findings(trace, devices, kernels, use)
+    return ProfiledRun(name, trace, window, devices, all_findings, kernels, profiled.health, use, against)
+
+
+LITTLE: Final = 0.02
+"""A finding that neither saves nor explains this share of the time is no headline."""
+
+LOSS: Final = 0.05
+"""Time lost to one line from this share on is never passed over."""
+
+_UNRECORDED: Final = Line.of_cause(Cause.UNRECORDED)
+_LOST: Final = Line.of_cause(Cause.LOST)
+_UNKNOWN: Final = (Cause.UNRECORDED, Cause.LOST, Cause.TAIL)
+"""Idle time that is nobody's loss: what happened in it, if anything, is not in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A line of time in which the GPU computes nothing, and its share."""
+
+    line: Line
+    time_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What is said of one GPU."""
+
+    busy_share: float
+    """Of the window."""
+    steady_busy_share: float
+    """Of the steady stretch, which is what the books under the headline are of."""
+    coverage: float
+    """The share of the window that the steady stretch holds."""
+    steps: int | None
+    """How many steady steps there are; None where the window is the unit."""
+    finding: Finding | None
+    """The first one, where it is about enough to be told."""
+    loss: Loss | None
+    """The largest loss in the steady stretch, where the finding is about little of it."""
+    outside: Loss | None
+    """The largest loss outside the steady stretch, where much of the window lies there."""
+    unrecorded: Loss | None
+    """Time in which the device worked on what was launched before the recording began, where it is much."""
+    lost: Loss | None
+    """Time beside work that the profiler lost, where it is much."""
+
+
+def headline(device: Device, findings: Sequence[Finding]) -> Headline:
+    """The headline for one GPU, whose findings come with the most profitable first."""
+    total, steady = device.ledger.total(), device.line_ns
+    window_ns = max(device.ledger.window_ns, 1)
+    first = findings[0] if findings else None
+    if first is not None and max(first.saving_ns, first.explains_ns) < LITTLE * device.steady_ns:
+        first = None
+    largest = _largest(steady, max(device.steady_ns, 1))
+    explained_ns = 0 if first is None else max(first.explains_ns, first.saving_ns)
+    outside = {line: ns - steady.get(line, 0) for line, ns in total.items()}
+    return Headline(
+        busy_share=_busy_ns(total) / window_ns,
+        steady_busy_share=_busy_ns(steady) / max(device.steady_ns, 1),
+        coverage=device.coverage,
+        steps=None if device.steps is None else device.step_count,
+        finding=first,
+        loss=largest if largest is not None and 2 * explained_ns < largest.time_ns else None,
+        outside=_largest(outside, window_ns),
+        unrecorded=_notable(_UNRECORDED, total.get(_UNRECORDED, 0), window_ns),
+        lost=_notable(_LOST, total.get(_LOST, 0), window_ns),
+    )
+
+
+def _busy_ns(lines: Mapping[Line, int]) -> int:
+    return sum(ns for line, ns in lines.items() if not line.is_idle)
+
+
+def _largest(lines: Mapping[Line, int], whole_ns: int) -> Loss | None:
+    """The largest of the losses; None where it is small."""
+    losses = [(ns, line) for line, ns in lines.items() if not line.is_compute and line.cause not in _UNKNOWN]
+    if not losses:
+        return None
+    ns, line = max(losses)
+    return _notable(line, ns, whole_ns)
+
+
+def _notable(line: Line, ns: int, whole_ns: int) -> Loss | None:
+    return Loss(line, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
+
+
+def finding_place(finding: Finding, device: Device) -> Span:
+    """The stretch."""
+    return finding.example or _first_launch(finding, device) or _about(finding.code, device)
+
+
+def _first_launch(finding: Finding, device: Device) -> Span | None:
+    """The first launch of the evidence, with its work."""
+    for piece in finding.evidence:
+        for correlation in piece.correlations[:1]:
+            there = device.work.with_correlation(correlation)
+            for row in there[:1].tolist():
+                return Span(int(device.work.start_ns[row]), int(device.work.end_ns[row]))
+    return None
+
+
+def _about(code: str, device: Device) -> Span:
+    rule = RULE_OF[code]
+    if rule.triggers:
+        chosen = np.concatenate([device.gaps_of(trigger) for trigger in rule.triggers])
+        gaps = device.ledger.gaps
+        if len(chosen):
+            longest = int(chosen[gaps.length_ns[chosen].argmax()])
+            return Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest]))
+    spans = {LineKind.COPY: device.ledger.busy.copy, LineKind.COMM: device.ledger.busy.comm}
+    exposed = None if rule.exposed is None else spans[rule.exposed]
+    if exposed is not None and len(exposed):
+        return _longest(exposed)
+    return Span(device.steady.start_ns, device.steady.start_ns)
+
+
+def _longest(spans: Spans) -> Span:
+    longest = int((spans.end_ns - spans.start_ns).argmax())
+    return Span(int(spans.start_ns[longest]), int(spans.end_ns[longest]))

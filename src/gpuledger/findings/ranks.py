@@ -1,4 +1,7 @@
-"""Findings about a job of many ranks: ranks that wait for one another, and communication that nothing hides."""
+"""Findings about a job of many ranks: ranks that wait for one another, and communication that nothing hides.
+
+What fixing ranks saves, in words: a fix in; its name, what makes it slow, and what the step then takes, out.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,108 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gpuledger.findings.evidence import LEAST_SHARE, Evidence
-from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
-from gpuledger.findings.fixed_ranks import (
-    MOST_NAMED,
-    enough_of,
-    fix_name,
-    has_steps,
-    named,
-    per_step,
-    what_is_saved,
-    why_slow,
-)
+from gpuledger.findings.copies import OVERLAP_COMMUNICATION
+from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.statistics import median
 from gpuledger.units import count_text, share_text, time_text
 
-if TYPE_CHECKING:  # the rules of one profile are asked without a job
+if TYPE_CHECKING:
     from gpuledger.analyse.ranks.collectives import WorstPlace
     from gpuledger.analyse.ranks.fixing import Fix, Fixing
     from gpuledger.analyse.ranks.job import Job
 
+MOSTLY: Final = 0.5
+MOST_NAMED: Final = 4
+"""So many ranks are named one by one."""
+
+
+def fix_name(job: Job, fix: Fix) -> str:
+    """What is fixed: `rank 5`, `stage 1 (rank 4 - rank 7)`, `all_reduce no. 3 of group 0`."""
+    if fix.place is not None:
+        place = fix.place
+        return say("{kind} no. {ordinal} of group {group}", kind=place.kind, ordinal=place.ordinal, group=place.group)
+    first, last = (job.ranks[fix.ranks[side]].label for side in (0, -1))
+    if len(fix.ranks) == 1:
+        return first
+    return say("stage {number} ({first} to {last})", number=fix.number, first=first, last=last)
+
+
+def per_step(job: Job, time: int) -> str:
+    """A time that is of one step where there are steps."""
+    return say("{time} per step", time=time_text(time)) if has_steps(job) else time_text(time)
+
+
+def has_steps(job: Job) -> bool:
+    """Whether times are of a step."""
+    return all(len(rank.edges_ns) for rank in job.ranks)
+
+
+def why_slow(job: Job, fix: Fix) -> str:
+    """What it takes longer in than the median."""
+    from gpuledger.analyse.ranks.rank import WorkPart
+
+    excess, who = fix.excess[0], fix_name(job, fix)
+    time = per_step(job, excess.longer_ns)
+    if fix.place is not None:
+        return say("{who} takes {time} longer than its peers", who=who, time=time)
+    match excess.part:
+        case WorkPart.COMPUTE:
+            return say("{who}: its kernels take {time} longer than the median", who=who, time=time)
+        case WorkPart.COMM:
+            return say("{who}: its communication with others takes {time} longer than the median", who=who, time=time)
+        case WorkPart.COPY:
+            return say("{who}: its copies take {time} longer than the median", who=who, time=time)
+        case WorkPart.GARBAGE:
+            return say("{who}: its Python garbage collection takes {time} longer than the median", who=who, time=time)
+        case WorkPart.SYSTEM:
+            return say("{who}: its host spends {time} longer in system calls than the median", who=who, time=time)
+        case WorkPart.THREAD:
+            return say("{who}: its host waits {time} longer for other threads than the median", who=who, time=time)
+        case WorkPart.HOST:
+            return say("{who}: its host takes {time} longer to launch its work than the median", who=who, time=time)
+
+
+def what_is_saved(job: Job, fixed: Fixing, fixes: Sequence[Fix]) -> str:
+    """What the job's step takes with these at the median pace, all of them from the top."""
+    after = fixed.step_ns - sum(fix.then_ns for fix in fixes)
+    share = share_text(1 - after / fixed.step_ns)
+    times = {"after": time_text(after), "before": time_text(fixed.step_ns), "share": share}
+    if not has_steps(job):
+        return say("at the median pace the job takes {after} instead of {before} ({share} less)", **times)
+    return say("at the median pace the job's step takes {after} instead of {before} ({share} less)", **times)
+
+
+def enough_of(fixes: Sequence[Fix]) -> Sequence[Fix]:
+    """As many from the top as save most of what all of them do."""
+    whole, saved = sum(fix.then_ns for fix in fixes), 0
+    for count, fix in enumerate(fixes, 1):
+        saved += fix.then_ns
+        if saved > MOSTLY * whole:
+            return fixes[:count]
+    return fixes
+
+
+def named(job: Job, fixes: Sequence[Fix]) -> str:
+    """Several in words: ranks by their numbers where they have some, and of many only how many they are."""
+    if len(fixes) > MOST_NAMED:
+        return say("the first {count} of them", count=count_text(len(fixes)))
+    numbers = [job.ranks[fix.ranks[0]].rank for fix in fixes if len(fix.ranks) == 1]
+    if len(numbers) == len(fixes) and None not in numbers:
+        return say("ranks {numbers}", numbers=listed([str(number) for number in numbers]))
+    return listed([fix_name(job, fix) for fix in fixes])
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return joined(say(" and "), (joined(say(", "), names[:-1]), names[-1])) if len(names) > 1 else names[0]
+
+
 _MOSTLY: Final = 0.5
 _MUCH: Final = 0.1
-"""Waiting that takes so much of the steps is told even if no rank that is slow explains it."""
+"""Waiting that takes so much of the steps is enough even if no rank that is slow explains it."""
 _WAITING: Final = say("the waiting of all ranks")
 
 
@@ -49,11 +128,11 @@ def job_findings(job: Job, fixed: Fixing | NotMeasured) -> tuple[Finding, ...]:
     """What the ranks together say, the most profitable first; nothing where no collective was matched."""
     if not any(part.counted for part in job.parts):
         return ()
-    found = [finding for rule in RULES for finding in rule.find(AllRanks(job, fixed))]
-    return tuple(sorted(found, key=lambda finding: (-finding.saving_ns, finding.code)))
+    findings = [finding for rule in RULES for finding in rule.findings(AllRanks(job, fixed))]
+    return tuple(sorted(findings, key=lambda finding: (-finding.saving_ns, finding.code)))
 
 
-def _skew(ranks: AllRanks) -> Sequence[Finding]:
+def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
     """Ranks that arrive early wait for the last one. What waiting runs under compute costs nothing."""
     job, fixed = ranks.job, ranks.fixed
     if job.waited_ns < max(WORTH_TELLING * _steady_ns(job), 1):
@@ -66,7 +145,7 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
             Evidence(say("one step was recorded: its first collective also shows how far apart captures began"))
         )
     if isinstance(fixed, NotMeasured):
-        return [_not_replayed(job, late, waits, evidence, fixed.reason)]
+        return [_not_replayed(rule, job, late, waits, evidence, fixed.reason)]
     fixes = fixed.of_late_ranks
     saving = job.steps * sum(fix.then_ns for fix in fixes)
     if saving < WORTH_TELLING * _steady_ns(job) and job.waited_ns < _MUCH * _steady_ns(job):
@@ -75,20 +154,20 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         said = say("{waits}; bringing any one rank to the median pace would not make the job faster", waits=waits)
         return [
             _finding(
+                rule,
                 job,
-                "COMM-SKEW",
                 said,
                 [*evidence, *_doubts(job)],
                 (0, 0),
                 say("every rank at the median rank's pace between collectives"),
             )
         ]
-    told = enough_of(fixes)
-    why, saved = why_slow(job, told[0]), what_is_saved(job, fixed, told)
+    enough = enough_of(fixes)
+    why, saved = why_slow(job, enough[0]), what_is_saved(job, fixed, enough)
     claim = (
         say("{why}; {saved}", why=why, saved=saved)
-        if len(told) == 1
-        else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, told), saved=saved)
+        if len(enough) == 1
+        else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, enough), saved=saved)
     )
     alone = job.steps * max(fix.alone_ns for fix in fixes)
     assumption = say(
@@ -100,17 +179,19 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         Evidence(waits),
         *evidence,
         *_what_stays(job, saving),
-        _replayed(job, fixed),
+        _replay_reach(job, fixed),
     ]
-    return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
+    return [_finding(rule, job, claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
 
 
-def _not_replayed(job: Job, late: int, waits: str, evidence: list[Evidence], reason: str) -> Finding:
+def _not_replayed(
+    rule: Rule[AllRanks], job: Job, late: int, waits: str, evidence: list[Evidence], reason: str
+) -> Finding:
     """Who is waited for is known; what fixing it saves is not, but no more than what is waited."""
     claim = say("{waits}, most of all for {rank}", waits=waits, rank=job.ranks[late].label)
     evidence.append(Evidence(say("what fixing it saves was not replayed: {reason}", reason=reason)))
     assumption = say("all ranks arrive together, as early as those that wait do now")
-    finding = _finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), assumption)
+    finding = _finding(rule, job, claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), assumption)
     return replace(finding, is_bound=True)
 
 
@@ -145,7 +226,7 @@ def _what_stays(job: Job, saving: int) -> list[Evidence]:
     return [Evidence(said, share=left, of=say("the time in which at least one rank waits"))]
 
 
-def _replayed(job: Job, fixed: Fixing) -> Evidence:
+def _replay_reach(job: Job, fixed: Fixing) -> Evidence:
     """How far the replay goes."""
     steps = say("{count} steps", count=count_text(fixed.steps)) if fixed.steps > 1 else say("one step")
     said = say(
@@ -204,7 +285,7 @@ def _worst_place(job: Job) -> WorstPlace | NotMeasured:
 
 
 def _slowest_step_ns(job: Job) -> int | NotMeasured:
-    from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
+    from gpuledger.analyse.ranks.job import slowest_step_ns
 
     return slowest_step_ns(job)
 
@@ -229,7 +310,7 @@ def _most_and_least(job: Job) -> Evidence:
     )
 
 
-def _exposed(ranks: AllRanks) -> Sequence[Finding]:
+def _exposed_communication(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
     """What of the exposed communication is not waiting: the transfer itself, for the middle rank."""
     job, fixed = ranks.job, ranks.fixed
     moving = [rank.exposed_comm_ns - part.exposed_wait_ns for rank, part in zip(job.ranks, job.parts, strict=True)]
@@ -264,7 +345,7 @@ def _exposed(ranks: AllRanks) -> Sequence[Finding]:
         said = say("{count} collectives were not matched: this includes their waits", count=count_text(unmatched))
         evidence.append(Evidence(said, count=unmatched))
     assumption = say("compute in the same step hides it, without slowing down")
-    return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], (saving, saving), assumption)]
+    return [_finding(rule, job, claim, [*evidence, *_doubts(job)], (saving, saving), assumption)]
 
 
 def _slow_collectives(job: Job, fixed: Fixing | NotMeasured) -> list[Evidence]:
@@ -315,7 +396,7 @@ def _doubts(job: Job) -> list[Evidence]:
 
 
 def _finding(
-    job: Job, code: str, claim: str, evidence: list[Evidence], saves: tuple[int, int], assumption: str
+    rule: Rule[AllRanks], job: Job, claim: str, evidence: list[Evidence], saves: tuple[int, int], assumption: str
 ) -> Finding:
     """`saves` is the saving in the steady stretch, and its low end."""
     coverage, steps, stepped = job.coverage, job.steps, has_steps(job)
@@ -325,7 +406,7 @@ def _finding(
     everybody = isinstance(job.world_size, NotMeasured) or job.world_size == len(job.ranks)
     confidence = (say("low"), say("low"), say("medium"), say("high"))[whole + everybody + (steps > 1)]
     return Finding(
-        code=code,
+        code=rule.code,
         claim=claim,
         evidence=tuple(evidence),
         saving_ns=saving,
@@ -334,8 +415,12 @@ def _finding(
         assumption=assumption,
         confidence=confidence,
         gpu=-1,
-        next=explain_command(code),
+        next=explain_command(rule.code),
+        fix=rule.fix,
     )
 
 
-RULES: Final = (Rule("COMM-SKEW", _skew), Rule("COMM-EXPOSED", _exposed))
+RULES: Final = (
+    Rule("COMM-SKEW", _skew, say("fix the ranks that come late: `gpuledger fleet` names them")),
+    Rule("COMM-EXPOSED", _exposed_communication, OVERLAP_COMMUNICATION),
+)

@@ -1,4 +1,4 @@
-"""What a rule is: a code, the function that looks for it, and what else is known of it.
+"""What a rule is: a code, the function that looks for it, and all else that is known of it, declared in one place.
 
 Each family of rules is a module with a tuple `RULES`; `findings/rules.py` puts them together. A code has a page,
 `explain/CODE.md`.
@@ -12,20 +12,26 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gpuledger.analyse.memory.copy_flows import CopyFlow, copy_flows
-from gpuledger.analyse.program_ranges import ProgramRanges
-from gpuledger.findings.finding import Finding
-from gpuledger.findings.fixes import OF_CODE, Fixes
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
+from gpuledger.attribution.ranges import ProgramRanges
+from gpuledger.findings.finding import Evidence, Finding, explain_command
+from gpuledger.findings.fixes import Fixes
+from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import LineKind
+from gpuledger.messages import Message, say
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.scenario import Scenario, scenario
+from gpuledger.trace.keys import equal
 from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
-    from gpuledger.analyse.use.stretches import SampledUse
+    from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.stretches import SampledUse
 
 Subject = TypeVar("Subject")
 
@@ -69,10 +75,6 @@ class OneGpu:
         """The changes that findings ask for."""
         return self.replays.both()[1]
 
-    def edit(self, code: str) -> Edit:
-        """What stands for acting on a code."""
-        return OF_CODE[code](self.fixes)
-
     def saved_ns(self, edit: Edit, lost_ns: int) -> int:
         """What a change saves of the steady stretch: never more than is lost to what it changes."""
         return min(self.scenario.saved_ns(edit), lost_ns)
@@ -93,15 +95,82 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Subject]):
-    """One thing that can be found."""
+    """One thing that can be found, and all that is known of its code but the page, `explain/CODE.md`."""
 
     code: str
-    find: Callable[[Subject], Sequence[Finding]]
+    find: Callable[[Rule[Subject], Subject], Sequence[Finding]]
+    fix: Message | None
+    """What to change first, in one line. None where the finding itself, or its claim, says it."""
+    edit: Callable[[Fixes], Edit] | None = None
+    """The change of the dependency graph that stands for acting on it; None where `find` makes its own, or none is."""
     triggers: tuple[Trigger, ...] = ()
     """The gaps it is about: a timeline marks it at the longest of them."""
     exposed: LineKind | None = None
     """The exposed work it is about, likewise."""
+    is_bound: bool = False
+    """Whether no program attains its edit: launching never costs nothing, and power may not allow the highest clock."""
+    is_slowed: bool = False
+    """Whether the profiler adds to the loss."""
     is_estimate: bool = False
     """Whether its saving rests on what kernels would take that did not run."""
     is_symptom: bool = False
     """Whether it says when or to what time is lost, not why: a cause that explains it comes first."""
+
+    def edit_of(self, subject: OneGpu) -> Edit:
+        """Its change of one GPU's graph."""
+        if self.edit is None:
+            raise ValueError(f"{self.code} has no edit of its own")
+        return self.edit(subject.fixes)
+
+    def findings(self, subject: Subject) -> Sequence[Finding]:
+        """What it finds in a profile."""
+        return self.find(self, subject)
+
+    def finding(
+        self,
+        device: Device,
+        claim: str,
+        evidence: tuple[Evidence, ...],
+        saving: int,
+        assumption: str,
+        *,
+        low: int | None = None,
+        explains: int | None = None,
+        edit: Edit | None = None,
+    ) -> Finding:
+        """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about.
+
+        Nothing saves more than is lost to it.
+        """
+        steps, has_steps = device.step_count, device.steps is not None
+        lost = saving if explains is None else explains
+        saving, low = min(saving, lost), min(saving if low is None else low, lost)
+        return Finding(
+            code=self.code,
+            claim=claim,
+            evidence=evidence,
+            saving_ns=saving,
+            saving_ns_per_step=saving // steps if has_steps else None,
+            saving_low_ns_per_step=low // steps if has_steps else None,
+            assumption=assumption,
+            confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
+            gpu=device.gpu,
+            next=explain_command(self.code),
+            explains_ns=lost,
+            steps=steps,
+            edit=edit,
+            fix=self.fix,
+            is_bound=self.is_bound,
+            is_slowed=self.is_slowed,
+        )
+
+
+def steady_rows(rows: Rows, device: Device, *columns: str) -> Rows:
+    """The rows of a table that began on one GPU in its steady stretch, with these columns."""
+    return rows.only(*columns).where(are_steady(rows, device))
+
+
+def are_steady(rows: Rows, device: Device) -> NDArray[np.bool_]:
+    """Which rows they are."""
+    begins: NDArray[np.bool_] = device.begins_steady(rows["start_ns"]) & equal(rows["gpu"], device.gpu)
+    return begins

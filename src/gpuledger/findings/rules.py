@@ -1,55 +1,145 @@
-"""Every rule, and what a profile is found to have: figures in, findings out, the most profitable first.
+"""Every rule, and what a profile is found to have: books in, findings out, the most profitable first.
 
-What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
+Each has what it saves alone, after those before it, and without the profiler: the same edits on a host that it does not
+slow down. What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.program_ranges import ProgramRanges
-from gpuledger.findings import (
-    busy,
-    capture,
-    clocks,
-    cold_start,
-    copies,
-    idle,
-    kernels,
-    loops,
-    memory,
-    memory_snapshot,
-    overlap,
-    ranks,
-    steps,
-    unified_memory,
-)
-from gpuledger.findings.cold_start import believed
-from gpuledger.findings.finding import Finding
-from gpuledger.findings.in_order import in_order
-from gpuledger.findings.plain import with_plain_savings
+from gpuledger.attribution.ranges import ProgramRanges
+from gpuledger.findings import busy, capture, copies, idle, kernels, memory, ranks, steps
+from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
+from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
+from gpuledger.findings.steps import with_confidence
 from gpuledger.ledger.device import Device
-from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
+from gpuledger.replay.edits import Edit, host_scaled
+from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.sweep import side_by_side
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
-    from gpuledger.analyse.use.stretches import SampledUse
+    from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.stretches import SampledUse
+
+
+def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:
+    """The findings with what they save in this order; what saves next to nothing alone and after others is left out."""
+    main = next((finding.gpu for finding in ranked if finding.edit is not None), -1)
+    kept: list[Finding] = []
+    fixed: list[Edit] = []
+    saved = 0
+    for finding in ranked:
+        if finding.edit is None:
+            kept.append(finding)
+            continue
+        subject = subjects[finding.gpu]
+        then = None
+        if finding.gpu == main:
+            together = max(subject.scenario.saved_ns(*fixed, finding.edit), saved)
+            then = min(together - saved, finding.explains_ns)
+        if not worth_telling(subject.device, max(finding.saving_ns, then or 0)):
+            continue
+        if finding.gpu == main:
+            then = then if fixed else finding.saving_ns  # nothing is fixed before it
+            fixed.append(finding.edit)
+            saved = together
+        kept.append(replace(finding, then_ns=then))
+    return tuple(kept)
+
+
+MOST_SLOWED: Final = 1.8
+"""How much slower tracing makes a host that does little but launch, at most: 1.1 to 1.8 times on H200 hosts."""
+
+MOST_SLOWED_BY: Final = {"torch.profiler": 4.0}
+"""The same of a tool that notes each operator: 2.5 and 4.0 times in two programs, with the operators' shapes."""
+
+EITHER_WAY: Final = 0.2
+"""Without the profiler a saving may be less or more by that share: a host's pace differs from run to run."""
+
+_HALVINGS: Final = 12
+
+
+def with_plain_savings(findings: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
+    """The findings with what they save without the profiler, where that can be replayed."""
+    hosts = {
+        gpu: PlainHost(subjects[gpu].scenario)
+        for gpu in {finding.gpu for finding in findings if finding.edit is not None}
+    }
+    plain = []
+    for finding in findings:
+        if finding.edit is not None:
+            saving = hosts[finding.gpu].saving(finding.edit, finding.saving_ns, finding.explains_ns)
+            low = None if finding.saving_ns_per_step is None else saving.low_ns // finding.steps
+            finding = replace(finding, plain=saving, saving_low_ns_per_step=low)
+        plain.append(finding)
+    return plain
+
+
+class PlainHost:
+    """The host of a scenario, without the profiler."""
+
+    def __init__(self, scene: Scenario) -> None:
+        self.scene = scene
+
+    @cached_property
+    def steady_ns(self) -> int | None:
+        """What the steady stretch takes without the profiler; None where that is not known."""
+        device = self.scene.device
+        plain_ns = self.scene.trace.plain_window_ns
+        if isinstance(plain_ns, NotMeasured):
+            return None
+        return round(device.steady_ns * plain_ns / device.ledger.window_ns)
+
+    @cached_property
+    def scale(self) -> float:
+        """How long the host takes for what takes it 1 under the profiler."""
+        if self.steady_ns is None:
+            return 1 / MOST_SLOWED_BY.get(self.scene.trace.origin.tool, MOST_SLOWED)
+        low, high = 0.05, 1.5
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self._takes(middle) < self.steady_ns:
+                low = middle
+            else:
+                high = middle
+        return (low + high) / 2
+
+    def _takes(self, scale: float, *edits: Edit) -> int:
+        return self.scene.steady_ns(lambda graph: host_scaled(graph, scale), *edits)
+
+    @cached_property
+    def _at_pace_ns(self) -> int:
+        return self._takes(self.scale)
+
+    def saving(self, edit: Edit, saving_ns: int, lost_ns: int) -> PlainSaving:
+        """Of a change that saves so much under the profiler, of so much lost."""
+        edited_ns = self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
+        at_pace = min(max(self._at_pace_ns - edited_ns, 0), lost_ns)
+        if self.steady_ns is None:
+            return PlainSaving(None, *_range(at_pace, saving_ns, self.scene.device.steady_ns))
+        in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
+        return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion, self.steady_ns))
+
+
+def _range(one_ns: int, other_ns: int, steady_ns: int) -> tuple[int, int]:
+    """What lies between them, and a little beyond; never all that there is."""
+    low, high = sorted((one_ns, other_ns))
+    return round(low * (1 - EITHER_WAY)), min(round(high * (1 + EITHER_WAY)), max(high, steady_ns))
+
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
-    *cold_start.RULES,
     *copies.RULES,
-    *overlap.RULES,
-    *memory.RULES,
-    *unified_memory.RULES,
+    *memory.OF_A_RUN,
     *kernels.RULES,
-    *loops.RULES,
     *busy.RULES,
-    *clocks.RULES,
     *steps.RULES,
 )
 RULES: Final[tuple[Rule[Any], ...]] = (
@@ -57,7 +147,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     *capture.FIRST,
     *capture.RULES,
     *ranks.RULES,
-    *memory_snapshot.RULES,
+    *memory.RULES,
 )
 """All there are."""
 
@@ -66,6 +156,11 @@ REFUSALS: Final = ("CAPTURE-EMPTY",)
 
 RULE_OF: Final[Mapping[str, Rule[Any]]] = {rule.code: rule for rule in reversed(RULES)}
 """By code: of a code that one profile and a whole job can have, the profile's."""
+
+EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
+    rule.code: rule.edit for rule in OF_ONE_GPU if rule.edit is not None
+}
+"""What stands for acting on a code. Others are about the capture, say when and not why, or edit what they found."""
 
 ESTIMATED: Final = 0.25
 """Savings by what other kernels would take are off by as much."""
@@ -97,32 +192,34 @@ def findings(
         subject = OneGpu(trace, device, ranges, LazyScenario(trace, device, sampled), counted, sampled)
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
-            lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]
-            lambda subject=subject: _told(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
+            lambda subject=subject: _of_rules(subject, idle.RULES),  # type: ignore[misc]
+            lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
         subjects[device.gpu] = subject
-        for found in (*about_gaps, *others):
-            key = found.claim if found.code == "KERNEL-HEADROOM" else found.code
-            if key not in best or found.saving_ns > best[key].saving_ns:
-                best[key] = found
+        for finding in (*about_gaps, *others):
+            key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
+            if key not in best or finding.saving_ns > best[key].saving_ns:
+                best[key] = finding
     whole = Capture(trace, devices)
-    first, last = ([found for rule in rules for found in rule.find(whole)] for rules in (capture.FIRST, capture.RULES))
-    return (*first, *in_order(_ranked(with_plain_savings(list(best.values()), subjects)), subjects), *last)
+    first, last = (
+        [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
+    )
+    return (*first, *in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects), *last)
 
 
-def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
-    return [believed(subject.device, rule, found) for rule in rules for found in rule.find(subject)]
+def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
+    return [with_confidence(subject.device, rule, finding) for rule in rules for finding in rule.findings(subject)]
 
 
-def _ranked(found: list[Finding]) -> list[Finding]:
+def _rank(findings: list[Finding]) -> list[Finding]:
     """By what they may be expected to save; of neighbours that save about the same, the one that explains more idle
     time itself comes first, and what goes before what would be faster by an estimate.
 
     What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
     causes that explain half of it, and before what explains less.
     """
-    found = sorted(found, key=lambda finding: (-finding.expected_ns, finding.code))
-    ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
+    by_saving = sorted(findings, key=lambda finding: (-finding.expected_ns, finding.code))
+    ranked = [finding for finding in by_saving if not RULE_OF[finding.code].is_symptom]
     for position, (first, second) in enumerate(pairwise(list(ranked))):
         alike = second.expected_ns > (1 - ALIKE) * first.expected_ns
         is_near = second.expected_ns > (1 - ESTIMATED) * first.expected_ns
@@ -133,8 +230,8 @@ def _ranked(found: list[Finding]) -> list[Finding]:
     for later in [finding for finding in ranked if finding.follows]:
         _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
     for bound in [finding for finding in reversed(ranked) if finding.is_bound]:
-        _put_behind(ranked, bound, [part for part in ranked if loops.is_what_to_begin_with(part, bound)])
-    for symptom in (finding for finding in found if RULE_OF[finding.code].is_symptom):
+        _put_behind(ranked, bound, [part for part in ranked if kernels.is_what_to_begin_with(part, bound)])
+    for symptom in (finding for finding in by_saving if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked
 

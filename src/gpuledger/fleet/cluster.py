@@ -22,8 +22,7 @@ Result = TypeVar("Result")
 _LOOK_EVERY_S: Final = 0.05
 _CONNECT_S: Final = 10
 _FETCH_S: Final = 5
-_FETCHES: Final = 12
-"""So often a result that is there is asked for before it is given up."""
+_FETCHES: Final = 12  # so often a result that is there is asked for before it is given up
 _WITHOUT_WORKERS_S: Final = 300
 """So long may a cluster that had workers be without any: a batch system may start others."""
 

@@ -1,12 +1,15 @@
 """The books: every nanosecond of a device's window on exactly one line, for the whole window and for each step of it.
 
-Lines are `compute.FAMILY`, `comm`, `copy` and `idle.CAUSE`. They are disjoint and sum to the window, in integer
-nanoseconds; the program checks that on every run and stops if they do not.
+Lines are `compute.FAMILY`, exposed `comm` and `copy`, and `idle.CAUSE`. They are disjoint and sum to the window, in
+integer nanoseconds; the program checks that on every run and stops if they do not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +17,115 @@ from numpy.typing import NDArray
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import Busy, busy
-from gpuledger.ledger.causes import CAUSES
+from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.lines import EXPOSED, Line
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
+from gpuledger.messages import say
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct
-from gpuledger.trace.parallel import side_by_side
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import Ints, Span, Spans, covered, cut_to, total
+from gpuledger.trace.sweep import side_by_side
+
+
+class LineKind(StrEnum):
+    """What a GPU does at an instant; the first that applies."""
+
+    COMPUTE = "compute"
+    COMM = "comm"
+    COPY = "copy"
+    IDLE = "idle"
+
+
+EXPOSED = {LineKind.COMM: say("exposed communication"), LineKind.COPY: say("exposed copies")}
+"""What lines of work that nothing hides are called."""
+
+_BRIEF = {LineKind.COMM: say("communication"), LineKind.COPY: say("copies")}
+
+
+class Line(str):
+    """One line, by its name."""
+
+    __slots__ = ("cause", "family", "kind")
+
+    kind: LineKind
+    family: str
+    """Of compute; else empty."""
+    cause: Cause | None
+    """Of idle time; else None."""
+
+    def __new__(cls, name: str) -> Line:
+        """The line that is called so; ValueError where there can be none."""
+        if isinstance(name, Line):
+            return name
+        kind, _, rest = name.partition(".")
+        if kind == LineKind.IDLE and rest not in CAUSES:
+            raise ValueError(f"{rest!r} is no cause of idle time")
+        line = super().__new__(cls, name)
+        line.kind = LineKind(kind)
+        line.family = rest if line.kind is LineKind.COMPUTE else ""
+        line.cause = Cause[rest.upper()] if line.kind is LineKind.IDLE else None
+        return line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Line, (str(self),)
+
+    @classmethod
+    def of_family(cls, family: str) -> Line:
+        return cls(f"{LineKind.COMPUTE}.{family}")
+
+    @classmethod
+    def of_cause(cls, cause: Cause) -> Line:
+        return cls(f"{LineKind.IDLE}.{cause}")
+
+    @property
+    def detail(self) -> str:
+        """The family of compute, or the cause of idle time; empty for the others."""
+        return self.family or str(self.cause or "")
+
+    @property
+    def is_compute(self) -> bool:
+        return self.kind is LineKind.COMPUTE
+
+    @property
+    def is_idle(self) -> bool:
+        return self.kind is LineKind.IDLE
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        if self.cause is not None:
+            return say("idle: {cause}", cause=self.cause.label)
+        return say("compute: {family}", family=self.family) if self.is_compute else EXPOSED[self.kind]
+
+    @property
+    def brief_label(self) -> str:
+        """The same where the kind is known from what stands around it."""
+        if self.cause is not None:
+            return self.cause.label
+        return self.family if self.is_compute else _BRIEF[self.kind]
+
+
+UNCLASSIFIED = Line.of_family("other")
+"""Compute in kernels of no known family."""
+
+WHOLE_GRAPHS = Line.of_family("graph")
+"""Compute in graphs that were traced whole."""
+
+COMM = Line(LineKind.COMM)
+COPY = Line(LineKind.COPY)
+
+OTHER_FAMILIES = say("  other families")
+"""What reports call the families of compute that they show together."""
+
+SMALL_FAMILY = 0.02
+"""Families with less than this share of compute are shown together."""
+
+
+def small_families(line_ns: Mapping[Line, int]) -> list[Line]:
+    """The lines of compute that reports show together."""
+    compute = {line: ns for line, ns in line_ns.items() if line.is_compute}
+    return [line for line, ns in compute.items() if ns < SMALL_FAMILY * sum(compute.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +169,12 @@ def ledger(
     window = Span(int(split.stretches.start_ns[0]), int(split.stretches.end_ns[-1]))
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
+    own = work.of(gpu)
+    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
     compute, idle = side_by_side(
-        len(work), lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside, lost)
+        len(work),
+        lambda: compute_by(own, split, tiles, family, len(work.families)),
+        lambda: gaps(work, host, split, inside, lost),
     )
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
@@ -81,13 +188,6 @@ def ledger(
             hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
         )
     return Ledger(gpu, window, lines, tiles, books, split, idle)
-
-
-def _compute(work: Activities, split: Busy, tiles: Ints) -> NDArray[np.int64]:
-    """Compute time by tile and family."""
-    own = work.of(split.gpu)
-    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
-    return compute_by(own, split, tiles, family, len(work.families))
 
 
 def compute_by(

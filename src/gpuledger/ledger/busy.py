@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, Spans, cut_to, intersection, one_span, total
 from gpuledger.trace.sweep import states
 from gpuledger.trace.tables import Table
@@ -41,9 +41,8 @@ def default_window(host: Host, work: Activities) -> Span | NotMeasured:
     if not len(work):
         return NotMeasured("no GPU work was recorded")
     call = work.launch[work.start_ns == work.start_ns[0]]
-    began = host.calls["start_ns"][call[call >= 0]]
-    start = min(int(work.start_ns[0]), *began.tolist()) if len(began) else int(work.start_ns[0])
-    return Span(start, int(work.end_ns.max()))
+    start = host.calls["start_ns"][call[call >= 0]].min(initial=work.start_ns[0])
+    return Span(int(start), int(work.end_ns.max()))
 
 
 def busy(work: Activities, gpu: int, window: Span | Spans) -> Busy:

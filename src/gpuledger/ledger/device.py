@@ -11,27 +11,23 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
-from gpuledger.ledger.books import Ledger, ledger
+from gpuledger.ledger.books import Ledger, Line, LineKind, ledger
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
-from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.lost_work import LostWork, lost_work
-from gpuledger.ledger.phases import DECODE, PREFILL, Phases, phases
-from gpuledger.ledger.steps import Steps, Wanted, steps, warm_up
+from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, Wanted, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
-from gpuledger.trace.columns import distinct, equal
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.keys import group
-from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
+from gpuledger.trace.keys import distinct, equal, group
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
+from gpuledger.trace.sweep import side_by_side
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
@@ -117,8 +113,7 @@ class Device:
     @cached_property
     def steady_gaps(self) -> NDArray[np.bool_]:
         """Which gaps begin in the steady stretch."""
-        start = self.ledger.gaps.start_ns
-        return self.begins_steady(start)
+        return self.begins_steady(self.ledger.gaps.start_ns)
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
@@ -131,8 +126,7 @@ class Device:
         steady = self.begins_steady(self.work.start_ns) & equal(self.work.gpu, self.gpu)
         launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
         launched[self.work.launch[steady]] = True
-        launched = launched[:-1]
-        return np.flatnonzero(launched & self.host.are(CallKind.LAUNCH))
+        return np.flatnonzero(launched[:-1] & self.host.are(CallKind.LAUNCH))
 
     @cached_property
     def triggers(self) -> dict[tuple[Trigger, str], tuple[int, int]]:
@@ -153,9 +147,9 @@ class Device:
 
     def exposed_beside_lost_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that missing work may have hidden."""
-        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
         if self.gpu not in self.lost.spans:
             return 0
+        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
         return total(clip(intersection(exposed, self.lost.spans[self.gpu]), self.steady))
 
     def idle_ns(self, cause: Cause) -> int:
@@ -173,11 +167,8 @@ class Device:
 
         Where work is missing the device may have been busy.
         """
-        return sum(
-            amount
-            for line, amount in self.line_ns.items()
-            if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)
-        )
+        floor = (None, Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)  # a line without a cause is busy time
+        return sum(amount for line, amount in self.line_ns.items() if line.cause in floor)
 
     def gaps_of(self, trigger: Trigger) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""
@@ -226,34 +217,30 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
 def _device(
     trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Wanted
 ) -> Device:
+    """One GPU: when it was busy, its steps, and the books of its window cut at those."""
     levels = LevelFinder(trace, work, host, gpu)
-    split, found = side_by_side(
+    split, steps_of_run = side_by_side(
         len(work), lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
     )
-    cut = _steps(found, gpu, window, wanted)
+    cut = _steps_in_window(steps_of_run, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
         len(work),
         lambda: phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches),
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
-    return Device(work, host, books, _without_prefill(cut, phase), levels, phase, lost)
+    if cut is not None and 2 * phase.of_step.count(DECODE) > len(phase.of_step):
+        # the prefill that comes before a run of decode steps is no step of theirs
+        leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
+        cut = replace(cut, warm_up=max(cut.warm_up, leading))
+    return Device(work, host, books, cut, levels, phase, lost)
 
 
-def _without_prefill(cut: Steps | None, phase: Phases) -> Steps | None:
-    """The prefill that comes before a run of decode steps is no step of theirs."""
-    if cut is None:
-        return None
-    leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
-    is_decode = 2 * phase.of_step.count(DECODE) > len(phase.of_step)
-    return replace(cut, warm_up=max(cut.warm_up, leading)) if is_decode else cut
-
-
-def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
+def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
     """The steps in the window: where instances of a range are looked at, those, if no others are asked for."""
     asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
     if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:
-        return _within(of_the_run, window)
+        return None if of_the_run is None else _clipped(of_the_run, window)
     source = say("marked by ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
     instances = Steps(gpu, source, np.append(window.begin_ns, window.span.end_ns), 0, window.stretches)
     first, last = 0, len(instances)
@@ -266,13 +253,11 @@ def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -
     return replace(instances, edges_ns=edges, warm_up=first + warm_up(instances.length_ns[first:last]))
 
 
-def _within(cut: Steps | None, window: Window) -> Steps | None:
+def _clipped(cut: Steps, window: Window) -> Steps | None:
     """The steps, as far as they lie in the window.
 
     A step's first launch may lie before it: the window begins with the launch of the first activity.
     """
-    if cut is None:
-        return None
     edges = np.clip(cut.edges_ns, *window.span)
     inside = covered(window.stretches, edges[:-1], edges[1:]) > 0
     if not inside.any():

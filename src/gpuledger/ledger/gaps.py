@@ -18,19 +18,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import BooksDoNotBalance
-from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.activity import Activities, shortened
 from gpuledger.ledger.busy import Busy
-from gpuledger.ledger.calls import shortened
-from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
-from gpuledger.ledger.time_by_cause import ByCause
-from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
+from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, is_same, take
-from gpuledger.trace.keys import Positions, RowsByKey, group
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_same, take
 from gpuledger.trace.spans import Ints, cut_at
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Rows
@@ -62,13 +58,9 @@ _BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
 _DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
 _COLD_AT: Final = TRIGGERS.index(QueueTrigger.COLD)
 
-_LARGEST_WINS: Final = (
-    Cause.ALLOC,
-    Cause.OS,
-    Cause.WAIT_THREAD,
-    Cause.PROFILER,
-    Cause.PAGE_MIGRATION,
-)
+_NEVER_NS: Final = np.iinfo(np.int64).max
+
+_LARGEST_WINS: Final = (Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER, Cause.PAGE_MIGRATION)
 _WAITS_FOR_PAGES: Final = (Cause.SYNC, Cause.COPY_CALL)
 """A host that waits, or asks for pages, while nothing but a migration comes next, waits for that migration."""
 
@@ -113,47 +105,51 @@ def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork =
     In gaps where `lost` work may have run, nothing is known of the host either.
     """
     start, end = split.idle.start_ns, split.idle.end_ns
-    own = work.of(split.gpu)
-    after, before = _starting_next(own, end), _ending_last(own, start)
-    if own is not work:
-        here = np.append(work.on(split.gpu), -1)
-        after, before = here[after], here[before]
+    before, after = _neighbours(work, split)
     call = np.full(len(start), -1, np.intp)
-    followed = after >= 0
-    call[followed] = work.launch[after[followed]]
-    whole_start, whole_end = _uncut(work, host, start, end, before, after, call)
+    call[after >= 0] = work.launch[after[after >= 0]]
+    # where gaps begin and end when no window cuts them: with an activity, or the first with a launch
+    whole_start, whole_end = start.copy(), end.copy()
+    whole_start[before >= 0] = work.end_ns[before[before >= 0]]
+    first = (before < 0) & (call >= 0)
+    whole_start[first] = np.minimum(whole_start[first], host.calls["start_ns"][call[first]])
+    whole_end[after >= 0] = work.start_ns[after[after >= 0]]
     is_lost = lost.overlaps(split.gpu, whole_start, whole_end)
     booking = _Booking(work, host, whole_start, whole_end, before, after, call, is_lost)
-    causes = whole = booking.causes(whole_start, whole_end, np.arange(len(start)))
+    causes = whole = booking.book(whole_start, whole_end, np.arange(len(start)))
     if not (np.array_equal(whole_start, start) and np.array_equal(whole_end, end)):
-        causes = booking.causes(start, end, np.arange(len(start)))
+        causes = booking.book(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
     trigger, drainer = booking.triggers(whole)
-    drained_by, draining = _named(host.calls, drainer)
+    drained_by, draining = _drainer_names(host.calls, drainer)
     by_tile = _by_tile(booking, start, end, causes, cuts)
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, drainer, by_tile)
 
 
-def _named(calls: Rows, drainer: Positions) -> tuple[Positions, tuple[str, ...]]:
-    """The names of these calls, the empty one first, and for each of them, -1 too, which it has."""
+def _neighbours(work: Activities, split: Busy) -> tuple[Positions, Positions]:
+    """The activity that ended last before each gap, and the one that ends it or would if the window did not.
+
+    -1 where there is none. All that began before a gap have ended by then.
+    """
+    own = work.of(split.gpu)
+    after = sweep.search(own.start_ns, split.idle.end_ns)
+    after = np.where(after < len(own), after, -1)
+    begun = sweep.search(own.start_ns, split.idle.start_ns) - 1
+    before = np.where(begun >= 0, sweep.last_to_end(own.end_ns)[np.maximum(begun, 0)], -1)
+    if own is work:
+        return before, after
+    here = np.append(work.on(split.gpu), -1)
+    return here[before], here[after]
+
+
+def _drainer_names(calls: Rows, drainer: Positions) -> tuple[Positions, tuple[str, ...]]:
+    """For each gap the position of its draining call's name, 0 for none; and the names, the empty one first."""
     drains = drainer >= 0
     codes = distinct(calls.codes("name")[drainer[drains]])
     number = np.zeros(len(drainer), np.intp)
     number[drains] = np.searchsorted(codes, calls.codes("name")[drainer[drains]]) + 1
     return number, ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
-
-
-def _uncut(
-    work: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
-) -> tuple[Ints, Ints]:
-    """Where gaps begin and end when no window cuts them: with an activity, or the first with a launch."""
-    begin, finish = start.copy(), end.copy()
-    begin[before >= 0] = work.end_ns[before[before >= 0]]
-    first = (before < 0) & (call >= 0)
-    begin[first] = np.minimum(begin[first], host.calls["start_ns"][call[first]])
-    finish[after >= 0] = work.start_ns[after[after >= 0]]
-    return begin, finish
 
 
 def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
@@ -165,7 +161,7 @@ def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
     crossing = np.flatnonzero(tile != sweep.search(cuts, finish, "left"))
     start, end, whose = cut_at(begin[crossing], finish[crossing], cuts)
-    piece, pieces = sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose])
+    piece, pieces = sweep.search(cuts, start, "right"), booking.book(start, end, crossing[whose])
     for cause in causes.used:
         column = sums[:, _AT[cause]]
         column[tile[first]] = np.add.reduceat(causes.of(cause), first)
@@ -173,21 +169,6 @@ def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts
     for cause in pieces.used:
         np.add.at(sums[:, _AT[cause]], piece, pieces.of(cause))
     return sums
-
-
-def _starting_next(work: Activities, end: Ints) -> Ints:
-    """The activity that ends a gap, or would if the window did not; -1 where none follows."""
-    position = sweep.search(work.start_ns, end)
-    return np.where(position < len(work), position, -1)
-
-
-def _ending_last(work: Activities, start: Ints) -> Ints:
-    """The activity that ended last before a gap; -1 where there is none.
-
-    All that began before a gap have ended by then, so it is the last to end of those.
-    """
-    position = sweep.search(work.start_ns, start) - 1
-    return np.where(position >= 0, sweep.last_to_end(work.end_ns)[np.maximum(position, 0)], -1)
 
 
 class _Booking:
@@ -214,22 +195,25 @@ class _Booking:
     def _decide(self) -> None:
         """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
         has_call = self.call >= 0
-        self._to(self.after < 0, Cause.TAIL)
-        self._to(self.is_lost, Cause.LOST)
+        self._assign(self.after < 0, Cause.TAIL)
+        self._assign(self.is_lost, Cause.LOST)
         if self._ends_in_pages.any():
             self._decide_migrations()
         early = ~has_call & (self.whole < 0) & ~self._ends_in_pages
         if early.any():
             early &= self._launched_before_capture()
-        self._to((self.call < 0) & ~early, Cause.UNATTRIBUTED)
-        self._to(self._inside_graph(), Cause.GRAPH)
-        returned = np.where(has_call, _at_or_0(self.host.calls["end_ns"], self.call), 0)
+        self._assign((self.call < 0) & ~early, Cause.UNATTRIBUTED)
+        self._assign(self._inside_graph(), Cause.GRAPH)
+        returned = np.zeros(len(has_call), np.int64)
+        returned[has_call] = self.host.calls["end_ns"][self.call[has_call]]
         ahead = early | (has_call & (returned <= self.start))
-        self._to(ahead & self._other_process(), Cause.CONTEXT_SWITCH)
-        self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
-        self._to(ahead & self._follows_pages, Cause.PAGE_MIGRATION)
-        self._to(ahead & self._for_unrecorded, Cause.UNRECORDED)
-        self._to(ahead, Cause.DEVICE_WAIT)
+        pid_before = _at_or_none(self.work.pid, self.before)
+        other_process = (pid_before >= 0) & (pid_before != _at_or_none(self.work.pid, self.after))
+        self._assign(ahead & other_process, Cause.CONTEXT_SWITCH)
+        self._assign(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
+        self._assign(ahead & self._follows_pages, Cause.PAGE_MIGRATION)
+        self._assign(ahead & self._for_unrecorded, Cause.UNRECORDED)
+        self._assign(ahead, Cause.DEVICE_WAIT)
 
     def _moves_pages(self, activity: Ints) -> NDArray[np.bool_]:
         """Which of these activities are migrations of unified memory."""
@@ -245,10 +229,10 @@ class _Booking:
         """
         length = self.end - self.start
         pause = (length <= FAULT_NS) | (self._follows_pages & (length <= PAGE_WALK_NS))
-        self._to(self._ends_in_pages & pause, Cause.PAGE_MIGRATION)
+        self._assign(self._ends_in_pages & pause, Cause.PAGE_MIGRATION)
         calls = self.host.calls
         longer = np.flatnonzero(self._ends_in_pages & (self.whole < 0))
-        owner = self._of_next(self.work.pid)[longer]
+        owner = _at_or_none(self.work.pid, self.after[longer])
         by_process = RowsByKey.of(calls["pid"])
         for process, of_owner in RowsByKey.of(owner):
             made = by_process.rows(process)
@@ -261,10 +245,10 @@ class _Booking:
                 self.whole[gap[following == len(made)]] = _AT[Cause.HOST_CODE]
                 self.call[gap] = made[np.minimum(following, len(made) - 1)]
 
-    def _to(self, mask: NDArray[np.bool_], cause: Cause) -> None:
+    def _assign(self, mask: NDArray[np.bool_], cause: Cause) -> None:
         self.whole[mask & (self.whole < 0)] = _AT[cause]
 
-    def causes(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
+    def book(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
         """Book pieces [start, end) of gaps."""
         books = ByCause(len(start), CAUSES)
         cause = self.whole[gap]
@@ -278,7 +262,7 @@ class _Booking:
     def _launched_before_capture(self) -> NDArray[np.bool_]:
         """The activity's id is lower than any that its process recorded a call for."""
         calls = self.host.calls
-        pid, correlation = self._of_next(self.work.pid), self._of_next(self.work.correlation)
+        pid, correlation = (_at_or_none(column, self.after) for column in (self.work.pid, self.work.correlation))
         limit = np.full(len(pid), -1)
         wanted = RowsByKey.of(pid)
         for process, made in RowsByKey.of(calls["pid"]):
@@ -287,23 +271,15 @@ class _Booking:
                 limit[wanted.rows(process)] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)
 
-    def _of_next(self, column: Ints) -> Ints:
-        return np.where(self.after >= 0, column[np.maximum(self.after, 0)], -1)
-
     def _inside_graph(self) -> NDArray[np.bool_]:
         """The activity is a node of a graph of which another node had begun before the gap."""
-        if is_same(self.work.graph_node) and self.work.graph_node[0] < 0:
-            return np.zeros(len(self.start), np.bool_)
-        nodes = np.flatnonzero((self.work.graph_node >= 0) & (self.work.correlation >= 0))
-        if not len(nodes):
-            return np.zeros(len(self.start), np.bool_)
-        _, number = group(self.work.pid[nodes], self.work.correlation[nodes])
-        began = np.full(int(number.max()) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(began, number, self.work.start_ns[nodes])
-        by_activity = np.full(len(self.work), np.iinfo(np.int64).max)
-        by_activity[nodes] = began[number]
-        began_of_next = np.append(by_activity, np.iinfo(np.int64).max)[self.after]
-        earlier: NDArray[np.bool_] = began_of_next < self.start
+        work, began = self.work, np.full(len(self.work) + 1, _NEVER_NS)  # the last is for no activity
+        if not (is_same(work.graph_node) and work.graph_node[0] < 0):
+            nodes = np.flatnonzero((work.graph_node >= 0) & (work.correlation >= 0))
+            first, number = group(work.pid[nodes], work.correlation[nodes])
+            first_ns = sweep.fold("least", number, work.start_ns[nodes], np.full(len(first), _NEVER_NS))
+            began[nodes] = first_ns[number]
+        earlier: NDArray[np.bool_] = began[self.after] < self.start
         return earlier
 
     @cached_property
@@ -313,11 +289,6 @@ class _Booking:
         waits = np.zeros(len(self.start), np.bool_)
         waits[long] = waits_for_unrecorded(self.work, self.host, self.after[long])
         return waits
-
-    def _other_process(self) -> NDArray[np.bool_]:
-        earlier = np.where(self.before >= 0, self.work.pid[np.maximum(self.before, 0)], -1)
-        is_other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.work.pid))
-        return is_other
 
     def _host_was_late(self, books: ByCause, late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
         """L had not returned when the gap began: split at L's start and end, and before L by what its thread did."""
@@ -361,20 +332,15 @@ class _Booking:
         loads: NDArray[np.bool_] = took > SLOW_FIRST_LAUNCH * _usual_ns(calls, call)
         slow_launch = (took >= SLOW_LAUNCH_NS) & (self.host.kinds[call] == CallKind.LAUNCH.number)
         if slow_launch.any():
-            loads |= slow_launch & (_how_many(calls, call) < FEW_LAUNCHES)
+            names = calls.codes("name") + 1  # NO_TEXT is -1
+            loads |= slow_launch & (np.bincount(names)[names[call]] < FEW_LAUNCHES)
         loads &= ~self._ends_in_pages[gap]
-        slow = self.after[gap[loads]]
-        loads[loads] = self.work.start_ns[slow] == self._first_start(slow)
+        work, slow = self.work, self.after[gap[loads]]
+        alike = np.flatnonzero(np.isin(work.name, distinct(work.name[slow])))
+        first, number = group(work.pid[alike], work.name[alike])
+        first_ns = sweep.fold("least", number, work.start_ns[alike], np.full(len(first), _NEVER_NS))
+        loads[loads] = work.start_ns[slow] == first_ns[number[np.searchsorted(alike, slow)]]
         return loads
-
-    def _first_start(self, of: Positions) -> Ints:
-        """When the first activity with the process and the name of each of these began."""
-        work = self.work
-        rows = np.flatnonzero(np.isin(work.name, distinct(work.name[of])))
-        _, number = group(work.pid[rows], work.name[rows])
-        first = np.full(int(number.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(first, number, work.start_ns[rows])
-        return first[number[np.searchsorted(rows, of)]]
 
     def triggers(self, causes: ByCause) -> tuple[Positions, Positions]:
         """What set each gap off, first match wins; and for those drained, by which call."""
@@ -387,7 +353,7 @@ class _Booking:
             2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )
         is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
-        is_first &= largest != _AT[Cause.UNRECORDED]  # the GPU was at work
+        is_first &= largest != _AT[Cause.UNRECORDED]  # the GPU was busy
         cold = is_first | (largest == _AT[Cause.CONTEXT])
         kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
         trigger: Positions = np.select([cold, loading, by_itself, drainer >= 0, behind], kinds, largest)
@@ -417,9 +383,9 @@ class _Booking:
         return drainer
 
 
-def _at_or_0(values: Ints, positions: Positions) -> Ints:
-    """The values at these positions; anything where a position is -1."""
-    return values[positions] if len(values) else np.zeros(len(positions), np.int64)
+def _at_or_none(column: Ints, activity: Positions) -> Ints:
+    """The values of these activities; -1 where there is none."""
+    return np.where(activity >= 0, column[np.maximum(activity, 0)], -1)
 
 
 def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
@@ -434,12 +400,6 @@ def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
         is_usual = 2 * short < np.count_nonzero(alike)
         medians[code] = np.inf if is_usual else median(took[alike])
     return medians[names[wanted]]
-
-
-def _how_many(calls: Rows, wanted: Positions) -> Ints:
-    """For each wanted call the number of calls of its name."""
-    names = calls.codes("name")
-    return np.bincount(names + 1)[names[wanted] + 1]  # NO_TEXT is -1
 
 
 BUCKETS: Final = (

@@ -7,25 +7,29 @@ is the program's own code: `dispatch` where the stretch between two CUDA calls i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from functools import cached_property, reduce
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CALL_KINDS, WAITS_FOR_THREAD, CallKind, call_kind
-from gpuledger.ledger.activity import Activities, activities
-from gpuledger.ledger.calls import cuda_calls, of_layers, shortened
+from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD, CallKind, call_kind
+from gpuledger.ledger.activity import (
+    Activities,
+    CallsByKey,
+    activities,
+    cuda_calls,
+    launches,
+    launching_call,
+    of_layers,
+    shortened,
+)
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.launches import CallsByKey, launches, launching_call, places_of
 from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, same, take
-from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey
+from gpuledger.trace.keys import KeyPositions, RowsByKey, distinct, same, take
 from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import (
     Ints,
     Span,
@@ -38,7 +42,7 @@ from gpuledger.trace.spans import (
     union,
     union_of,
 )
-from gpuledger.trace.sweep import own_calls, split
+from gpuledger.trace.sweep import own_calls, side_by_side, split
 from gpuledger.trace.tables import Rows, Table
 
 DISPATCH_NS: Final = 100_000
@@ -71,9 +75,6 @@ class HostThread:
         self._outside: Final = outside
         """Spans that no call overlaps."""
 
-    def _in_calls(self, kind: CallKind) -> Spans:
-        return union_of(*self._calls, kind.number)
-
     @cached_property
     def _dispatch(self) -> Spans:
         """Short stretches between two calls, less what else is known of them."""
@@ -82,17 +83,11 @@ class HostThread:
             return calls
         between = complement(calls, Span(int(calls.start_ns[0]), int(calls.end_ns[-1])))
         short = between.end_ns - between.start_ns < DISPATCH_NS
-        left = Spans(between.start_ns[short], between.end_ns[short])
-        for spans in self._outside.values():
-            left = difference(left, spans)
-        return left
+        return _less(Spans(between.start_ns[short], between.end_ns[short]), self._outside.values())
 
     def own_code(self, spans: Spans) -> Spans:
         """The part of these in which the thread ran the program's own code: no call, no dispatch, nothing known."""
-        left = difference(spans, union(*self._calls[:2]))
-        for known in (self._dispatch, *self._outside.values()):
-            left = difference(left, known)
-        return left
+        return _less(spans, (union(*self._calls[:2]), self._dispatch, *self._outside.values()))
 
     def waits_for_thread(self, spans: Spans) -> Spans:
         """The part of these in which the thread waited for another one, as far as calls of the system say so."""
@@ -105,7 +100,7 @@ class HostThread:
         if books is not None:
             amounts = {cause: books[:, column] for column, cause in enumerate((*_CALL_CAUSES, Cause.DISPATCH))}
         else:
-            spans = {Cause[kind.name]: self._in_calls(kind) for kind in CALL_KINDS}
+            spans = {Cause[kind.name]: union_of(*self._calls, kind.number) for kind in CALL_KINDS}
             spans |= {Cause.DISPATCH: self._dispatch, **self._outside}
             amounts = {cause: covered(held, start_ns, end_ns) for cause, held in spans.items()}
         known = sum(amounts.values(), np.zeros(len(start_ns), np.int64))
@@ -113,17 +108,8 @@ class HostThread:
         return amounts
 
 
-@dataclass(frozen=True, slots=True)
-class _SpansOfThreads:
-    """Events of all threads, and where those of each lie."""
-
-    rows: Rows
-    by_thread: RowsByKey
-
-    def union(self, identity: int) -> Spans:
-        """The instants that some event of one thread covers."""
-        mine = self.by_thread.rows(identity)
-        return union(self.rows["start_ns"][mine], self.rows["end_ns"][mine])
+def _less(spans: Spans, others: Iterable[Spans]) -> Spans:
+    return reduce(difference, others, spans)
 
 
 class Host:
@@ -180,17 +166,16 @@ class Host:
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""
         if number not in self._threads:
-            self._threads[number] = self._timeline(number)
+            calls, outside, identity = self._own_calls(number), dict[Cause, Spans](), int(self.threads[number])
+            for cause, rows, by_thread in self._outside:
+                own = by_thread.rows(identity)
+                outside[cause] = union(rows["start_ns"][own], rows["end_ns"][own])
+            if any(map(len, outside.values())):
+                taken = union(*calls[:2])
+                for cause, spans in outside.items():
+                    outside[cause], taken = difference(spans, taken), either(taken, spans)
+            self._threads[number] = HostThread(calls, outside)
         return self._threads[number]
-
-    def _timeline(self, number: int) -> HostThread:
-        calls = self._own_calls(number)
-        outside = dict(self._outside_calls(number))
-        if any(map(len, outside.values())):
-            taken = union(*calls[:2])
-            for cause, spans in outside.items():
-                outside[cause], taken = difference(spans, taken), either(taken, spans)
-        return HostThread(calls, outside)
 
     def _own_calls(self, number: int) -> tuple[Ints, Ints, NDArray[np.int8]]:
         calls, kinds, owner = self.calls, self.kinds, self.thread_of_call
@@ -204,14 +189,9 @@ class Host:
     def _rows_of_thread(self) -> RowsByKey:
         return RowsByKey.of(self.thread_of_call)
 
-    def _outside_calls(self, number: int) -> list[tuple[Cause, Spans]]:
-        """What counts only outside CUDA calls, first the most important."""
-        identity = int(self.threads[number])
-        return [(cause, recorded.union(identity)) for cause, recorded in self._outside]
-
     @cached_property
-    def _outside(self) -> tuple[tuple[Cause, _SpansOfThreads], ...]:
-        """The same of all threads."""
+    def _outside(self) -> tuple[tuple[Cause, Rows, RowsByKey], ...]:
+        """What counts only outside CUDA calls, first the most important, and where the rows of each thread lie."""
         system = of_layers(self._trace, "os")
         waits = system.strings.each(system.codes("name"), lambda name: bool(WAITS_FOR_THREAD.search(name)), np.bool_)
         chosen = (
@@ -219,7 +199,7 @@ class Host:
             (Cause.WAIT_THREAD, system.where(waits)),
             (Cause.OS, system.where(~waits)),
         )
-        return tuple((cause, _SpansOfThreads(rows, RowsByKey.of(thread(rows)))) for cause, rows in chosen)
+        return tuple((cause, rows, RowsByKey.of(thread(rows))) for cause, rows in chosen)
 
 
 def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> tuple[Host, Activities]:
@@ -234,7 +214,7 @@ def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()
 def _host(trace: Trace) -> tuple[Host, KeyPositions | None]:
     """The host, with what its busiest threads did, and where each of its calls lies by its id."""
     calls = cuda_calls(trace)
-    places = places_of(calls)
+    places = KeyPositions.of(calls["pid"], calls["correlation"])
     host = Host(trace, calls, _kinds(trace, calls, places))
     counts = np.bincount(host.thread_of_call, minlength=len(host.threads))
     for number in np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist():
@@ -250,10 +230,16 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
     """
     kinds = calls.strings.each(calls.codes("name"), lambda name: call_kind(shortened(name)).number, np.int8)
     copies = trace[Table.COPIES]
-    blocking = _returning_after(copies, calls, places)
+    if places is not None:
+        copy, call = launches(copies, calls, places)
+        outlasting = call[calls["end_ns"][call] >= copies["end_ns"][copy]]
+    else:
+        keys = CallsByKey.of(calls)
+        over_ns = sweep.fold("least", keys.launched(copies), copies["end_ns"], np.full(len(keys.first), _NEVER_NS))
+        outlasting = np.flatnonzero(calls["end_ns"] >= over_ns[keys.number])
     # a graph launch may hold a copy that ends before the launch returns: it still does not wait
-    waiting = blocking[kinds[blocking] == CallKind.COPY_CALL.number]
-    creating = _creates_context(trace, calls, kinds)
+    waiting = outlasting[kinds[outlasting] == CallKind.COPY_CALL.number]
+    creating = _context_creators(trace, calls, kinds)
     if len(waiting) or creating:
         kinds = kinds.copy()  # all calls may share one kind
         kinds[waiting] = CallKind.SYNC.number
@@ -261,44 +247,28 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
     return kinds
 
 
-def _returning_after(copies: Rows, calls: Rows, places: KeyPositions | None) -> Positions:
-    """The calls that return at or after the end of a copy that they launched."""
-    if places is not None:
-        copy, call = launches(copies, calls, places)
-        return call[calls["end_ns"][call] >= copies["end_ns"][copy]]
-    by_key = CallsByKey.of(calls)
-    over_ns = sweep.fold("least", by_key.launched(copies), copies["end_ns"], np.full(len(by_key.first), _NEVER_NS))
-    return np.flatnonzero(calls["end_ns"] >= over_ns[by_key.number])
-
-
-def _creates_context(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> list[int]:
+def _context_creators(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> list[int]:
     """Of each process the first long call, if nothing ran before it: whatever it is for, it creates the context.
 
     `cudaFree(0)` and the first `cudaMalloc` are the usual ones. Pinned memory takes long by itself, and is left out.
     """
     long = np.flatnonzero(calls.duration_ns >= CONTEXT_NS)
-    long = long[np.argsort(calls["start_ns"][long], kind="stable")]
     first: dict[int, int] = {}
-    for row in long.tolist():
+    for row in long[np.argsort(calls["start_ns"][long], kind="stable")].tolist():
         first.setdefault(int(calls["pid"][row]), row)
+
+    def begins_first(pid: int, start_ns: int) -> bool:
+        work = (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
+        return all(start_ns < rows["start_ns"][rows["pid"] == pid].min(initial=_NEVER_NS) for rows in work)
+
     may_create = (CallKind.ALLOC.number, CallKind.CALL.number)
     return [
         row
         for pid, row in first.items()
         if kinds[row] in may_create
         and not _PINS.search(calls.strings.text(int(calls.codes("name")[row])) or "")
-        and calls["start_ns"][row] < _first_work(trace, pid)
+        and begins_first(pid, int(calls["start_ns"][row]))
     ]
-
-
-def _first_work(trace: Trace, pid: int) -> int:
-    """When a process's first work on any GPU began; if none is recorded, never."""
-    starts = [
-        int(start.min())
-        for rows in (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
-        if len(start := rows["start_ns"][rows["pid"] == pid])
-    ]
-    return min(starts, default=_NEVER_NS)
 
 
 def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:

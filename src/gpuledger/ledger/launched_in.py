@@ -7,7 +7,7 @@ Where several processes share a GPU, steps are those of the one that launched th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -18,8 +18,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, equal, take
-from gpuledger.trace.keys import Positions, RowsByKey
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Rows, Table
 
@@ -30,10 +29,16 @@ _WORDS_COMPARED: Final = 5_000
 
 def range_names(trace: Trace) -> list[str]:
     """What ranges are called in the profile, sorted; where there are none, what operators are called."""
-    for ranges in (spans_of_time(trace), _operators(trace)):
-        if len(ranges):
-            return sorted({trace.strings.text(code) or "" for code in distinct(ranges.codes("name")).tolist()})
-    return []
+    ranges = next(filter(len, _ranges_or_operators(trace)), None)
+    if ranges is None:
+        return []
+    return sorted({trace.strings.text(code) or "" for code in distinct(ranges.codes("name")).tolist()})
+
+
+def _ranges_or_operators(trace: Trace) -> Iterator[Rows]:
+    yield spans_of_time(trace)
+    ranges = trace[Table.RANGES]
+    yield ranges.where(ranges.codes("kind") == ranges.strings.code("op"))  # torch.profiler's
 
 
 def nothing_matches(
@@ -62,23 +67,13 @@ def near_names(pattern: str, candidates: list[str]) -> list[str]:
 
 def matching_ranges(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     """The ranges whose bare name matches, by their start, the outer before the inner; operators where none does."""
-    for ranges in (spans_of_time(trace), _operators(trace)):
-        matching = trace.strings.each(ranges.codes("name"), lambda name: bool(pattern.search(name))) > 0
-        if matching.any():
-            return _by_start(ranges.where(matching))
-    return _by_start(ranges.where(matching))
-
-
-def _operators(trace: Trace) -> Rows:
-    """The operators that torch.profiler recorded."""
-    ranges = trace[Table.RANGES]
-    return ranges.where(ranges.codes("kind") == ranges.strings.code("op"))
-
-
-def by_range(trace: Trace, work: Activities, host: Host, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
-    """Step i holds what was launched in the i-th range whose bare name matches."""
-    ranges = matching_ranges(trace, pattern)
-    return launched_in(work, host, ranges) if len(ranges) else None
+    for ranges in _ranges_or_operators(trace):
+        matching = ranges.where(
+            trace.strings.each(ranges.codes("name"), lambda name: bool(pattern.search(name)), np.bool_)
+        )
+        if len(matching):
+            break
+    return _by_start(matching)
 
 
 def launched_in(work: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:

@@ -14,11 +14,15 @@ process and correlation id. One that has none lost it, unless there is another r
 
 What is lost inside graphs is in `lost_nodes`. What ran is not known; when, roughly, is: on its stream, after the work
 launched before it and before the work launched after it. Gaps there are booked to `lost`.
+
+Nodes that are missing from graphs: activities in; launches that show fewer nodes than others of their graph out.
+
+Waits for work that is not in the file: the first recorded activity of a stream that was queued long before it ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import comb
 from typing import Final
@@ -26,27 +30,106 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.catalog.device_operations import (
+from gpuledger.catalog.calls import (
     CAPTURE_BEGINS,
     CAPTURE_ENDS,
+    CHANGES_GRAPHS,
     DEVICE_OPERATIONS,
     NO_OPERATION,
+    CallKind,
     DeviceOperation,
     operation_number,
 )
-from gpuledger.ledger.activity import Activities
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import Activities, CallsByKey, shortened
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.launches import CallsByKey
-from gpuledger.ledger.lost_nodes import LostNodes, has_nodes, lost_nodes
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, equal
-from gpuledger.trace.keys import Positions, RowsByKey, group
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, union
 from gpuledger.trace.strings import Codes
-from gpuledger.trace.tables import NOT_RECORDED, Table
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+_GRAPH_ID: Final = 32
+"""Bits of a node's id below its graph's."""
+
+_FAR_MORE: Final = 6.0
+_A_FEW: Final = 3
+"""A node that is missing from more launches than the median node by so many standard deviations, and a few, is
+conditional."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostNodes:
+    """Graph launches that lack nodes, as positions among the host's CUDA calls, and what all launches should show."""
+
+    calls: Positions = field(default_factory=lambda: np.empty(0, np.intp))
+    missing: int = 0
+    expected: int = 0
+    """Nodes of all launches of graphs that lack some, those that are missing with them."""
+
+
+def has_nodes(work: Activities) -> bool:
+    """Whether any activity may be a node of a graph."""
+    return not (is_same(work.graph_node) and work.graph_node[0] < 0)
+
+
+def lost_nodes(
+    host: Host,
+    work: Activities,
+    launches_graph: NDArray[np.bool_],
+    recorded: Callable[[Positions], Positions],
+) -> LostNodes:
+    """Which graph launches lack nodes; `recorded` gives those launches whose work lies in the recording."""
+    node = work.graph_node
+    if not launches_graph.any() or not has_nodes(work):
+        return LostNodes()
+    names = host.calls.codes("name")
+    if host.calls.strings.each(names, lambda name: int(bool(CHANGES_GRAPHS.search(name)))).any():
+        return LostNodes()
+    rows = np.flatnonzero((node >> _GRAPH_ID > 0) & (work.launch >= 0))
+    rows = rows[launches_graph[work.launch[rows]]]
+    rows = rows[_is_uneven(host.calls, work.launch[rows], node[rows] >> _GRAPH_ID)]
+    calls, missing, expected = [], 0, 0
+    first, number = group(work.pid[rows], node[rows] >> _GRAPH_ID)
+    for graph in range(len(first)):
+        own = rows[number == graph]
+        launched = recorded(distinct(work.launch[own]).astype(np.intp))
+        own = own[np.isin(work.launch[own], launched)]
+        lacking = _lacking(work.launch[own], node[own])
+        calls.append(lacking.calls)
+        missing, expected = missing + lacking.missing, expected + lacking.expected
+    return LostNodes(distinct(np.concatenate(calls)), missing, expected) if missing else LostNodes()
+
+
+def _is_uneven(calls: Rows, launch: Positions, graph: Ints) -> NDArray[np.bool_]:
+    """Which nodes are of graphs whose launches do not all show as many; launches of several graphs go by the first."""
+    count = np.bincount(launch, minlength=len(calls))
+    launched = np.flatnonzero(count)
+    of_launch = sweep.fold("least", launch, graph, np.full(len(calls), np.iinfo(np.int64).max))[launched]
+    first, number = group(calls["pid"][launched], of_launch)
+    fewest = sweep.fold("least", number, count[launched], np.full(len(first), np.iinfo(np.int64).max))
+    most = sweep.fold("most", number, count[launched], np.zeros(len(first), np.int64))
+    uneven = np.zeros(len(calls), np.bool_)
+    uneven[launched] = (fewest < most)[number]
+    return uneven[launch]
+
+
+def _lacking(launch: Positions, node: Ints) -> LostNodes:
+    """What the launches of one graph lack."""
+    if not len(launch):
+        return LostNodes()
+    node_first, node_number = group(node)
+    launch_first, launch_number = group(launch)
+    pairs = node_number * len(launch_first) + launch_number
+    if len(distinct(pairs)) < len(pairs):  # a loop runs a node twice
+        return LostNodes()
+    absent = len(launch_first) - np.bincount(node_number, minlength=len(node_first))
+    usual = float(np.median(absent))
+    in_all = absent <= usual + _FAR_MORE * np.sqrt(usual) + _A_FEW
+    nodes = int(np.count_nonzero(in_all))
+    lack = nodes - np.bincount(launch_number, weights=in_all[node_number]).astype(np.int64)
+    return LostNodes(launch[launch_first[lack > 0]], int(lack.sum()), nodes * len(launch_first))
+
 
 NOTABLE: Final = 0.001
 """From this share of the GPU's work on, what was lost is told before all else."""
@@ -102,44 +185,36 @@ NOTHING_LOST: Final = LostWork()
 
 def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
     """What was lost of a trace that was read whole."""
-    has_work = sweep.marked(work.launch, -1, len(host.calls) - 1)[1:].astype(np.bool_)
+    calls = host.calls
+    has_work = sweep.marked(work.launch, -1, len(calls) - 1)[1:].astype(np.bool_)
     puts_work = host.are(CallKind.LAUNCH) | host.are(CallKind.COPY_CALL)
     suspects = np.flatnonzero(puts_work & ~has_work)
-    suspects = suspects[_operations(host.calls.codes("name")[suspects], host) != NO_OPERATION]
+
+    def operations(names: Codes) -> NDArray[np.int8]:
+        return calls.strings.each(names, lambda name: operation_number(shortened(name)), np.int8)
+
+    suspects = suspects[operations(calls.codes("name")[suspects]) != NO_OPERATION]
     if not len(suspects) and not has_nodes(work):
         return NOTHING_LOST
-    calls, recording = host.calls, _Recording(host, work)
-    operation = _operations(calls.codes("name"), host)
-    suspects = recording.holds(_Suspects(trace, host, operation, has_work).lost(suspects))
-    nodes = lost_nodes(host, work, operation == DeviceOperation.GRAPH.number, recording.holds)
+    operation = operations(calls.codes("name"))
+    is_graph = operation == DeviceOperation.GRAPH.number
+    suspects = _in_recording(host, work, _Suspects(trace, host, operation, has_work).lost(suspects))
+    nodes = lost_nodes(host, work, is_graph, lambda launched: _in_recording(host, work, launched))
     if not len(suspects) and not len(nodes.calls):
         return NOTHING_LOST
     lost = suspects[np.argsort(calls["start_ns"][suspects], kind="stable")]
     counts = {
-        kind: (int(np.count_nonzero(of_kind[lost])), int(np.count_nonzero(of_kind & has_work)))
+        kind: (missing, missing + int(np.count_nonzero(of_kind & has_work)))
         for kind in DEVICE_OPERATIONS
-        if (of_kind := operation == kind.number).any()
+        if (missing := int(np.count_nonzero((of_kind := operation == kind.number)[lost])))
     }
-    counts = {kind: (missing, missing + there) for kind, (missing, there) in counts.items() if missing}
-    share = _share(work, operation, lost, nodes)
-    return LostWork(lost, counts, nodes, share, _when(host, work, np.concatenate((lost, nodes.calls))))
-
-
-def _operations(names: Codes, host: Host) -> NDArray[np.int8]:
-    """What the functions that are called so put on the device."""
-    numbers: NDArray[np.int8] = host.calls.strings.each(names, lambda name: operation_number(shortened(name)), np.int8)
-    return numbers
-
-
-def _share(work: Activities, operation: NDArray[np.int8], lost: Positions, nodes: LostNodes) -> float:
-    """Missing operations of all that ran; of a graph that is missing as many as the mean graph launch has."""
     launched = work.launch[work.launch >= 0]
-    in_graphs = launched[operation[launched] == DeviceOperation.GRAPH.number]
-    graphs = len(distinct(in_graphs)) if len(in_graphs) else 0
-    of_graph = len(in_graphs) / graphs if graphs else 1.0
-    lost_graphs = int(np.count_nonzero(operation[lost] == DeviceOperation.GRAPH.number))
-    missing = len(lost) - lost_graphs + lost_graphs * of_graph + nodes.missing
-    return float(missing / (missing + len(launched))) if missing else 0.0
+    in_graphs = launched[is_graph[launched]]
+    of_graph = len(in_graphs) / len(distinct(in_graphs)) if len(in_graphs) else 1.0  # the mean graph launch has so many
+    lost_graphs = int(np.count_nonzero(is_graph[lost]))
+    lost_operations = len(lost) - lost_graphs + lost_graphs * of_graph + nodes.missing
+    share = float(lost_operations / (lost_operations + len(launched))) if lost_operations else 0.0
+    return LostWork(lost, counts, nodes, share, _when(host, work, np.concatenate((lost, nodes.calls))))
 
 
 class _Suspects:
@@ -186,7 +261,11 @@ class _Suspects:
     def _outside_capture(self, suspects: Positions) -> Positions:
         """No stream of their process was being captured: another thread may launch into the same graph."""
         calls = self.calls
-        edge = calls.strings.each(calls.codes("name"), _capture_edge, np.int8)
+        edge = calls.strings.each(
+            calls.codes("name"),
+            lambda name: bool(CAPTURE_BEGINS.search(name)) - bool(CAPTURE_ENDS.search(name)),
+            np.int8,
+        )
         edges = np.flatnonzero(edge)
         inside = np.zeros(len(suspects), np.bool_)
         asked = RowsByKey.of(calls["pid"][suspects])
@@ -248,48 +327,31 @@ class _Suspects:
         return suspects[has_bytes]
 
 
-def _capture_edge(function: str) -> int:
-    return int(bool(CAPTURE_BEGINS.search(function))) - int(bool(CAPTURE_ENDS.search(function)))
-
-
-class _Recording:
-    """From when to when the work of each process was recorded, stream by stream."""
-
-    def __init__(self, host: Host, work: Activities) -> None:
-        self.host, self.work = host, work
-
-    def holds(self, launched: Positions) -> Positions:
-        """Those of these calls whose work, had it run, would lie in the recording."""
-        calls = self.host.calls
-        kept = np.zeros(len(launched), np.bool_)
-        by_process = RowsByKey.of(self.work.pid)
-        for process, of_process in RowsByKey.of(calls["pid"][launched]):
-            chosen = launched[of_process]
-            kept[of_process] = self._holds(by_process.rows(process), calls["start_ns"][chosen], calls["end_ns"][chosen])
-        return launched[kept]
-
-    def _holds(self, own: Positions, called: Ints, returned: Ints) -> NDArray[np.bool_]:
-        """The same for calls of one process, whose activities are `own`."""
-        work = self.work
+def _in_recording(host: Host, work: Activities, launched: Positions) -> Positions:
+    """Those of these calls whose work, had it run, would lie in the recording of its process, stream by stream."""
+    calls, kept = host.calls, np.zeros(len(launched), np.bool_)
+    by_process = RowsByKey.of(work.pid)
+    for process, of_process in RowsByKey.of(calls["pid"][launched]):
+        own, chosen = by_process.rows(process), launched[of_process]
         if not len(own):
-            return np.zeros(len(called), np.bool_)
-        start, end = work.start_ns[own], work.end_ns[own]
-        _, stream = group(work.gpu[own], work.stream[own])
-        launched, streams = _launched_at(self.host, work, own), int(stream.max()) + 1
+            continue
+        called, start, end = calls["start_ns"][chosen], work.start_ns[own], work.end_ns[own]
+        stream, launched_ns = group(work.gpu[own], work.stream[own])[1], _launched_at(host, work, own)
+        streams = int(stream.max()) + 1
         last_launch, last_end, longest = (
             sweep.fold("most", stream, values, np.full(streams, np.iinfo(np.int64).min))
-            for values in (launched, end, end - start)
+            for values in (launched_ns, end, end - start)
         )
-        first_launch = sweep.fold("least", stream, launched, np.full(streams, np.iinfo(np.int64).max))
+        first_launch = sweep.fold("least", stream, launched_ns, np.full(streams, np.iinfo(np.int64).max))
         # of the streams on which nothing launched later was recorded, the one whose next work would end last
         order = np.argsort(last_launch, kind="stable")
         after_queue = np.append(0, furthest((last_end + longest)[order]))
         after_call = np.append(0, furthest(longest[order]))
         over = np.searchsorted(last_launch[order], called, side="right")
-        would_end = np.maximum(after_queue[over], np.where(over > 0, returned + after_call[over], 0))
+        returned = np.where(over > 0, calls["end_ns"][chosen] + after_call[over], 0)
         begun = (called >= start.min()) | (called > first_launch.max())
-        held: NDArray[np.bool_] = begun & (would_end <= end.max())
-        return held
+        kept[of_process] = begun & (np.maximum(after_queue[over], returned) <= end.max())
+    return launched[kept]
 
 
 def _launched_at(host: Host, work: Activities, rows: Positions) -> Ints:
@@ -300,57 +362,68 @@ def _launched_at(host: Host, work: Activities, rows: Positions) -> Ints:
 
 
 def _when(host: Host, work: Activities, lost: Positions) -> dict[int, Spans]:
-    """When the work of these calls may have run on each GPU."""
-    starts: dict[int, list[Ints]] = {}
-    ends: dict[int, list[Ints]] = {}
-    queues: dict[tuple[int, int, int], _StreamQueue] = {}
-    for called, streams in _usual_streams(host, work, lost):
-        for key in streams:
-            if key not in queues:
-                queues[key] = _StreamQueue(host, work, *key)
-            lo, hi = queues[key].room_for(called)
-            starts.setdefault(key[1], []).append(lo)
-            ends.setdefault(key[1], []).append(hi)
-    return {gpu: union(np.concatenate(starts[gpu]), np.concatenate(ends[gpu])) for gpu in starts}
+    """When the work of these calls may have run on each GPU.
 
-
-def _usual_streams(host: Host, work: Activities, lost: Positions) -> Iterator[tuple[Ints, list[tuple[int, int, int]]]]:
-    """When calls of each thread and name were made, and where (process, GPU, stream) such calls have their work."""
-    calls = host.calls
-    names = calls.codes("name")
-    first, number = group(host.thread_of_call[lost], names[lost])
+    Calls of one thread and name are taken to work on the streams where such calls usually have their work.
+    """
+    calls, names, thread_of = host.calls, host.calls.codes("name"), host.thread_of_call
+    first, number = group(thread_of[lost], names[lost])
     launched = np.flatnonzero(work.launch >= 0)
-    thread, name = host.thread_of_call[work.launch[launched]], names[work.launch[launched]]
-    for at, row in enumerate(lost[first].tolist()):
-        alike = launched[(thread == host.thread_of_call[row]) & (name == names[row])]
+    thread, name = thread_of[work.launch[launched]], names[work.launch[launched]]
+    room: dict[int, list[tuple[Ints, Ints]]] = {}
+    queues: dict[tuple[int, int, int], tuple[Ints, Ints, Ints]] = {}
+    for kind, row in enumerate(lost[first].tolist()):
+        alike = launched[(thread == thread_of[row]) & (name == names[row])]
         if not len(alike):
-            alike = launched[thread == host.thread_of_call[row]]
+            alike = launched[thread == thread_of[row]]
         shown, stream = group(work.gpu[alike], work.stream[alike])
         counts = np.bincount(stream)
-        usual = alike[shown[counts >= USUAL_STREAM * counts.sum()]]
-        keys = [(int(calls["pid"][row]), int(work.gpu[place]), int(work.stream[place])) for place in usual.tolist()]
-        yield calls["start_ns"][lost[number == at]], keys
+        for place in alike[shown[counts >= USUAL_STREAM * counts.sum()]].tolist():
+            key = int(calls["pid"][row]), int(work.gpu[place]), int(work.stream[place])
+            if key not in queues:
+                queues[key] = _stream_queue(host, work, *key)
+            room.setdefault(key[1], []).append(_room(queues[key], calls["start_ns"][lost[number == kind]]))
+    return {gpu: union(*map(np.concatenate, zip(*parts, strict=True))) for gpu, parts in room.items()}
 
 
-class _StreamQueue:
-    """The work of one process on one stream, in the order in which it was launched."""
+def _stream_queue(host: Host, work: Activities, pid: int, gpu: int, stream: int) -> tuple[Ints, Ints, Ints]:
+    """A process's work on one stream by launch: when launched, when all up to it is done, the next start from it on."""
+    rows = np.flatnonzero(equal(work.pid, pid) & equal(work.gpu, gpu) & equal(work.stream, stream))
+    launched = _launched_at(host, work, rows)
+    order = np.argsort(launched, kind="stable")
+    rows = rows[order]
+    next_start = np.minimum.accumulate(work.start_ns[rows][::-1])[::-1]
+    return launched[order], furthest(work.end_ns[rows]), next_start
 
-    def __init__(self, host: Host, work: Activities, pid: int, gpu: int, stream: int) -> None:
-        rows = np.flatnonzero(equal(work.pid, pid) & equal(work.gpu, gpu) & equal(work.stream, stream))
-        launched = _launched_at(host, work, rows)
-        order = np.argsort(launched, kind="stable")
-        self._launched: Final = launched[order]
-        self._done: Final = furthest(work.end_ns[rows[order]])
-        self._next: Final = np.minimum.accumulate(work.start_ns[rows[order]][::-1])[::-1]
 
-    def room_for(self, called: Ints) -> tuple[Ints, Ints]:
-        """From when to when what was launched at these instants may have run: between what came before and after.
+def _room(queue: tuple[Ints, Ints, Ints], called: Ints) -> tuple[Ints, Ints]:
+    """From when to when what was launched at these instants may have run: between what came before and after.
 
-        Where nothing came before or after it, there is no room: it then ran on another stream.
-        """
-        before = np.searchsorted(self._launched, called, side="left")
-        after = np.searchsorted(self._launched, called, side="right")
-        known = (before > 0) & (after < len(self._launched))
-        lo = np.maximum(called, self._done[np.maximum(before - 1, 0)])
-        hi = self._next[np.minimum(after, len(self._next) - 1)]
-        return np.where(known, lo, 0), np.where(known, np.maximum(hi, lo), 0)
+    Where nothing came before or after it, there is no room: it then ran on another stream.
+    """
+    launched, done, next_start = queue
+    before = np.searchsorted(launched, called, side="left")
+    after = np.searchsorted(launched, called, side="right")
+    known = (before > 0) & (after < len(launched))
+    low = np.maximum(called, done[np.maximum(before - 1, 0)])
+    high = np.maximum(next_start[np.minimum(after, len(launched) - 1)], low)
+    return np.where(known, low, 0), np.where(known, high, 0)
+
+
+LEAST_NS: Final = 100_000
+"""A shorter wait is the device's own."""
+
+
+def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> NDArray[np.bool_]:
+    """Which of these activities ran long after they were queued, as the first that was recorded of their stream.
+
+    A stream is one of a process on a GPU.
+    """
+    call = work.launch[positions]
+    waits = call >= 0
+    waits[waits] = work.start_ns[positions[waits]] - host.calls["end_ns"][call[waits]] > LEAST_NS
+    if waits.any():
+        rows = np.flatnonzero(np.isin(work.stream, distinct(work.stream[positions[waits]])))
+        first, _ = group(work.pid[rows], work.gpu[rows], work.stream[rows])
+        waits[waits] = np.isin(positions[waits], rows[first])
+    return waits

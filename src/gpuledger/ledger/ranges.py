@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.trace.columns import by_row
-from gpuledger.trace.keys import Positions, group, search
+from gpuledger.trace.keys import Positions, by_row, group, search
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import Ints, in_nesting_order, pairs_inside, parents, shortest_around
 from gpuledger.trace.strings import NO_TEXT

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Steps
-from gpuledger.trace.columns import distinct
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.statistics import median, nearest_percentiles
 
 OUTLIER_RATIO: Final = 1.2

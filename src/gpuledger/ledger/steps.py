@@ -1,4 +1,4 @@
-"""Steps: which launches belong together, and where that cuts the device's time.
+"""Steps: which launches belong together, and where that cuts the device's time; and which of them are prefill.
 
 A range, a marker kernel or a graph launch only says which activities belong to step i. The step ends when the last of
 them ends, the next one begins there, and the first begins with its first launch call. So steps tile the device's time
@@ -15,21 +15,22 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.kernel_periods import FEWEST
-from gpuledger.ledger.launched_in import by_range, nothing_matches, range_names
-from gpuledger.ledger.levels import LevelFinder, source_words, up_to
-from gpuledger.ledger.unrecorded import waits_for_unrecorded
+from gpuledger.ledger.launched_in import launched_in, matching_ranges, nothing_matches, range_names
+from gpuledger.ledger.levels import FEWEST, LevelFinder, source_words, up_to
+from gpuledger.ledger.lost_work import waits_for_unrecorded
+from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Spans, covered, furthest
+from gpuledger.trace.spans import Ints, Spans, covered, furthest, holds, pairs_inside
 from gpuledger.trace.statistics import median
+from gpuledger.trace.strings import Codes
 
 WARM_UP_RATIO: Final = 1.25
 """A leading step that takes this many times the median of the rest is warm-up."""
@@ -99,55 +100,49 @@ class Wanted:
 
 def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Wanted) -> Steps | None:
     """The steps of one GPU; None where nothing that repeats covers the window."""
-    gpu, own = levels.gpu, work.of(levels.gpu)
+    own = work.of(levels.gpu)
     if wanted.range_pattern is not None:
-        member = by_range(trace, own, host, re.compile(wanted.range_pattern))
+        source = say("marked by ranges matching '{pattern}'", pattern=wanted.range_pattern)
+        ranges = matching_ranges(trace, re.compile(wanted.range_pattern))
+        member = launched_in(own, host, ranges) if len(ranges) else None
         if member is None:
             raise nothing_matches(wanted.range_pattern, "range", range_names(trace))
-        return _tiled(
-            own, host, gpu, say("marked by ranges matching '{pattern}'", pattern=wanted.range_pattern), member
-        )
-    if wanted.kernel_pattern is not None:
-        member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern, re.IGNORECASE))
-        if member is None:
-            names = {trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
-            raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names), lambda name: cut_label(label(name)))
-        return _tiled(
-            own, host, gpu, say("ended by kernels matching '{pattern}'", pattern=wanted.kernel_pattern), member
-        )
-    chosen = levels.step() if wanted.level is None else levels.named(wanted.level)
-    if chosen is None and wanted.any_level:
-        chosen = levels.outermost()
-    if chosen is None:
-        return None
-    return _tiled(own, host, gpu, source_words(chosen.source, chosen.name), levels.member(chosen))
+    elif wanted.kernel_pattern is not None:
+        source = say("ended by kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
+        names = {code: trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
+        pattern = re.compile(wanted.kernel_pattern, re.IGNORECASE)
+        ending = [code for code, name in names.items() if code >= 0 and pattern.search(name)]
+        marks = np.flatnonzero(np.isin(own.name, ending))
+        if not len(marks):
+            shown = sorted(set(names.values()))
+            raise nothing_matches(wanted.kernel_pattern, "kernel", shown, lambda name: cut_label(label(name)))
+        member = up_to(marks, len(own))
+    else:
+        level = levels.step() if wanted.level is None else levels.named(wanted.level)
+        if level is None and wanted.any_level:
+            level = levels.outermost()
+        if level is None:
+            return None
+        source, member = source_words(level.source, level.name), levels.member(level)
+    return _tiled(own, host, levels.gpu, source, member)
 
 
 def _tiled(work: Activities, host: Host, gpu: int, source: str, member: Positions) -> Steps | None:
-    """Edges from which activity belongs to which step."""
+    """Edges from which activity belongs to which step.
+
+    The first step begins with its first launch call, or when the device is done with what came before.
+    """
     count = int(member.max()) + 1
-    ends = np.full(count, np.iinfo(np.int64).min)
-    sweep.fold("most", member, work.end_ns, ends)
-    first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
-    start = _begin_ns(work, host, first)
+    ends = sweep.fold("most", member, work.end_ns, np.full(count, np.iinfo(np.int64).min))
+    of_first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
+    first, call = of_first[0], work.launch[of_first]
+    if waits_for_unrecorded(work, host, of_first[:1])[0]:
+        start = int(work.start_ns[first])
+    else:
+        start = int(host.calls["start_ns"][call[call >= 0]].min(initial=work.start_ns[of_first].min()))
+        start = min(int(work.end_ns[:first].max(initial=start)), int(work.start_ns[first]))
     edges = distinct(np.append(start, furthest(ends)[ends > start]))
-    if len(edges) < 2:
-        return None
-    return Steps(gpu, source, edges, warm_up(np.diff(edges)))
-
-
-def _begin_ns(work: Activities, host: Host, of_first: Positions) -> int:
-    """When the first step begins: with its first launch call, or when the device is done with what came before."""
-    call = work.launch[of_first]
-    began = host.calls["start_ns"][call[call >= 0]]
-    start = (
-        min(int(work.start_ns[of_first].min()), *began.tolist()) if len(began) else int(work.start_ns[of_first].min())
-    )
-    first = of_first[:1]
-    if waits_for_unrecorded(work, host, first)[0]:
-        return int(work.start_ns[first[0]])
-    before = int(work.end_ns[: first[0]].max(initial=start))
-    return min(max(start, before), int(work.start_ns[first[0]]))
+    return Steps(gpu, source, edges, warm_up(np.diff(edges))) if len(edges) > 1 else None
 
 
 def warm_up(lengths: Ints) -> int:
@@ -159,9 +154,99 @@ def warm_up(lengths: Ints) -> int:
     return count
 
 
-def _by_kernel(trace: Trace, work: Activities, pattern: re.Pattern[str]) -> Positions | None:
-    """Each activity whose name matches ends a step."""
-    codes = distinct(work.name).tolist()
-    matching = [code for code in codes if code >= 0 and pattern.search(trace.strings.text(code) or "")]
-    marks = np.flatnonzero(np.isin(work.name, matching))
-    return up_to(marks, len(work)) if len(marks) else None
+PHASES: Final = ("", "prefill", "decode", say("mixed"))
+"""Positions in it are phases; the first is: cannot be told."""
+
+PREFILL, DECODE, _MIXED = 1, 2, 3
+MIXED_SHARE: Final = 0.1
+"""A step is mixed when the lesser phase has this share of the work that says anything."""
+
+_ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
+"""Around a word that stands alone: `decode_step`, `bench:decode[3]`, but neither `decoder` nor `extended`."""
+
+_RANGES: Final = (
+    re.compile(rf"{_ALONE}(prefill(ing)?|extend){_ENDED}|context_[1-9]"),
+    re.compile(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]"),
+)
+_KERNELS: Final = (
+    re.compile(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash"),
+    re.compile(r"splitkv|paged_attention|decode|masked_multihead|mmha|xqa|fwd_(grouped_)?kernel_stage"),
+)
+_TRAINING_RANGE: Final = re.compile(rf"{_ALONE}backward{_ENDED}|autograd::engine|optimizer\.step")
+_TRAINING_KERNEL: Final = re.compile(r"backward|_bwd_|multi_tensor_apply|fused_?adam")
+"""All of them are looked for in lower case, which is far quicker than leaving case to the expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The phase of each step, of what came before the steps and of what came after, as positions in PHASES."""
+
+    before: int
+    of_step: tuple[int, ...]
+    after: int
+
+    @property
+    def known(self) -> bool:
+        return any((self.before, *self.of_step, self.after))
+
+
+def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints, window: Spans | None = None) -> Phases:
+    """The phases of one GPU's steps, which `edges_ns` bound; of a window of several stretches, what begins in them."""
+    own = work.of(gpu)
+    votes = _votes_by_range(trace, own, host)
+    if not votes.any():  # by what kernels are called, where decode's occur at all
+        votes = _votes(trace, own.name, _KERNELS)
+        votes = np.where((votes == _MIXED) | (not (votes == DECODE).any()), np.int8(0), votes)
+    amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
+    if votes.any() and not _trains(trace, own.name):
+        if window is not None and len(window) > 1:
+            votes = np.where(holds(window, own.start_ns), votes, np.int8(0))
+        stretch = sweep.search(edges_ns, own.start_ns, "right")
+        sweep.fold("sum", stretch * len(PHASES) + votes, own.end_ns - own.start_ns, amounts)
+    before, *of_step, after = (_phase(*row) for row in amounts.reshape(-1, len(PHASES))[:, 1:].tolist())
+    return Phases(before, tuple(of_step), after)
+
+
+def _phase(prefill: int, decode: int, mixed: int) -> int:
+    total = prefill + decode + mixed
+    if not total:
+        return 0
+    if mixed or min(prefill, decode) >= MIXED_SHARE * total:
+        return _MIXED
+    return PREFILL if prefill > decode else DECODE
+
+
+def _votes(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> NDArray[np.int8]:
+    """The phase that each of these texts speaks of, as a position in PHASES."""
+
+    def vote(text: str) -> int:
+        prefill, decode = (bool(pattern.search(text.lower())) for pattern in patterns)
+        return _MIXED if prefill and decode else PREFILL if prefill else DECODE if decode else 0
+
+    return trace.strings.each(codes, vote, np.int8)
+
+
+def _votes_by_range(trace: Trace, own: Activities, host: Host) -> NDArray[np.int8]:
+    """For each activity what the innermost range around its launch that names a phase says."""
+    votes, ranges = np.zeros(len(own), np.int8), spans_of_time(trace)
+    of_range = _votes(trace, ranges.codes("name"), _RANGES)
+    if not of_range.any():
+        return votes
+    ranges, of_range = ranges.where(of_range > 0), of_range[of_range > 0]
+    launched = np.flatnonzero(own.launch >= 0)
+    calls = host.calls.at(own.launch[launched])
+    outer, inner = pairs_inside(
+        ranges["start_ns"], ranges["end_ns"], ranges["pid"], calls["start_ns"], calls["end_ns"], calls["pid"]
+    )
+    outermost_first = np.argsort(ranges["start_ns"][outer], kind="stable")
+    votes[launched[inner[outermost_first]]] = of_range[outer[outermost_first]]  # the innermost, written last, stands
+    return votes
+
+
+def _trains(trace: Trace, names: Codes) -> bool:
+    """Whether gradients are computed: then attention over long queries is a forward pass, and no prompt is read."""
+    strings = trace.strings
+    for codes, pattern in ((spans_of_time(trace).codes("name"), _TRAINING_RANGE), (names, _TRAINING_KERNEL)):
+        if any(pattern.search((strings.text(code) or "").lower()) for code in strings.distinct(codes)):
+            return True
+    return False

@@ -20,7 +20,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launching_range, matching_ranges, nothing_matches, range_names
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, furthest, one_span, union
 from gpuledger.trace.tables import Rows
@@ -45,7 +45,11 @@ def windows(
     trace: Trace, work: Activities, host: Host, gpus: Iterable[int], window: Span, wanted: Wanted
 ) -> dict[int, Window]:
     """For each GPU the part of the profile's window that is asked for; GPUs with nothing in it are left out."""
-    asked = _asked(window, wanted)
+    first, last = wanted.time_ns or (None, None)
+    asked = Span(
+        window.start_ns if first is None else max(window.start_ns + first, window.start_ns),
+        window.end_ns if last is None else min(window.start_ns + last, window.end_ns),
+    )
     if wanted.scope_pattern is None:
         if asked.end_ns <= asked.start_ns:
             raise _nothing_there(window.start_ns, window)
@@ -54,30 +58,23 @@ def windows(
     ranges = matching_ranges(trace, re.compile(wanted.scope_pattern))
     if not len(ranges):
         raise nothing_matches(wanted.scope_pattern, "range", range_names(trace))
-    launched = {gpu: _instances(work.of(gpu), host, ranges) for gpu in gpus}
-    launched = {gpu: stretches for gpu, stretches in launched.items() if len(stretches[0])}
+    instances = {gpu: _instances(work.of(gpu), host, ranges) for gpu in gpus}
+    launched = [(begin, end) for begin, end in instances.values() if len(begin)]
     if not launched:
         where = f"GPU {wanted.device}" if wanted.device is not None else "a GPU"
         raise NothingRecorded(
             f"ranges match '{wanted.scope_pattern}', but no work on {where} was launched inside them",
             found=f"{len(ranges)} ranges, of them the first is '{ranges.texts('name')[0]}'",
         )
-    parts = {gpu: _within(*stretches, asked) for gpu, stretches in launched.items()}
-    parts = {gpu: part for gpu, part in parts.items() if len(part.stretches)}
+    parts = {}
+    for gpu, bounds in instances.items():
+        begin, end = (np.clip(instants, *asked) for instants in bounds)
+        if (end > begin).any():
+            parts[gpu] = Window(union(begin, end), begin[end > begin])
     if not parts:
-        first = min(int(start[0]) for start, _ in launched.values())
-        last = max(int(end[-1]) for _, end in launched.values())
-        raise _nothing_there(window.start_ns, Span(first, last), f" of ranges that match '{wanted.scope_pattern}'")
+        there = Span(min(int(begin[0]) for begin, _ in launched), max(int(end[-1]) for _, end in launched))
+        raise _nothing_there(window.start_ns, there, f" of ranges that match '{wanted.scope_pattern}'")
     return parts
-
-
-def _asked(window: Span, wanted: Wanted) -> Span:
-    """The part of the window that `--time` leaves; empty or backward where that is nothing."""
-    first, last = wanted.time_ns or (None, None)
-    return Span(
-        window.start_ns if first is None else max(window.start_ns + first, window.start_ns),
-        window.end_ns if last is None else min(window.start_ns + last, window.end_ns),
-    )
 
 
 def _nothing_there(zero_ns: int, span: Span, whose: str = "") -> NothingRecorded:
@@ -94,21 +91,14 @@ def _instances(own: Activities, host: Host, ranges: Rows) -> tuple[Ints, Ints]:
     used = used[used >= 0]
     number = np.full(len(ranges) + 1, -1)  # the last is for what was launched in none
     number[used] = np.arange(len(used))
-    first, last = (np.full(len(used), bound) for bound in (np.iinfo(np.int64).max, np.iinfo(np.int64).min))
-    sweep.fold("least", number[member], own.start_ns, first)
-    sweep.fold("most", number[member], own.end_ns, last)
+    lowest, highest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    first = sweep.fold("least", number[member], own.start_ns, np.full(len(used), highest))
+    last = sweep.fold("most", number[member], own.end_ns, np.full(len(used), lowest))
     order = np.argsort(first, kind="stable")
     first, last, opened = first[order], last[order], ranges["start_ns"][used[order]]
     earlier = sweep.search(own.start_ns, first)  # how many activities began before the instance's own
-    done = np.append(np.iinfo(np.int64).min, furthest(own.end_ns))[earlier]
-    begin = np.minimum(first, np.maximum(opened, done))
-    reached = np.append(np.iinfo(np.int64).min, furthest(last)[:-1]) if len(last) else last
-    begin = np.maximum(begin, reached)
+    done = np.append(lowest, furthest(own.end_ns))[earlier]
+    reached = np.append(lowest, furthest(last))[: len(last)]
+    begin = np.maximum(np.minimum(first, np.maximum(opened, done)), reached)
     holds = last > begin
     return begin[holds], last[holds]
-
-
-def _within(begin: Ints, end: Ints, asked: Span) -> Window:
-    begin, end = np.clip(begin, *asked), np.clip(end, *asked)
-    holds = end > begin
-    return Window(union(begin[holds], end[holds]), begin[holds])

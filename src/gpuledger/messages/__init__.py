@@ -1,15 +1,16 @@
 """Sentences that can be said in several languages.
 
 `say` takes an English template and what goes into it, and gives back text: English, as any `str`. It also remembers
-its template, so that `translated` can say the same in another language. The catalogue of a language maps English
-templates to its own; a test fails where one is missing.
+its template, so that `translated` can say the same in another language. The catalogue of a language, a file of gettext
+(`zh.po`), maps English templates to its own; `make messages` puts new ones in, and a test fails where one is missing.
 """
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 LANGUAGES: Final = ("en", "zh")
@@ -74,5 +75,33 @@ def _filled(template: str, parts: Mapping[str, object]) -> str:
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
     """English templates to those of a language."""
-    found: Mapping[str, str] = importlib.import_module(f"gpuledger.messages.{language}").TEMPLATES
-    return found
+    # importing importlib.resources would take longer than all that is read here
+    return parse_catalogue(Path(__file__).with_name(f"{language}.po").read_text(encoding="utf-8"))
+
+
+_QUOTED: Final = r'"(?:[^"\\\n]++|\\[\\"nt])*+"'
+_ENTRY: Final = rf"((?:#.*(?:\n|$))*)(?:msgid ({_QUOTED}(?:\n{_QUOTED})*)\nmsgstr ({_QUOTED}(?:\n{_QUOTED})*))?"
+_ESCAPES: Final = {"\\": "\\", '"': '"', "n": "\n", "t": "\t"}
+
+
+def parse_catalogue(text: str) -> dict[str, str]:
+    """What is translated in the text of a .po file: entries with a blank line between them, no contexts, no plurals."""
+    templates: dict[str, str] = {}
+    entry = re.compile(_ENTRY)  # here: English does without it
+    for block in re.split(r"\n{2,}", text.strip("\n")):
+        match = entry.fullmatch(block)
+        if match is None:
+            raise ValueError(f"not an entry of a catalogue: {block}")
+        comments, english, translation = match.groups()
+        if english is None or (comments and re.search(r"^#,.*\bfuzzy\b", comments, re.MULTILINE)):
+            continue
+        template = _unquoted(english)
+        if template in templates:
+            raise ValueError(f"twice in the catalogue: {template}")
+        templates[template] = _unquoted(translation)
+    return {template: translation for template, translation in templates.items() if template and translation}
+
+
+def _unquoted(lines: str) -> str:
+    text = lines[1:-1].replace('"\n"', "")
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], text) if "\\" in text else text

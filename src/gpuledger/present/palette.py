@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.lines import Line
 
 
 class Tone(NamedTuple):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause, Trigger
-from gpuledger.ledger.lines import Line
 from gpuledger.messages import say
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Term
-from gpuledger.trace.health import Severity
+from gpuledger.trace.model import Severity
 
 _SEVERITY_WORDS: Final = {
     Severity.INFO: say("info"),

@@ -11,10 +11,10 @@ from typing import Final
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
-from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, Source, in_time, look_at, unchanged, unrecognised
+from gpuledger.read.unrecorded_work import plain_window_ns
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -49,13 +49,13 @@ def open_trace(
     cache folder, and found there the next time; not with `cache=False`.
     """
     wanted = wanted_columns(only)
-    trace = _opened(path, wanted, limits, progress, cache=cache)
+    trace = _read_trace(path, wanted, limits, progress, cache=cache)
     if where_sampled and has_samples(trace):
         besides = wanted_columns(where_sampled)
         both = {
             table: wanted.get(table, frozenset()) | besides.get(table, frozenset()) for table in {**wanted, **besides}
         }
-        trace = _opened(path, both, limits, progress, cache=cache)
+        trace = _read_trace(path, both, limits, progress, cache=cache)
     return trace
 
 
@@ -64,7 +64,7 @@ def has_samples(trace: Trace) -> bool:
     return any(count for name, count in trace.origin.source_rows if name == GPU_METRICS)
 
 
-def _opened(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
+def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
     outer, separator, member = str(path).partition(SEPARATOR)
     if separator and not Path(path).exists():
         from gpuledger.read.archive import read_member
@@ -72,13 +72,13 @@ def _opened(path: str | Path, wanted: WantedColumns, limits: Limits, progress: P
 
         source = look_at(Path(outer))
         if not is_archive(source, limits):
-            raise _refused(path, source, limits)
+            raise _refusal(path, source, limits)
         read = partial(read_member, source, member, wanted, limits, progress)
     else:
         source, member = look_at(Path(path)), ""
         reader = reader_of(source)
         if reader is None:
-            raise _refused(path, source, limits)
+            raise _refusal(path, source, limits)
         read = partial(reader.read, source, wanted, limits, progress)
     with unchanged(source):
         if cache and may_be_cached(source):
@@ -90,7 +90,7 @@ def _opened(path: str | Path, wanted: WantedColumns, limits: Limits, progress: P
     return trace if member else replace(trace, plain_window_ns=plain_window_ns(Path(path)))
 
 
-def _refused(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:
+def _refusal(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:
     """Why this is no profile."""
     from gpuledger.read.stats_text.tables import no_timeline
 

@@ -39,9 +39,9 @@ class RegisteredReader:
 
 
 READERS: Final = (
-    RegisteredReader("nsys.sqlite_reader", "SqliteReader"),
-    RegisteredReader("nsys.arrow", "ArrowReader"),
-    RegisteredReader("nsys.rep_file", "NsysRepReader"),
+    RegisteredReader("nsys.sqlite", "SqliteReader"),
+    RegisteredReader("nsys.other_exports", "ArrowReader"),
+    RegisteredReader("nsys.other_exports", "NsysRepReader"),
     RegisteredReader("archive", "ArchiveReader"),
     RegisteredReader("torch.reader", "TorchReader"),
 )

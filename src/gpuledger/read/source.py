@@ -111,10 +111,10 @@ def unchanged(source: Source) -> Iterator[None]:
         yield
     except UnreadableProfile:
         if state(source) != before:
-            raise _changed(source) from None
+            raise _change_refusal(source) from None
         raise
     if state(source) != before:
-        raise _changed(source)
+        raise _change_refusal(source)
 
 
 def state(source: Source) -> list[tuple[int, ...]]:
@@ -131,7 +131,7 @@ def state(source: Source) -> list[tuple[int, ...]]:
     return states
 
 
-def _changed(source: Source) -> UnreadableProfile:
+def _change_refusal(source: Source) -> UnreadableProfile:
     return UnreadableProfile(
         f"{source.name}: was changed while it was read", hint="read it again when whatever writes it has ended"
     )

@@ -82,7 +82,7 @@ class Gunzipped:
         return b"".join(parts)
 
     def _more(self) -> bytes:
-        packed = self._unpack.unconsumed_tail or self._fed()
+        packed = self._unpack.unconsumed_tail or self._next_compressed()
         if self._unpack.eof:
             if not packed.startswith(GZIP):  # the end, or junk after it
                 self._ended = True
@@ -105,7 +105,7 @@ class Gunzipped:
             raise too_large(self._name, self._limit)
         return part
 
-    def _fed(self) -> bytes:
+    def _next_compressed(self) -> bytes:
         """The next compressed bytes, at least two of them unless the file ends."""
         if self._next + 1 >= len(self._packed):
             self._packed, self._next = self._packed[self._next :] + self._file.read(_PIECE), 0
@@ -282,7 +282,7 @@ def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], 
 
     A tar archive is a stream: a member must be read before the next one is asked for.
     """
-    with opened(source) as file, _named(source):
+    with opened(source) as file, _archive_errors(source):
         if source.head.startswith(ZIP):
             with zipfile.ZipFile(file) as archive:
                 for info in archive.infolist():
@@ -321,7 +321,7 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> 
 
 
 @contextmanager
-def _named(source: Source) -> Iterator[None]:
+def _archive_errors(source: Source) -> Iterator[None]:
     """Says in one sentence what is wrong with an archive."""
     try:
         yield

@@ -4,25 +4,24 @@ A profile without a table of kernels, or with an empty one, whose calls launch k
 looks idle. Launches that are written into a graph, while a stream is captured, run nothing.
 Work of which no call was recorded was launched by somebody: why the GPU was idle before it cannot be told. Kernels of a
 graph that do not say which node they are look as if the host had launched them one by one.
+
+How long a profile's window took without the profiler: the profile's path in; the time, or why it is not known, out.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.device_operations import (
-    CAPTURE_BEGINS,
-    CAPTURE_ENDS,
-    NO_OPERATION,
-    DeviceOperation,
-    operation_number,
-)
+from gpuledger.capture.output_files import MANIFEST_SCHEMA, manifests_of
+from gpuledger.catalog.calls import CAPTURE_BEGINS, CAPTURE_ENDS, NO_OPERATION, DeviceOperation, operation_number
 from gpuledger.messages import say
-from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.model import NO_MANIFEST, Note, NotMeasured, Severity
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
@@ -56,11 +55,11 @@ def _without_calls(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...
 def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Table]) -> tuple[Note, ...]:
     """Calls that put work of a kind on the GPU, and not one record of that kind."""
     operation = calls.strings.each(calls.codes("name"), _operation, np.int8)
-    ran = ~_captured(calls, operation)
+    ran = ~_while_capturing(calls, operation)
     if "result" in calls:
         ran &= calls["result"] <= 0
     notes = []
-    for number, is_there in enumerate(_recorded(tables, asked)):
+    for number, is_there in enumerate(_kinds_recorded(tables, asked)):
         if not is_there and (count := int(np.count_nonzero(ran & (operation == number)))):
             sentence = say(
                 "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
@@ -71,7 +70,7 @@ def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Ta
     return tuple(notes)
 
 
-def _captured(calls: Rows, operation: NDArray[np.int8]) -> NDArray[np.bool_]:
+def _while_capturing(calls: Rows, operation: NDArray[np.int8]) -> NDArray[np.bool_]:
     """Which calls were made while some stream was captured, in whatever process."""
     start_ns = calls["start_ns"]
     edges = np.flatnonzero((operation == _BEGINS) | (operation == _ENDS))
@@ -121,7 +120,7 @@ def _nodes_lacking(rows: Rows, by_graphs: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(np.isin(own, by_graphs) & (own != NOT_RECORDED)))
 
 
-def _recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:
+def _kinds_recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:
     """Whether there are records of each of the kinds, or nobody asked for them."""
     kernels = Table.KERNELS not in asked or len(tables.get(Table.KERNELS, ())) > 0
     if Table.COPIES not in asked:
@@ -152,3 +151,56 @@ def _operation(function: str) -> int:
     if number == DeviceOperation.COPY.number:
         return _KINDS.index("memsets" if "Memset" in function else "copies")
     return _KINDS.index("kernels") if number == DeviceOperation.KERNEL.number else -1
+
+
+MOST_BYTES: Final = 4_000_000
+"""A larger file is no manifest of ours."""
+_LONGEST_NS: Final = 10**18
+
+
+def plain_window_ns(profile: Path) -> int | NotMeasured:
+    """The mean of the windows that the manifest of this profile holds."""
+    reason = NO_MANIFEST
+    for path in manifests_of(profile):
+        manifest = _manifest(path)
+        if manifest is None:
+            continue
+        if not _is_about(manifest, profile):
+            reason = NotMeasured(say("{manifest} describes another profile", manifest=path.name))
+            continue
+        return _window_ns(manifest.get("plain"))
+    return reason
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():  # a pipe of that name would be waited for
+        return None
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):  # not ours to read, cut, or no JSON: there is none
+        return None
+    return content if isinstance(content, dict) and content.get("schema") == MANIFEST_SCHEMA else None
+
+
+def _is_about(manifest: dict[str, Any], profile: Path) -> bool:
+    """Whether the capture wrote this very file: its name, and its size."""
+    files = manifest.get("files")
+    wanted = {"name": profile.name, "bytes": profile.stat().st_size}
+    return isinstance(files, list) and wanted in files
+
+
+def _window_ns(plain: object) -> int | NotMeasured:
+    if not isinstance(plain, dict):
+        return NotMeasured(say("the program was not run unprofiled before the capture"))
+    windows = plain.get("window_ns")
+    if isinstance(windows, list) and windows and all(_is_time(window) for window in windows):
+        return round(sum(windows) / len(windows))
+    reason = plain.get("reason")
+    if not isinstance(reason, str) or not reason:
+        return NotMeasured(say("the unprofiled run before the capture has no readable time"))
+    return NotMeasured(say("no unprofiled run was timed before the capture: {reason}", reason=reason))
+
+
+def _is_time(window: object) -> bool:
+    return isinstance(window, int) and not isinstance(window, bool) and 0 < window < _LONGEST_NS

@@ -9,12 +9,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
+from gpuledger.replay.cross_stream_waits import (
+    UNEXPLAINED_NS,
+    CrossStreamWaits,
+    StallingCalls,
+    cross_stream_waits,
+    event_edges,
+)
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
-from gpuledger.replay.elsewhere import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere
-from gpuledger.replay.events import event_edges
 from gpuledger.replay.graph import (
     NEVER,
     CallNodes,
@@ -24,21 +29,31 @@ from gpuledger.replay.graph import (
     OperationNodes,
     Times,
 )
-from gpuledger.replay.handoffs import hand_offs
-from gpuledger.replay.lag_words import IN_GRAPH, KINDS, LagWords, UsualLags, pair_key, wake_up_key
-from gpuledger.replay.lags import FEWEST, SAMPLE, by_key, looked_up, middle, trimmed_mean
-from gpuledger.replay.native_passes import is_compiled, native
-from gpuledger.replay.observed_lags import ObservedLags, observed_lags
-from gpuledger.replay.operation_kinds import OperationKinds
-from gpuledger.replay.outer_calls import OuterCalls, outer_calls
-from gpuledger.replay.stream_order import StreamOrder, stream_order
-from gpuledger.replay.waits import Waits, waits
-from gpuledger.trace.columns import distinct, is_same, same, take
-from gpuledger.trace.keys import Positions, group
+from gpuledger.replay.lags import (
+    FEWEST,
+    IN_GRAPH,
+    KINDS,
+    SAMPLE,
+    LagWords,
+    ObservedLags,
+    OperationKinds,
+    UsualLags,
+    by_key,
+    looked_up,
+    middle,
+    observed_lags,
+    pair_key,
+    trimmed_mean,
+    wake_up_key,
+)
+from gpuledger.replay.passes import is_compiled, native
+from gpuledger.replay.program_order import OuterCalls, StreamOrder, outer_calls, stream_order
+from gpuledger.replay.waits import Waits, hand_offs, waits
+from gpuledger.trace.keys import Positions, distinct, group, is_same, same, take
 from gpuledger.trace.model import Trace
-from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
+from gpuledger.trace.sweep import side_by_side
 
 SLOW_LAUNCH: Final = 3
 """A launch into a full queue waited if it took this many times as long as usual."""
@@ -77,7 +92,7 @@ def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
     """What is usual in a trace."""
     builder = _Builder(trace, host, work, residuals=False, words=LagWords(trace.strings))
     builder.graph()
-    return builder.words.told()
+    return builder.words.in_words()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,28 +146,14 @@ class _Builder:
         holds[self.queued.call] = True
         return observed_lags(self.outer, self.work, self.launch, self.streams, holds)
 
-    @property
-    def since_call(self) -> Ints:
-        return self.observed.since_call
-
-    @property
-    def since_stream(self) -> Ints:
-        return self.observed.since_stream
-
-    @property
-    def same_launch(self) -> NDArray[np.bool_]:
-        return self.observed.same_launch
-
     @cached_property
     def shared(self) -> NDArray[np.bool_]:
         """Which operations ran on a GPU of several processes, which has them take turns."""
         if not len(self.work) or is_same(self.work.pid):
             return np.zeros(len(self.work), np.bool_)
-        _, gpu = group(self.work.gpu)
-        _, process = group(self.work.pid)
-        pairs = distinct(gpu * (int(process.max()) + 1) + process)
-        processes = np.bincount(pairs // (int(process.max()) + 1))
-        return (processes > 1)[gpu]
+        (_, gpu), (processes, process) = group(self.work.gpu), group(self.work.pid)
+        pairs = distinct(gpu * len(processes) + process)
+        return (np.bincount(pairs // len(processes)) > 1)[gpu]
 
     @cached_property
     def kinds(self) -> OperationKinds:
@@ -165,25 +166,11 @@ class _Builder:
         """Operations from the whole length, as many as are needed to know what is usual."""
         return slice(None, None, max(len(self.work) // ENOUGH, 1))
 
-    def _usual_launch(self) -> dict[int, int]:
-        """Where the stream was empty, so that nothing but the launch was waited for."""
-        some, observed = self._some, self.observed
-        since_call, since_stream = observed.since_call[some], observed.since_stream[some]
-        empty = (self.streams.before[some] < 0) | (since_stream > since_call)
-        empty &= (self.launch[some] >= 0) & ~observed.same_launch[some] & (since_call < 10 * UNEXPLAINED_NS)
-        return self.words.usual(
-            "launch_ns",
-            lambda rows: self.kinds.launch_keys(rows, observed.from_begin),
-            observed.since_call,
-            np.flatnonzero(empty) * (some.step or 1),
-            middle,
-        )
-
     @cached_property
     def _stream_bound(self) -> Positions:
         """Operations that were launched long before their stream came to them."""
         some = self._some
-        since_call, since_stream = self.since_call[some], self.since_stream[some]
+        since_call, since_stream = self.observed.since_call[some], self.observed.since_stream[some]
         ahead = (since_call > since_stream + AHEAD_NS) & (self.streams.before[some] >= 0) & (self.launch[some] >= 0)
         ahead &= (since_stream < 10 * UNEXPLAINED_NS) & (since_stream > -UNEXPLAINED_NS)
         return np.flatnonzero(ahead) * (some.step or 1)
@@ -194,18 +181,28 @@ class _Builder:
 
     @cached_property
     def launch_ns(self) -> Ints:
-        """The usual lag of each operation's launch."""
-        usual = self._usual_launch()
+        """The usual lag of each operation's launch: where its stream was empty, so that it waited for nothing else."""
+        some, observed = self._some, self.observed
+        since_call, since_stream = observed.since_call[some], observed.since_stream[some]
+        empty = (self.streams.before[some] < 0) | (since_stream > since_call)
+        empty &= (self.launch[some] >= 0) & ~observed.same_launch[some] & (since_call < 10 * UNEXPLAINED_NS)
+        usual = self.words.usual(
+            "launch_ns",
+            lambda rows: self.kinds.launch_keys(rows, observed.from_begin),
+            observed.since_call,
+            np.flatnonzero(empty) * (some.step or 1),
+            middle,
+        )
         otherwise = _usual(usual, USUAL_LAUNCH_NS)
-        lags = self.kinds.launch_lags(self.observed.from_begin, lambda key: usual.get(key, otherwise))
-        lags[self.same_launch] = 0
+        lags = self.kinds.launch_lags(observed.from_begin, lambda key: usual.get(key, otherwise))
+        lags[observed.same_launch] = 0
         return lags
 
     @cached_property
     def turnaround_ns(self) -> Ints:
         """The usual lag of each operation after the one before it: of their names, else of their kinds."""
         usual = self.words.usual(
-            "turnaround_ns", self.kinds.pair_keys, self.since_stream, self._stream_bound, trimmed_mean
+            "turnaround_ns", self.kinds.pair_keys, self.observed.since_stream, self._stream_bound, trimmed_mean
         )
         otherwise = _usual(usual, USUAL_TURNAROUND_NS)
         in_graph = pair_key(KINDS.index(IN_GRAPH), KINDS.index(IN_GRAPH))
@@ -215,14 +212,14 @@ class _Builder:
         if self.residuals:
             return by_kind
         by_names = self.words.usual(
-            "names_ns", self._names_keys, self.since_stream, self._stream_bound, trimmed_mean, FEWEST
+            "names_ns", self._names_keys, self.observed.since_stream, self._stream_bound, trimmed_mean, FEWEST
         )
         known = looked_up(self._names_keys(slice(None)), by_names, NEVER)
         known = np.where(known == NEVER, by_kind, known)
-        nodes = np.flatnonzero(self.same_launch & (self.work.graph_node >= 0) & ~self._branches)
+        nodes = np.flatnonzero(self.observed.same_launch & (self.work.graph_node >= 0) & ~self._branches)
         if not len(nodes) or self.words.given:  # a node is known in its own trace only
             return known
-        by_node = by_key(self.since_stream[nodes], self.work.graph_node[nodes], middle)
+        by_node = by_key(self.observed.since_stream[nodes], self.work.graph_node[nodes], middle)
         usual_ns = looked_up(self.work.graph_node[nodes], by_node, 0)
         known[nodes] = np.where(usual_ns < known[nodes] + UNEXPLAINED_NS, usual_ns, known[nodes])
         return known
@@ -234,17 +231,11 @@ class _Builder:
         _ = self.observed  # which both of what follows need
         (calls, wait, wait_ns, order), operations = side_by_side(len(self.work), self._host_side, self._operations)
         none, absent = same(-1, len(calls)), same(-1, len(operations))
-        recorded = Times(
-            np.ascontiguousarray(self.outer.begin_ns),
-            np.ascontiguousarray(self.outer.end_ns),
-            none,
-            none,
-            np.ascontiguousarray(self.work.start_ns),
-            np.ascontiguousarray(self.work.end_ns),
-            np.arange(len(operations)),
-            absent,
-            same(0, len(operations), np.int8),
+        begin, end, start, over = map(
+            np.ascontiguousarray, (self.outer.begin_ns, self.outer.end_ns, self.work.start_ns, self.work.end_ns)
         )
+        past, bound = np.arange(len(operations)), same(0, len(operations), np.int8)
+        recorded = Times(begin, end, none, none, start, over, past, absent, bound)
         return DependencyGraph(
             order=order,
             calls=calls,
@@ -260,8 +251,33 @@ class _Builder:
         )
 
     def _host_side(self) -> tuple[CallNodes, Ints, Ints, Ints]:
-        calls, wait, wait_ns = self._calls()
-        return calls, wait, wait_ns, self._order(calls)
+        """The calls, what each waits for and with which lag, and the order of all events.
+
+        `code_ns` of a thread's first call is the time at which it begins.
+        """
+        outer, count = self.outer, len(self.outer)
+        previous_end = outer.end_ns[np.maximum(outer.before, 0)] if count else 0
+        code = outer.begin_ns - np.where(outer.before >= 0, previous_end, 0)
+        after, after_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+        handed = hand_offs(self.host, outer, code)
+        after[handed.call], after_ns[handed.call] = handed.after, handed.lag_ns
+        waited = handed.call[outer.before[handed.call] >= 0]
+        code[waited] = np.minimum(code[waited], after_ns[waited])
+        duration, queued = outer.end_ns - outer.begin_ns, self.queued
+        duration[queued.call] = np.minimum(duration[queued.call], queued.usual_ns)
+        waiting, wait, wait_ns, blocks = self._wait_lags(duration)
+        nodes = CallNodes(
+            thread=outer.thread,
+            code_ns=code,
+            duration_ns=duration,
+            after=after,
+            after_ns=after_ns,
+            queue=queued.queue,
+            queue_ns=np.zeros(count, np.int64),
+            first_wait=np.append(0, np.cumsum(np.bincount(waiting, minlength=count))).astype(np.int64),
+            blocks=blocks,
+        )
+        return nodes, wait, wait_ns, self._order(nodes)
 
     def _order(self, calls: CallNodes) -> Ints:
         """Every event by its time: of those at one instant first a call's end, then beginnings, then operations."""
@@ -278,73 +294,32 @@ class _Builder:
         key = np.concatenate((end, begin, self.work.start_ns))
         return np.concatenate((code, begins, starts))[np.argsort(key, kind="stable")]
 
-    def _calls(self) -> tuple[CallNodes, Ints, Ints]:
-        outer, count = self.outer, len(self.outer)
-        before = np.maximum(outer.before, 0)
-        code = np.where(outer.before >= 0, outer.begin_ns - outer.end_ns[before] if count else 0, outer.begin_ns)
-        duration = outer.end_ns - outer.begin_ns
-        after, after_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-        handed = hand_offs(self.host, outer, code)
-        after[handed.call], after_ns[handed.call] = handed.after, handed.lag_ns
-        own = outer.before[handed.call] >= 0
-        waited = handed.call[own]
-        code[waited] = np.minimum(code[waited], after_ns[waited])
-        queue, queue_ns = self._queue(duration)
-        waiting, wait, wait_ns, blocks = self._wait_lags(duration)
-        nodes = CallNodes(
-            thread=outer.thread,
-            code_ns=code,
-            duration_ns=duration,
-            after=after,
-            after_ns=after_ns,
-            queue=queue,
-            queue_ns=queue_ns,
-            first_wait=np.append(0, np.cumsum(np.bincount(waiting, minlength=count))).astype(np.int64),
-            blocks=blocks,
-        )
-        return nodes, wait, wait_ns
-
     @cached_property
     def queued(self) -> _Queued:
         """The launches that may meet a full queue, those that did, and what they wait for."""
-        launch, outer = self._queue_launch, self.outer
+        outer, node = self.outer, self.work.graph_node
+        launch = self.launch if is_same(node) else np.where(node < 0, self.launch, -1)  # a graph's nodes take no place
         calls = launch[np.flatnonzero(launch >= 0)[:: max(len(launch) // SAMPLE, 1)]]
         usual = middle(outer.end_ns[calls] - outer.begin_ns[calls]) if len(calls) else 0
         queue = np.full(len(outer), -1, np.int64)
         if not len(calls):
             return _Queued(calls, calls, queue, usual)
+        launches = np.ascontiguousarray(take(self.host.are(CallKind.LAUNCH), outer.row))
         if is_compiled():
             call, oldest = np.empty(len(launch), np.int64), np.empty(len(launch), np.int64)
             count = native.queue(
                 *(launch, self.streams.oldest, np.ascontiguousarray(self.work.end_ns)),
-                *(self._launches, outer.begin_ns, outer.end_ns, queue, call, oldest),
+                *(launches.view(np.int8), outer.begin_ns, outer.end_ns, queue, call, oldest),
                 SLOW_LAUNCH * usual,
             )
             return _Queued(call[:count].copy(), oldest[:count].copy(), queue, usual)
-        rows = np.flatnonzero((launch >= 0) & (self.streams.oldest >= 0) & self._launches[launch].astype(np.bool_))
+        rows = np.flatnonzero((launch >= 0) & (self.streams.oldest >= 0) & launches[launch])
         call, oldest = launch[rows], self.streams.oldest[rows]
         begin, end, room = outer.begin_ns[call], outer.end_ns[call], self.work.end_ns[oldest]
         has_room = room <= begin
         queue[call[has_room]] = oldest[has_room]
         is_full = ~has_room & (room <= end) & (end - begin > SLOW_LAUNCH * usual)
         return _Queued(call[is_full], oldest[is_full], queue, usual)
-
-    @cached_property
-    def _launches(self) -> NDArray[np.int8]:
-        """Which outer calls launch."""
-        launches = take(self.host.are(CallKind.LAUNCH), self.outer.row)
-        return np.ascontiguousarray(launches).view(np.int8)
-
-    @cached_property
-    def _queue_launch(self) -> Ints:
-        """The launch of each operation that takes a place in its stream's queue of its own: not of a graph's nodes."""
-        return self.launch if is_same(self.work.graph_node) else np.where(self.work.graph_node < 0, self.launch, -1)
-
-    def _queue(self, duration: Ints) -> tuple[Ints, Ints]:
-        """What launches that found room wait for if they come sooner; `duration` of the others becomes the usual."""
-        queued = self.queued
-        duration[queued.call] = np.minimum(duration[queued.call], queued.usual_ns)
-        return queued.queue, np.zeros(len(self.outer), np.int64)
 
     def _wait_lags(self, duration: Ints) -> tuple[Ints, Ints, Ints, NDArray[np.int8]]:
         """The waiting calls, what for, and the lag; `duration` becomes what they take by themselves."""
@@ -368,29 +343,26 @@ class _Builder:
         wake_up = self.words.usual("wake_up_ns", name.__getitem__, recorded, np.flatnonzero(binds), middle)
         usual = looked_up(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
         lag = np.where(binds, recorded, np.minimum(usual, recorded)) if self.residuals else usual
+        # calls that waited take by themselves what the shortest of their name does; copies what leads up to them
         alone = np.where(binds, np.maximum(recorded, 0), duration[call])[~is_queue]
-        self._shorten(duration, self.kinds.names(call[~is_queue]), alone, call[binds & ~is_queue], call[binds & copies])
-        return call, operation.astype(np.int64), lag, blocks
-
-    def _shorten(self, duration: Ints, name: Ints, alone: Ints, waited: Positions, copied: Positions) -> None:
-        """Calls that waited take by themselves what the shortest of their name does; copies what leads up to them.
-
-        `alone` is how long those of `name` took without their wait.
-        """
-        shown = np.arange(len(name))
-        least = self.words.usual("shortest_ns", name.__getitem__, alone, shown, lambda values: int(values.min()))
+        names, shown = self.kinds.names(call[~is_queue]), np.arange(len(alone))
+        least = self.words.usual("shortest_ns", names.__getitem__, alone, shown, lambda values: int(values.min()))
+        waited, copied = call[binds & ~is_queue], call[binds & copies]
         duration[waited] = np.minimum(duration[waited], looked_up(self.kinds.names(waited), least, 0))
         duration[copied] = np.minimum(duration[copied], COPY_CALL_NS)
+        return call, operation.astype(np.int64), lag, blocks
 
     @cached_property
     def _branches(self) -> NDArray[np.bool_]:
         """Nodes of a graph that begin long before the one before them in their stream ends: on another branch."""
-        return self.same_launch & (self.since_stream < -UNEXPLAINED_NS) & (self.work.graph_node >= 0)
+        return self.observed.same_launch & (self.observed.since_stream < -UNEXPLAINED_NS) & (self.work.graph_node >= 0)
 
     def _operations(self) -> OperationNodes:
         work, follows = self.work, (self.streams.before >= 0) & ~self._branches
         due, call_ns, stream_ns = self._bound()
-        others = self._elsewhere(due)
+        events = event_edges(self.trace, self.host, self.outer, work, self.launch, self.streams)
+        stalling = StallingCalls.of(self.host, self.outer)
+        others = cross_stream_waits(work, self.launch, self.streams, events, stalling, due, self._branches, self.shared)
         self._bound_elsewhere(np.flatnonzero(others.binds | others.keeps), others, call_ns, stream_ns, follows)
         return OperationNodes(
             call=np.ascontiguousarray(self.launch),
@@ -407,7 +379,7 @@ class _Builder:
     def _bound(self) -> tuple[Ints, Ints, Ints]:
         """By how much each operation was due before it began, and its lags after its call and after its stream."""
         launch, before, start = self.launch, self.streams.before, self.work.start_ns
-        since_call, since_stream = self.since_call, self.since_stream
+        since_call, since_stream = self.observed.since_call, self.observed.since_stream
         launch_ns, turnaround = self.launch_ns, self.turnaround_ns
         if self.residuals and is_compiled():
             due, call_ns, stream_ns = (np.empty(len(self.work), np.int64) for _ in range(3))
@@ -431,10 +403,10 @@ class _Builder:
         return np.maximum(by_call, by_stream), call_ns, stream_ns
 
     def _bound_elsewhere(
-        self, rows: Positions, others: Elsewhere, call_ns: Ints, stream_ns: Ints, follows: NDArray[np.bool_]
+        self, rows: Positions, others: CrossStreamWaits, call_ns: Ints, stream_ns: Ints, follows: NDArray[np.bool_]
     ) -> None:
         """The lags of those that waited for something else: no more than usual, or, if they are inputs, as recorded."""
-        since_call, since_stream = self.since_call[rows], self.since_stream[rows]
+        since_call, since_stream = self.observed.since_call[rows], self.observed.since_stream[rows]
         launch_ns, turnaround = self.launch_ns[rows], self.turnaround_ns[rows]
         launched, follow, binds = self.launch[rows] >= 0, follows[rows], others.binds[rows]
         if self.residuals:
@@ -450,12 +422,7 @@ class _Builder:
         by_stream = keeps & follow & ~by_call
         stream_ns[rows[by_stream]] = since_stream[by_stream]
 
-    def _elsewhere(self, due: Ints) -> Elsewhere:
-        events = event_edges(self.trace, self.host, self.outer, self.work, self.launch, self.streams)
-        stalling = StallingCalls.of(self.host, self.outer)
-        return elsewhere(self.work, self.launch, self.streams, events, stalling, due, self._branches, self.shared)
-
-    def _other_lags(self, others: Elsewhere) -> Ints:
+    def _other_lags(self, others: CrossStreamWaits) -> Ints:
         """From the end of what an operation waits for elsewhere: the usual of its kind, as recorded where it bound."""
         rows = np.flatnonzero(others.other >= 0)
         lag = np.zeros(len(self.work), np.int64)

@@ -16,17 +16,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CALL_KINDS
+from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import COMM, COPY, Line
 from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
-from gpuledger.ledger.lines import COMM, COPY, Line
-from gpuledger.replay.backward_pass import NO_LIMIT, HeldPath, PathWalk, limited, unlimited
 from gpuledger.replay.edits import Edit, edited
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
-from gpuledger.replay.scenario import Anchor, AnchorKind, Scenario
-from gpuledger.trace.keys import Positions
+from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, limited, replayed, unlimited
+from gpuledger.replay.scenario import AnchorKind, Scenario
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
 
 FREE_NS: Final = NO_LIMIT >> 3
@@ -106,17 +105,18 @@ def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
     walk = PathWalk(graph, times)
     pieces = _Pieces(scenario, graph, walk.times)
     for start_ns, end_ns in scenario.stretches:
-        begins = scenario.instant(times, start_ns)
-        anchor = scenario.anchor(end_ns)
+        begins, anchor = scenario.instant(times, start_ns), scenario.anchor(end_ns)
         ends = anchor.in_replay(times)
         if anchor.kind is AnchorKind.CLOCK:
-            pieces.add_outside(begins, ends)
+            pieces.add_outside(begins, ends, Cause.UNATTRIBUTED)
             continue
         from_ns = ends - anchor.after_ns
-        path = walk.back(_event(anchor), from_ns, begins)
+        kind = GraphEvent.CALL_BEGINS if anchor.kind is AnchorKind.CALL else GraphEvent.OPERATION
+        path = walk.back(anchor.position << 2 | kind, from_ns, begins)
         pieces.add(path, begins)
-        pieces.add_outside(begins, int(path.start_ns[-1]) if len(path.start_ns) else from_ns)
-        pieces.add_tail(max(from_ns, begins), ends)
+        known_from = int(path.start_ns[-1]) if len(path.start_ns) else from_ns
+        pieces.add_outside(begins, known_from, Cause.UNATTRIBUTED)
+        pieces.add_outside(max(from_ns, begins), ends, Cause.TAIL)
     return pieces.joined()
 
 
@@ -136,11 +136,6 @@ def slack(scenario: Scenario, *edits: Edit) -> Slack:
     return Slack(np.where(gone, NO_LIMIT, latest.end - times.end), latest.call_end - times.call_end)
 
 
-def _event(anchor: Anchor) -> int:
-    kind = GraphEvent.CALL_BEGINS if anchor.kind is AnchorKind.CALL else GraphEvent.OPERATION
-    return anchor.position << 2 | kind
-
-
 class _Pieces:
     """Segments in the making: columns of start, end, part, line, operation and call."""
 
@@ -156,29 +151,21 @@ class _Pieces:
     def add(self, path: HeldPath, begins: int) -> None:
         """All segments of a path, as far as they lie after an instant."""
         kept = len(self.columns)
-        kind, at = path.event & 3, path.event >> 2
-        for event, taken in (
+        kind, position = path.event & 3, path.event >> 2
+        for event, put in (
             (GraphEvent.OPERATION, self._operations),
             (GraphEvent.CALL_BEGINS, self._calls),
             (GraphEvent.CALL_ENDS, self._wake_ups),
         ):
             mine = kind == event
-            taken(at[mine], path.start_ns[mine], path.end_ns[mine])
+            put(position[mine], path.start_ns[mine], path.end_ns[mine])
         self.columns[kept:] = [
             (np.maximum(start, begins), np.maximum(end, begins), *rest) for start, end, *rest in self.columns[kept:]
         ]
 
-    def add_outside(self, start_ns: int, end_ns: int) -> None:
-        """Time of which nothing is known."""
-        self._one(start_ns, end_ns, Cause.UNATTRIBUTED)
-
-    def add_tail(self, start_ns: int, end_ns: int) -> None:
-        """Time after the last work."""
-        self._one(start_ns, end_ns, Cause.TAIL)
-
-    def _one(self, start_ns: int, end_ns: int, cause: Cause) -> None:
-        none = np.array([-1])
-        self._put(np.array([start_ns]), np.array([end_ns]), PathPart.OUTSIDE, CAUSES.index(cause), none, none)
+    def add_outside(self, start_ns: int, end_ns: int, cause: Cause) -> None:
+        """Time of which nothing is known, or after the last work."""
+        self._put(np.array([start_ns]), np.array([end_ns]), PathPart.OUTSIDE, CAUSES.index(cause), -1, -1)
 
     def joined(self) -> CriticalPath:
         """All of them, in order, without those of no length."""
@@ -195,62 +182,59 @@ class _Pieces:
             tuple(np.broadcast_to(value, len(start)) for value in (start, end, part, line, operation, call))
         )
 
-    def _operations(self, at: Positions, start: Ints, end: Ints) -> None:
-        began = np.clip(self.times.start[at], start, end)
-        self._put(start, began, PathPart.BEFORE_START, self._lag_line(at, began - start), at, self._by_call(at))
-        line = self.work.family[at].astype(np.int64) + self.lines.index(COPY) + 1
+    def _operations(self, operation: Positions, start: Ints, end: Ints) -> None:
+        times, work = self.times, self.work
+        began = np.clip(times.start[operation], start, end)
+        by_call = np.where(times.bound[operation] == Bound.BY_CALL, times.by[operation], -1)
+        lag_line = self._lag_line(operation, began - start)
+        self._put(start, began, PathPart.BEFORE_START, lag_line, operation, by_call)
+        line = work.family[operation].astype(np.int64) + self.lines.index(COPY) + 1
         for state, exposed in ((State.COMM, COMM), (State.COPY, COPY)):
-            line[self.work.state[at] == state] = self.lines.index(exposed)
-        self._put(began, end, PathPart.RUNNING, line, at, -1)
+            line[work.state[operation] == state] = self.lines.index(exposed)
+        self._put(began, end, PathPart.RUNNING, line, operation, -1)
 
-    def _by_call(self, at: Positions) -> Ints:
-        return np.where(self.times.bound[at] == Bound.BY_CALL, self.times.by[at], -1)
-
-    def _lag_line(self, at: Positions, lag: Ints) -> Ints:
+    def _lag_line(self, operation: Positions, lag: Ints) -> Ints:
         """What lies between an operation and what it waited for."""
-        times, work, flags = self.times, self.work, self.graph.operations.flags[at]
-        by_call = times.bound[at] == Bound.BY_CALL
-        by = np.maximum(times.by[at], 0)
-        in_graph = ~by_call & (work.graph_node[at] >= 0)
+        times, work = self.times, self.work
+        by_call, by = times.bound[operation] == Bound.BY_CALL, np.maximum(times.by[operation], 0)
+        in_graph = ~by_call & (work.graph_node[operation] >= 0)
         if in_graph.any():
-            in_graph &= work.launch[np.minimum(by, len(work) - 1)] == work.launch[at]
-        line = np.where(by_call, CAUSES.index(Cause.LAUNCH_LATENCY), CAUSES.index(Cause.TURNAROUND))
-        line = np.where(in_graph, CAUSES.index(Cause.GRAPH), line)
-        line = np.where(~in_graph & (lag > LAUNCH_LATENCY_NS), CAUSES.index(Cause.DEVICE_WAIT), line)
-        inside = by_call & (flags & OperationFlag.FROM_BEGIN > 0)
-        if not inside.any():
-            return line
-        copies = work.state[at] == State.COPY
-        of_call = self._call_line(np.where(inside, by, 0))
-        return np.where(inside, np.where(copies, CAUSES.index(Cause.COPY_CALL), of_call), line)
-
-    def _call_line(self, at: Positions) -> Ints:
-        line: Ints = self.cause_of_kind[self.host.kinds[self.graph.call_row[at]]]
+            in_graph &= work.launch[np.minimum(by, len(work) - 1)] == work.launch[operation]
+        inside = by_call & (self.graph.operations.flags[operation] & OperationFlag.FROM_BEGIN > 0)
+        causes = (
+            (inside & (work.state[operation] == State.COPY), Cause.COPY_CALL),
+            (in_graph, Cause.GRAPH),
+            (lag > LAUNCH_LATENCY_NS, Cause.DEVICE_WAIT),
+            (by_call, Cause.LAUNCH_LATENCY),
+        )
+        conditions, of_cause = zip(*((mask, CAUSES.index(cause)) for mask, cause in causes), strict=True)
+        line = np.select(conditions, of_cause, CAUSES.index(Cause.TURNAROUND))
+        in_call = inside & ~conditions[0]
+        line[in_call] = self._call_line(by[in_call])
         return line
 
-    def _calls(self, at: Positions, start: Ints, end: Ints) -> None:
-        called = np.clip(self.times.call_begin[at], start, end)
-        self._put(called, end, PathPart.CALL, self._call_line(at), -1, at)
-        self._code(at, start, called)
+    def _call_line(self, call: Positions) -> Ints:
+        line: Ints = self.cause_of_kind[self.host.kinds[self.graph.call_row[call]]]
+        return line
 
-    def _wake_ups(self, at: Positions, start: Ints, end: Ints) -> None:
-        self._put(start, end, PathPart.WAKE_UP, self._call_line(at), -1, at)
-
-    def _code(self, at: Positions, start: Ints, end: Ints) -> None:
-        """The host's own code before calls, by cause: of what an edit leaves, each cause keeps its share."""
-        before = self.times.begin_by[at]
-        begin = self.recorded.call_begin[at]
+    def _calls(self, call: Positions, start: Ints, end: Ints) -> None:
+        """Calls, and before them the host's own code by cause: of what an edit leaves, each cause keeps its share."""
+        called = np.clip(self.times.call_begin[call], start, end)
+        self._put(called, end, PathPart.CALL, self._call_line(call), -1, call)
+        before, begin = self.times.begin_by[call], self.recorded.call_begin[call]
         ended = np.where(before >= 0, np.minimum(self.recorded.call_end[np.maximum(before, 0)], begin), begin)
-        amounts = {Cause.HOST_CODE: np.zeros(len(at), np.int64)}
-        for number in np.unique(self.graph.calls.thread[at]).tolist():
-            mine = np.flatnonzero(self.graph.calls.thread[at] == number)
+        amounts = {Cause.HOST_CODE: np.zeros(len(call), np.int64)}
+        for number, mine in RowsByKey.of(self.graph.calls.thread[call]):
             for cause, amount in self.host.thread(number).split(ended[mine], begin[mine]).items():
                 if amount.any():
-                    amounts.setdefault(cause, np.zeros(len(at), np.int64))[mine] = amount
+                    amounts.setdefault(cause, np.zeros(len(call), np.int64))[mine] = amount
         till = start
-        for cause, amount in _scaled(amounts, end - start).items():
-            self._put(till, till + amount, PathPart.CODE, CAUSES.index(cause), -1, at)
+        for cause, amount in _scaled(amounts, called - start).items():
+            self._put(till, till + amount, PathPart.CODE, CAUSES.index(cause), -1, call)
             till = till + amount
+
+    def _wake_ups(self, call: Positions, start: Ints, end: Ints) -> None:
+        self._put(start, end, PathPart.WAKE_UP, self._call_line(call), -1, call)
 
 
 def _scaled(amounts: dict[Cause, Ints], length: Ints) -> dict[Cause, Ints]:

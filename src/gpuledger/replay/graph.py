@@ -2,14 +2,15 @@
 
 Calls are the outermost CUDA calls of each thread; between them lies the host's own code. Operations are all that ran on
 GPUs. An edge says that one begins, or ends, no sooner than some time after another has ended. Edits replace columns;
-`forward_pass` says when everything would then happen.
+`passes` says when everything would then happen. `joined` makes one graph of those of a job's ranks, on one clock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,3 +149,106 @@ class DependencyGraph:
         """The calls that put these operations on a device, each once."""
         calls = np.unique(self.operations.call[operations])
         return calls[calls >= 0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedGraphs:
+    """One graph, and which of those that were given each of its calls and operations is from."""
+
+    graph: DependencyGraph
+    of_call: Ints
+    of_operation: Ints
+    first_call: tuple[int, ...]
+    first_operation: tuple[int, ...]
+    """Where those of each graph begin."""
+
+
+def joined(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
+    """All of them, on the clock that the others are ahead of."""
+    sizes = [
+        (len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)) for graph in graphs
+    ]
+    firsts = np.cumsum([(0, 0, 0, 0, 0), *sizes], axis=0)
+    moved = [
+        _moved(graph, ahead, *first) for graph, ahead, first in zip(graphs, ahead_ns, firsts.tolist(), strict=False)
+    ]
+
+    def column(name: str, tables: Sequence[object] = moved) -> NDArray[Any]:
+        return np.concatenate([getattr(table, name) for table in tables])
+
+    calls, operations, recorded = (
+        {field.name: column(field.name, [getattr(graph, part) for graph in moved]) for field in fields(table)}
+        for part, table in (("calls", CallNodes), ("operations", OperationNodes), ("recorded", Times))
+    )
+    first_wait = [graph.calls.first_wait[:-1] for graph in moved]
+    calls["first_wait"] = np.append(np.concatenate(first_wait), firsts[-1, 4]).astype(np.int64)
+    order = column("order")
+    instant = np.empty(len(order), np.int64)
+    for event, times in (
+        (GraphEvent.CALL_ENDS, recorded["call_end"]),
+        (GraphEvent.CALL_BEGINS, recorded["call_begin"]),
+        (GraphEvent.OPERATION, recorded["start"]),
+    ):
+        rows = np.flatnonzero(order & 3 == event)
+        instant[rows] = times[order[rows] >> 2]
+    whole = DependencyGraph(
+        order=order[np.argsort(instant, kind="stable")],
+        calls=CallNodes(**calls),
+        wait=column("wait"),
+        wait_ns=column("wait_ns"),
+        operations=OperationNodes(**operations),
+        recorded=Times(**recorded),
+        call_row=column("call_row"),
+        node_of_call=column("node_of_call"),
+        threads=int(firsts[-1, 2]),
+        streams=int(firsts[-1, 3]),
+        groups=0,
+    )
+    of_call, of_operation = (np.repeat(np.arange(len(graphs)), np.diff(firsts[:, part])) for part in (0, 1))
+    first_call, first_operation = (tuple(firsts[:-1, part].tolist()) for part in (0, 1))
+    return JoinedGraphs(whole, of_call, of_operation, first_call, first_operation)
+
+
+def _moved(
+    graph: DependencyGraph, ahead_ns: int, call: int, operation: int, thread: int, stream: int, wait: int
+) -> DependencyGraph:
+    """The same by the numbers and the clock of the whole."""
+    calls, work, recorded = graph.calls, graph.operations, graph.recorded
+    first = np.unique(calls.thread, return_index=True)[1]
+    code = calls.code_ns.copy()
+    code[first] -= ahead_ns  # before a thread's first call stands the time at which it begins
+    has_its_time = (work.call < 0) & (work.call_ns != NEVER)
+    kind = graph.order & 3
+    return replace(
+        graph,
+        order=graph.order + 4 * np.where(kind == GraphEvent.OPERATION, operation, call),
+        calls=replace(
+            calls,
+            thread=calls.thread + np.int32(thread),
+            code_ns=code,
+            after=_shifted(calls.after, call),
+            queue=_shifted(calls.queue, operation),
+            first_wait=calls.first_wait + wait,
+        ),
+        wait=graph.wait + operation,
+        operations=replace(
+            work,
+            call=_shifted(work.call, call),
+            call_ns=np.where(has_its_time, work.call_ns - ahead_ns, work.call_ns),
+            stream=work.stream + np.int32(stream),
+            other=_shifted(work.other, operation),
+        ),
+        recorded=replace(
+            recorded,
+            call_begin=recorded.call_begin - ahead_ns,
+            call_end=recorded.call_end - ahead_ns,
+            start=recorded.start - ahead_ns,
+            end=recorded.end - ahead_ns,
+            past=recorded.past + operation,
+        ),
+        node_of_call=graph.node_of_call + call,
+    )
+
+
+def _shifted(position: Ints, by: int) -> Ints:
+    return np.where(position >= 0, position + by, position)

@@ -3,19 +3,30 @@
 *Without residuals* every edge has the usual lag of its kind, which tests the model. *With* them, the edge that bound
 keeps the lag that was recorded, and no other edge has more than was recorded, so that the graph as it is replays
 exactly, and an edit changes only what it touches.
+
+Operations and calls are of so few kinds that a table holds the usual lags of all pairs. In words, as `UsualLags`, what
+one trace says can be read, or used for another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.trace.keys import group
+from gpuledger.ledger.activity import Activities, State, shortened
+from gpuledger.ledger.host import Host
+from gpuledger.replay.cross_stream_waits import BY_EVENT, BY_PROCESS
+from gpuledger.replay.passes import is_compiled, native
+from gpuledger.replay.program_order import OuterCalls, StreamOrder
+from gpuledger.trace.keys import Positions, distinct, group, is_same, take
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
+from gpuledger.trace.strings import Strings
 
 SAMPLE: Final = 20_000
 """So many of a kind are enough to know what is usual."""
@@ -66,3 +77,223 @@ def looked_up(keys: NDArray[Any], usual: dict[int, int], default: int) -> Ints:
     values = np.array([usual[key] for key in known.tolist()], np.int64)
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
     return np.where(known[place] == keys, values[place], default)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedLags:
+    """Columns as long as the operations."""
+
+    from_begin: NDArray[np.bool_]
+    """Which begin inside a call that holds them: their lag counts from where it begins."""
+    same_launch: NDArray[np.bool_]
+    """Which were launched together with the one before them in their stream, as a graph's nodes are."""
+    since_call: Ints
+    since_stream: Ints
+    """From the end of the one before it in its stream; 0 without one."""
+
+
+def observed_lags(
+    outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder, holds: NDArray[np.bool_]
+) -> ObservedLags:
+    """`holds`: which calls wait for what they launched, or take long by themselves."""
+    start, end, before, count = work.start_ns, work.end_ns, streams.before, len(work)
+    inside, same_launch = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    since_call, since_stream = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    if is_compiled():
+        native.lags(
+            *(launch, before, np.ascontiguousarray(start), np.ascontiguousarray(end)),
+            *(outer.begin_ns, outer.end_ns, holds.view(np.int8)),
+            *(inside.view(np.int8), same_launch.view(np.int8), since_call, since_stream),
+        )
+        return ObservedLags(inside, same_launch, since_call, since_stream)
+    if count:
+        since_stream = np.where(before >= 0, start - end[before], 0)
+    if len(outer):
+        same_launch = (before >= 0) & (launch >= 0) & (launch[before] == launch)
+        inside = (launch >= 0) & (start < outer.end_ns[launch]) & (holds[launch] | same_launch)
+        counted_from = np.where(inside, outer.begin_ns[launch], outer.end_ns[launch])
+        since_call = np.where(launch >= 0, start - counted_from, 0)
+    return ObservedLags(inside, same_launch, since_call, since_stream)
+
+
+Words = tuple[str, ...]
+Key = TypeVar("Key", int, Ints)
+
+IN_GRAPH: Final = "kernel in a graph"
+KINDS: Final = ("kernel", "collective", IN_GRAPH, "collective in a graph")
+"""Of operations; copies are of the kind that NVIDIA gives them, in numbers behind these."""
+
+_LOW: Final = (1 << 31) - 1
+_SIZE_BITS: Final = 6
+_SMALL_COPY_NS: Final = 4_096
+"""Copies that take less are all alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsualLags:
+    """The usual lags of one trace."""
+
+    launch_ns: dict[Words, int]
+    """From a call's return to the start of its operation, by the call's name and the kind of operation."""
+    turnaround_ns: dict[Words, int]
+    """From the end of an operation to the start of the next in its stream, by their kinds."""
+    names_ns: dict[Words, int]
+    """The same by their names, where a trace shows enough of them."""
+    elsewhere_ns: dict[Words, int]
+    """From the end of what an operation waits for elsewhere to its start, by the kind of wait."""
+    wake_up_ns: dict[Words, int]
+    """From the end of what a call waits for to its return, by the call's name, and whether that is its own copy."""
+    shortest_ns: dict[Words, int]
+    """The least that a synchronising call takes, by its name."""
+
+
+def launch_key(call: Key, kind: Key, from_begin: Key) -> Key:
+    """Of an operation's launch."""
+    return (call << 32) + (kind << 1) + from_begin
+
+
+def pair_key(before: Key, kind: Key) -> Key:
+    """Of an operation's turn after another one."""
+    return (before << 31) + kind
+
+
+def wake_up_key(name: Ints, copy_ns: Ints) -> Ints:
+    """Of calls that wait: by name, and, if it is for their own copy, how long that takes.
+
+    What comes after the device's part of a copy from or to pageable memory grows with its size.
+    """
+    size = np.where(copy_ns > 0, np.log2(np.maximum(copy_ns, _SMALL_COPY_NS)).astype(np.int64), 0)
+    return (name << _SIZE_BITS) + size
+
+
+class LagWords:
+    """The usual lags of a trace: its own, which it remembers, or those that another one gives."""
+
+    def __init__(self, strings: Strings, given: UsualLags | None = None) -> None:
+        self.strings, self.given = strings, given
+        self._often: dict[str, Callable[[], dict[int, int]]] = {}
+        self._words: dict[str, Callable[[int], Words]] = {
+            "launch_ns": lambda key: (self._call(key >> 32), self._kind(key >> 1 & _LOW), _INSIDE[key & 1]),
+            "turnaround_ns": lambda key: (self._kind(key >> 31), self._kind(key & _LOW)),
+            "names_ns": lambda key: (self._text((key >> 31) - 1), self._text((key & _LOW) - 1)),
+            "elsewhere_ns": lambda key: (_ELSEWHERE.get(key, "branch"),),
+            "wake_up_ns": lambda key: (self._call(key >> _SIZE_BITS), self._copy_size(key & (1 << _SIZE_BITS) - 1)),
+            "shortest_ns": lambda key: (self._call(key),),
+        }
+
+    def usual(
+        self,
+        what: str,
+        keys: Callable[[Positions | slice], Ints],
+        lag_ns: Ints,
+        shown: Positions,
+        usual: Callable[[NDArray[Any]], int],
+        fewest: int = 1,
+    ) -> dict[int, int]:
+        """The usual lag of each key, from the rows that show it, or as given; `keys` says those of some rows."""
+        if self.given:
+            table, words = getattr(self.given, what), self._words[what]
+            known = {key: table.get(words(key)) for key in distinct(keys(slice(None))).tolist()} if len(lag_ns) else {}
+            return {key: lag for key, lag in known.items() if lag is not None}
+        lag_ns, own = lag_ns[shown], keys(shown)
+        self._often[what] = lambda: by_key(lag_ns, own, usual, FEWEST)
+        return by_key(lag_ns, own, usual, fewest)
+
+    def in_words(self) -> UsualLags:
+        """What the trace has shown often enough; of keys with the same words the middle."""
+        tables: dict[str, dict[Words, int]] = {}
+        for what in (field.name for field in fields(UsualLags)):
+            lags: dict[Words, list[int]] = {}
+            for key, lag in self._often.get(what, dict[int, int])().items():
+                lags.setdefault(self._words[what](key), []).append(lag)
+            tables[what] = {words: middle(np.array(values)) for words, values in lags.items()}
+        return UsualLags(**tables)
+
+    def _text(self, code: int) -> str:
+        return self.strings.text(code) or ""
+
+    def _call(self, code: int) -> str:
+        return shortened(self._text(code))
+
+    def _kind(self, kind: int) -> str:
+        return KINDS[kind] if kind < len(KINDS) else self._text(kind - len(KINDS))
+
+    @staticmethod
+    def _copy_size(power: int) -> str:
+        return f"its own copy of {1 << power} ns or more" if power else ""
+
+
+_INSIDE: Final = ("after the call", "inside the call")
+_ELSEWHERE: Final = {BY_EVENT: "event", BY_PROCESS: "process"}
+
+
+class OperationKinds:
+    """What each operation and its call are, in small numbers."""
+
+    def __init__(self, host: Host, outer: OuterCalls, work: Activities, launch: Ints, before: Ints) -> None:
+        self._host, self._outer, self._work = host, outer, work
+        self._launch, self._before = launch, before
+
+    @cached_property
+    def _kind(self) -> tuple[list[int], NDArray[np.int32]]:
+        """The kinds that occur, and for each operation the place of its own: kernels, those in graphs, copies."""
+        work = self._work
+        kind = work.state.astype(np.int32)
+        if not is_same(work.graph_node) or (len(work) and work.graph_node[0] >= 0):
+            kind[work.graph_node >= 0] += 2
+        copies = np.flatnonzero(work.state == State.COPY)
+        names = distinct(work.name[copies]).tolist() if len(copies) else []
+        for place, name in enumerate(names):
+            kind[copies[work.name[copies] == name]] = len(KINDS) + place
+        return [*range(len(KINDS)), *(len(KINDS) + name for name in names)], kind
+
+    @cached_property
+    def _name(self) -> tuple[list[int], NDArray[np.int32]]:
+        """The names that occur, and for each outer call the place of its own."""
+        codes = self._host.calls.codes("name")
+        names = distinct(codes) if len(codes) else codes
+        place = np.zeros(int(names.max(initial=0)) + 2, np.int32)
+        place[names] = np.arange(len(names))
+        return names.tolist(), take(place[codes], self._outer.row)
+
+    def launch_lags(self, from_begin: NDArray[np.bool_], lag_of: Callable[[int], int]) -> Ints:
+        """The lag of each operation's launch, by the key of its call and kind."""
+        (kinds, kind), (names, name) = self._kind, self._name
+        if not len(self._outer):
+            return np.zeros(len(self._work), np.int64)
+        table = [lag_of(launch_key(call, of, inside)) for call in names for of in kinds for inside in (0, 1)]
+        place = name[self._launch]
+        place *= len(kinds)
+        place += kind
+        place *= 2
+        place += from_begin
+        return np.array(table, np.int64)[place]
+
+    def turnarounds(self, lag_of: Callable[[int], int]) -> Ints:
+        """The lag of each operation after the one before it in its stream, by the key of their kinds."""
+        kinds, kind = self._kind
+        if not len(kind):
+            return np.empty(0, np.int64)
+        table = [lag_of(pair_key(before, after)) for before in kinds for after in kinds]
+        place = kind[self._before]
+        place *= len(kinds)
+        place += kind
+        return np.array(table, np.int64)[place]
+
+    def launch_keys(self, rows: NDArray[np.intp] | slice, from_begin: NDArray[np.bool_]) -> Ints:
+        """The key of some operations' launches."""
+        (kinds, kind), (names, name) = self._kind, self._name
+        if not len(self._outer):
+            return np.zeros(len(kind[rows]), np.int64)
+        calls = np.array(names, np.int64)[name[self._launch[rows]]]
+        return launch_key(calls, np.array(kinds, np.int64)[kind[rows]], from_begin[rows].astype(np.int64))
+
+    def pair_keys(self, rows: NDArray[np.intp] | slice) -> Ints:
+        """The key of some operations and those before them."""
+        kinds, kind = self._kind
+        values = np.array(kinds, np.int64)
+        return pair_key(values[kind[self._before[rows]]], values[kind[rows]])
+
+    def names(self, calls: NDArray[np.intp]) -> Ints:
+        """The code of the name of each of these outer calls."""
+        return self._host.calls.codes("name")[self._outer.row[calls]].astype(np.int64)

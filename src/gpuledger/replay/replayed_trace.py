@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import GRAPH_FAMILY, Activities, State
-from gpuledger.ledger.calls import CUDA_LAYERS
+from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, Activities, State
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
 from gpuledger.replay.edits import Edit, edited
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
+from gpuledger.replay.passes import replayed
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest

@@ -1,4 +1,7 @@
-"""One device's steady stretch, replayed with changes: edits in, how long it would take out."""
+"""One device's steady stretch, replayed with changes: edits in, how long it would take out.
+
+All of a trace is replayed, or of a long run of like steps as many as are needed (`Excerpt`).
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,88 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
+from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.host import Host
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import Edit, edited
-from gpuledger.replay.excerpt import Excerpt, excerpt, whole
-from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import DependencyGraph, Times
+from gpuledger.replay.passes import replayed
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, Span, Spans, clip, total
+
+ENOUGH: Final = 60_000
+"""So many operations are replayed of a run of steps that has more."""
+
+FEWEST_STEPS: Final = 5
+"""But no fewer steps than this."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Excerpt:
+    """Part of a trace, with one device's steady stretch as far as it is measured."""
+
+    host: Host
+    work: Activities
+    rows: Positions | None
+    """Which of the trace's activities these are; None: all."""
+    measured: Spans
+    steps: int
+    """How many steps are measured; 1 where there are none."""
+
+    @property
+    def measured_ns(self) -> int:
+        return total(self.measured)
+
+    def places(self, rows: Positions) -> tuple[Positions, Positions]:
+        """Which of the trace's activities are here, as positions in `rows`, and where."""
+        if self.rows is None:
+            return np.arange(len(rows)), rows
+        place = np.minimum(np.searchsorted(self.rows, rows), max(len(self.rows) - 1, 0))
+        here = np.flatnonzero(self.rows[place] == rows) if len(self.rows) else np.empty(0, np.intp)
+        return here, place[here]
+
+
+def excerpt(
+    trace: Trace, device: Device, *, enough: int = ENOUGH, fewest: int = FEWEST_STEPS, lead: int = 1
+) -> Excerpt:
+    """What is replayed for a device: so many operations, but no fewer steps than that, and `lead` steps before them."""
+    if device.steps is None:
+        return whole(device)
+    warm_up, count, edges = device.steps.warm_up, len(device.steps), device.steps.edges_ns
+    operations_per_step = max(len(device.work) // max(count, 1), 1)
+    steps = max(enough // operations_per_step, fewest)
+    if count - warm_up <= 2 * steps:
+        return whole(device)
+    first = max(warm_up + (count - warm_up - steps) // 2, 1)
+    measured = Span(int(edges[first]), int(edges[first + steps]))
+    host, work, rows = _cut(trace, device, Span(int(edges[first - lead]), measured.end_ns))
+    return Excerpt(host, work, rows, clip(device.steady_stretches, measured), steps)
+
+
+def whole(device: Device) -> Excerpt:
+    """All of it."""
+    return Excerpt(device.host, device.work, None, device.steady_stretches, device.step_count)
+
+
+def _cut(trace: Trace, device: Device, span: Span) -> tuple[Host, Activities, Positions]:
+    """The calls and activities of a stretch; what was launched before it keeps its place in its stream."""
+    host, work = device.host, device.work
+    first, last = np.searchsorted(work.start_ns, span)
+    rows = np.arange(first, last)
+    calls = host.calls
+    inside = (calls["end_ns"] > span.start_ns) & (calls["start_ns"] < span.end_ns)
+    place = np.cumsum(inside) - 1
+    part = Host(trace, calls.where(inside), host.kinds[inside])
+    kept = work.at(rows)
+    launch = kept.launch
+    known = (launch >= 0) & inside[launch] if len(calls) else launch >= 0
+    return part, kept.launched_by(np.where(known, place[launch] if len(calls) else -1, -1)), rows
 
 
 class AnchorKind(Enum):
@@ -41,15 +114,8 @@ class Anchor:
 
     def in_replay(self, times: Times) -> int:
         """When it comes in a replay."""
-        match self.kind:
-            case AnchorKind.END:
-                return int(times.end[self.position]) + self.after_ns
-            case AnchorKind.START:
-                return int(times.start[self.position]) + self.after_ns
-            case AnchorKind.CALL:
-                return int(times.call_begin[self.position]) + self.after_ns
-            case AnchorKind.CLOCK:
-                return self.after_ns
+        moved = {AnchorKind.END: times.end, AnchorKind.START: times.start, AnchorKind.CALL: times.call_begin}
+        return self.after_ns + (int(moved[self.kind][self.position]) if self.kind in moved else 0)
 
 
 class Scenario:
@@ -95,27 +161,21 @@ class Scenario:
     def anchor(self, instant_ns: int) -> Anchor:
         """What an instant of the recording moves with: what ends, is called or starts there, else what ended before."""
         recorded, work = self.graph.recorded, self.part.work
-        ended = self._ended_by(instant_ns)
-        if ended >= 0 and work.end_ns[ended] == instant_ns:
-            return Anchor(AnchorKind.END, ended, 0)
-        call = int(np.searchsorted(recorded.call_begin, instant_ns))
-        if call < len(recorded.call_begin) and recorded.call_begin[call] == instant_ns:
-            return Anchor(AnchorKind.CALL, call, 0)
-        started = int(np.searchsorted(work.start_ns, instant_ns))
-        if started < len(work) and work.start_ns[started] == instant_ns:
-            return Anchor(AnchorKind.START, started, 0)
-        if ended < 0:
-            return Anchor(AnchorKind.CLOCK, -1, instant_ns)
-        return Anchor(AnchorKind.END, ended, instant_ns - int(work.end_ns[ended]))
-
-    def _ended_by(self, instant_ns: int) -> int:
-        """The operation of the device that ended last up to an instant; -1 for none."""
         own, end = self._by_end
-        place = int(np.searchsorted(end, instant_ns, side="right")) - 1
-        return int(own[place]) if place >= 0 else -1
+        last = int(np.searchsorted(end, instant_ns, side="right")) - 1
+        if last >= 0 and end[last] == instant_ns:
+            return Anchor(AnchorKind.END, int(own[last]), 0)
+        for kind, times in ((AnchorKind.CALL, recorded.call_begin), (AnchorKind.START, work.start_ns)):
+            position = int(np.searchsorted(times, instant_ns))
+            if position < len(times) and times[position] == instant_ns:
+                return Anchor(kind, position, 0)
+        if last < 0:
+            return Anchor(AnchorKind.CLOCK, -1, instant_ns)
+        return Anchor(AnchorKind.END, int(own[last]), instant_ns - int(end[last]))
 
     @cached_property
     def _by_end(self) -> tuple[Positions, Ints]:
+        """The operations of the device in the order in which they end, and when."""
         work = self.part.work
         own = work.on(self.device.gpu)
         own = own[np.argsort(work.end_ns[own], kind="stable")]
@@ -130,6 +190,7 @@ def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario
 
 def scenarios(trace: Trace, devices: Sequence[Device]) -> tuple[Scenario, ...]:
     """For all devices of a trace, with one graph."""
-    parts = [(device, whole(device)) for device in devices]
-    graph = dependency_graph(trace, parts[0][1].host, parts[0][1].work) if parts else None
-    return tuple(Scenario(trace, device, part, graph) for device, part in parts if graph is not None)
+    if not devices:
+        return ()
+    graph = dependency_graph(trace, devices[0].host, devices[0].work)
+    return tuple(Scenario(trace, device, whole(device), graph) for device in devices)

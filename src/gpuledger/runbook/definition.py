@@ -1,17 +1,23 @@
 """What a runbook may say, as values: words as they were written, with `${name}` not yet filled in.
 
 Each class is both what a part of the file may hold and what the rest of the package reads.
+
+The cells of a runbook's matrix: axes in, cells out; which of them a filter means, and which of them make a pair.
+
+`${name}` in a word: which names it uses, and the word with their values. `$$` is a dollar sign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, field
 
-from gpuledger.runbook.forms import NOT_IN_FILE, FieldsOrWord, Listed, Program, RunbookPart, WordList
-from gpuledger.runbook.yaml_tree import Fields, Word
+from gpuledger.runbook.forms import NOT_IN_FILE, Fields, FieldsOrWord, Listed, Program, RunbookPart, Word, WordList
 
 Need = Literal["gpu", "nsys", "ncu", "torch"]
 """What a step may need; where one is missing, the step is skipped, with the reason."""
@@ -270,3 +276,111 @@ class Runbook(RunbookPart, frozen=True, kw_only=True):
     compares: Listed[Comparison] = field(default=Listed(), name="compare")
     targets: Listed[FigureTarget] = Listed()
     show: WordList[FigureKey] = WordList()
+
+
+MOST_CELLS: Final = 1_000
+ONLY: Final = "the only cell"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.=-]+")
+_LONGEST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """One combination of values. `folder` is the name of its folder: no two cells share one, in any letter case."""
+
+    values: tuple[tuple[str, str], ...]
+    folder: str
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return ", ".join(f"{axis}={value}" for axis, value in self.values) or ONLY
+
+    def is_in(self, wanted: Mapping[str, Collection[str]], size: str = "") -> bool:
+        own = dict(self.values) | {"size": size}
+        return all(own[axis] in values for axis, values in wanted.items())
+
+    def steps(self, book: Runbook, size: str) -> tuple[Step, ...]:
+        """The steps that are for this cell."""
+        return tuple(step for step in book.steps if self.is_in(step.when, size))
+
+
+def cells_of(book: Runbook) -> tuple[MatrixCell, ...]:
+    """Every cell that is not excluded, the last axis turning fastest."""
+    axes = [[(name, str(value)) for value in axis.values] for name, axis in book.axes.items()]
+    cells, taken = [], set[str]()
+    for values in itertools.product(*axes):
+        folder = _folder(values, taken)
+        cell = MatrixCell(values, folder)
+        if not any(cell.is_in(excluded) for excluded in book.exclude):
+            cells.append(cell)
+    return tuple(cells)
+
+
+def pairs(
+    cells: Sequence[MatrixCell], before: Mapping[str, Collection[str]], after: Mapping[str, Collection[str]]
+) -> list[tuple[MatrixCell, MatrixCell]]:
+    """Cells of `before` with those of `after` that agree in every axis that neither names."""
+    named = {*before, *after}
+
+    def others(cell: MatrixCell) -> tuple[tuple[str, str], ...]:
+        return tuple((axis, value) for axis, value in cell.values if axis not in named)
+
+    return [
+        (first, second)
+        for first in cells
+        if first.is_in(before)
+        for second in cells
+        if second.is_in(after) and others(first) == others(second) and first != second
+    ]
+
+
+def _folder(values: tuple[tuple[str, str], ...], taken: set[str]) -> str:
+    plain = "__".join(f"{axis}={value}" for axis, value in values) or "only"
+    name = _UNSAFE.sub("_", plain)[:_LONGEST]
+    unique = next(
+        candidate
+        for candidate in itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        if candidate.casefold() not in taken
+    )
+    taken.add(unique.casefold())
+    return unique
+
+
+_PLACEHOLDER: Final = re.compile(r"\$\$|\$\{([^{}]*)\}|\$\{")
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*(\.flags)?")
+
+
+class BadPlaceholder(ValueError):
+    """What stands in a word cannot be filled in; says why."""
+
+
+def names_in(word: str) -> tuple[str, ...]:
+    """The names that a word uses, in order."""
+    names = []
+    for match in _PLACEHOLDER.finditer(word):
+        if match[0] == "$$":
+            continue
+        if match[1] is None:
+            raise BadPlaceholder(f"'{word}': ${{ without an end; $$ is a dollar sign")
+        if _NAME.fullmatch(match[1]) is None:
+            raise BadPlaceholder(f"'{word}': '{match[1]}' is no name; $$ is a dollar sign")
+        names.append(match[1])
+    return tuple(names)
+
+
+def filled(word: str, values: Mapping[str, str]) -> str:
+    """The word with each name replaced by its value. Values are not looked into again."""
+    return _PLACEHOLDER.sub(lambda match: "$" if match[0] == "$$" else values[match[1]], word)
+
+
+def all_filled(words: tuple[str, ...], values: Mapping[str, str], lists: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """An argument list; a word that is a name of `lists` and nothing else becomes as many words as that has."""
+    arguments: list[str] = []
+    for word in words:
+        names = names_in(word)
+        if len(names) == 1 and names[0] in lists:
+            arguments += lists[names[0]]
+        else:
+            arguments.append(filled(word, values))
+    return arguments

@@ -2,22 +2,24 @@
 
 In: the runbook and the choices of the run. Out: what became of every cell and every comparison. Progress is told
 line by line. State is on disk after every step; an interruption ends the running program and all that it started.
+
+What was done in a run's folder, on disk after every step: a run can be killed at any moment, and go on later.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Final
 
 from gpuledger.errors import GpuledgerError, ToolFailed
-from gpuledger.runbook import state as states
-from gpuledger.runbook.definition import Runbook
-from gpuledger.runbook.files import emptied, last_line, log_at, make_folder
-from gpuledger.runbook.matrix import MatrixCell
+from gpuledger.runbook.definition import MatrixCell, Runbook
+from gpuledger.runbook.files import STATE, emptied, json_at, last_line, log_at, make_folder, written
 from gpuledger.runbook.plan import (
     OURS,
     CellJob,
@@ -29,12 +31,111 @@ from gpuledger.runbook.plan import (
     fingerprint,
     jobs_of,
     prelude_of,
+    shown_command,
 )
-from gpuledger.runbook.shown import shown_command
-from gpuledger.runbook.state import CellRecord, RunState, StepRecord, is_kept
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Patience, logged
 from gpuledger.units import time_text
+
+SCHEMA: Final = "gpuledger.runbook-state/1"
+
+DONE: Final = "done"
+MISSED: Final = "missed"
+FAILED: Final = "failed"
+SKIPPED: Final = "skipped"
+INTERRUPTED: Final = "interrupted"
+FINISHED: Final = "finished"
+RUNNING: Final = "running"
+NOT_RUN: Final = "not run"
+"""A step is done, missed (a target), failed or skipped; a cell finished, failed, skipped, interrupted or running."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What became of a step."""
+
+    step: str
+    state: str
+    reason: str = ""
+    exit_code: int | None = None
+    seconds: float = 0.0
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """What became of a cell. A fingerprint of another runbook, version or machine makes it stale."""
+
+    fingerprint: str
+    state: str
+    reason: str = ""
+    steps: tuple[StepRecord, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+
+@dataclass(slots=True)
+class RunState:
+    """The cells of a folder that were begun, by the name of their folder, and the comparisons, by their file's name."""
+
+    path: Path
+    runbook: str
+    cells: dict[str, CellRecord] = field(default_factory=dict)
+    comparisons: dict[str, CellRecord] = field(default_factory=dict)
+
+    def put(self, folder: str, record: CellRecord) -> None:
+        """Note what became of a cell, on disk at once."""
+        self.cells[folder] = record
+        self._write()
+
+    def put_comparison(self, name: str, record: CellRecord) -> None:
+        """Note what became of a comparison."""
+        self.comparisons[name] = record
+        self._write()
+
+    def _write(self) -> None:
+        head = {"schema": SCHEMA, "runbook": self.runbook}
+        kinds = {"cells": self.cells, "comparisons": self.comparisons}
+        noted = {kind: {name: asdict(record) for name, record in held.items()} for kind, held in kinds.items()}
+        written(self.path, json.dumps({**head, **noted}, indent=1) + "\n")
+
+
+def state_of(folder: Path, runbook: str) -> RunState:
+    """What was done in a folder before."""
+    path = folder / STATE
+    if not path.exists():
+        return RunState(path, runbook)
+    document = json_at(path)
+    if document is None or document.get("schema") != SCHEMA or not isinstance(document.get("cells"), dict):
+        raise GpuledgerError(
+            f"{path}: is not the state of a run", hint="remove the folder, or choose another with --output"
+        )
+    if document.get("runbook") != runbook:
+        claim = f"{folder}: holds a run of the runbook '{document.get('runbook')}', not of '{runbook}'"
+        raise GpuledgerError(claim, hint="choose another folder with --output")
+    return RunState(path, runbook, _records(document["cells"]), _records(document.get("comparisons")))
+
+
+def _records(listed: Any) -> dict[str, CellRecord]:
+    entries = listed.items() if isinstance(listed, dict) else ()
+    return {name: record for name, entry in entries if (record := _record(entry)) is not None}
+
+
+def _record(entry: Any) -> CellRecord | None:
+    """None for what is no record: such a cell is run again."""
+    try:
+        steps = tuple(StepRecord(**step) for step in entry["steps"])
+        return CellRecord(str(entry["fingerprint"]), str(entry["state"]), str(entry["reason"]), steps)
+    except (TypeError, KeyError):
+        return None
+
+
+def is_kept(record: CellRecord | None, fingerprint: str) -> bool:
+    """Whether a cell need not be run again."""
+    return record is not None and record.state in (FINISHED, SKIPPED) and record.fingerprint == fingerprint
+
 
 TARGET_MISSED = 3
 PATIENCE = Patience(asked=330.0, told=30.0, made=10.0)
@@ -105,7 +206,7 @@ class Engine:
                 break
         stopped = bool(interruption) or (bool(failures) and not keep_going)
         compared = () if stopped else self._compare(every, state, interruption)
-        failures += [_failed(done.record, done.record.step) for done in compared if done.record.state == states.FAILED]
+        failures += [_failed(done.record, done.record.step) for done in compared if done.record.state == FAILED]
         names = frozenset(cell.folder for cell in kept)
         return RunOutcome(dict(state.cells), names, compared, bool(interruption), tuple(failures))
 
@@ -116,9 +217,9 @@ class Engine:
             record = state.cells.get(cell.folder)
             if record is None or cell in kept or again:
                 continue
-            if record.state in (states.FINISHED, states.SKIPPED):
+            if record.state in (FINISHED, SKIPPED):
                 self._tell(f"{cell.title}: its commands, gpuledger or what is installed here changed; it is run again")
-            elif record.state != states.FAILED:
+            elif record.state != FAILED:
                 self._tell(f"{cell.title}: was interrupted; it is run again")
 
     def _prelude(self, interruption: Interruption) -> list[GpuledgerError]:
@@ -129,9 +230,9 @@ class Engine:
             record = self._step(job, folder, environment_of(self._book, None, self._choices), interruption)
             if interruption:
                 return []
-            if record.state in (states.FAILED, states.MISSED) and not job.optional:
+            if record.state in (FAILED, MISSED) and not job.optional:
                 return [_failed(record, f"prelude: {job.title}")]
-            if record.state != states.DONE:
+            if record.state != DONE:
                 self._tell(f"prelude: {job.title}: {record.state}: {record.reason}")
         return []
 
@@ -144,25 +245,25 @@ class Engine:
         absent = [self._missing[need] for need in cell_needs(self._book, cell) if need in self._missing]
         if absent:
             self._tell(f"{title} · skipped: {absent[0]}")
-            state.put(cell.folder, CellRecord(print_, states.SKIPPED, absent[0]))
+            state.put(cell.folder, CellRecord(print_, SKIPPED, absent[0]))
             return None
-        record = CellRecord(print_, states.RUNNING)
+        record = CellRecord(print_, RUNNING)
         state.put(cell.folder, record)
         environment = environment_of(self._book, cell, self._choices)
         for number, job in enumerate(jobs_of(self._book, cell, self._choices), 1):
             self._tell(f"{title} · {job.title}")
             step = self._step(job, folder, environment, interruption)
             record = replace(record, steps=(*record.steps, step))
-            if step.state == states.INTERRUPTED:
-                state.put(cell.folder, replace(record, state=states.INTERRUPTED))
+            if step.state == INTERRUPTED:
+                state.put(cell.folder, replace(record, state=INTERRUPTED))
                 return None
-            if step.state == states.FAILED and not job.optional:
-                state.put(cell.folder, replace(record, state=states.FAILED, reason=f"{job.title}: {step.reason}"))
+            if step.state == FAILED and not job.optional:
+                state.put(cell.folder, replace(record, state=FAILED, reason=f"{job.title}: {step.reason}"))
                 return _failed(step, f"cell {cell.title}: step {number} ({job.title})")
-            if step.state != states.DONE:
+            if step.state != DONE:
                 self._tell(f"{title} · {job.title}: {step.state}: {step.reason}")
             state.put(cell.folder, record)
-        state.put(cell.folder, replace(record, state=states.FINISHED))
+        state.put(cell.folder, replace(record, state=FINISHED))
         self._tell(f"{title} · finished in {time_text(round(record.seconds * 1e9))}")
         return None
 
@@ -173,11 +274,11 @@ class Engine:
         absent = next((self._missing[need] for need in job.needs if need in self._missing), "")
         lost = next((path for path in job.inputs if not path.exists()), None)
         if absent or lost is not None:
-            return StepRecord(job.title, states.SKIPPED, absent or _why_lost(lost))
+            return StepRecord(job.title, SKIPPED, absent or _why_lost(lost))
         seconds, missed = 0.0, False
         for command in job.commands:
             if interruption:
-                return StepRecord(job.title, states.INTERRUPTED, seconds=seconds, log=str(log))
+                return StepRecord(job.title, INTERRUPTED, seconds=seconds, log=str(log))
             try:
                 with log_at(
                     log, shlex.join(shown_command(command, {**self._choices.variables, **environment}))
@@ -191,22 +292,22 @@ class Engine:
                         patience=self._patience,
                     )
             except ToolFailed as error:
-                return StepRecord(job.title, states.FAILED, error.claim, None, seconds, str(log))
+                return StepRecord(job.title, FAILED, error.claim, None, seconds, str(log))
             seconds += ended.seconds
             code = ended.exit_code
             if ended.interrupted:
-                return StepRecord(job.title, states.INTERRUPTED, "", code, seconds, str(log))
+                return StepRecord(job.title, INTERRUPTED, "", code, seconds, str(log))
             if ended.out_of_time:
                 reason = f"it took more than {job.timeout_s} s and was ended"
-                return StepRecord(job.title, states.FAILED, reason, code, seconds, str(log))
+                return StepRecord(job.title, FAILED, reason, code, seconds, str(log))
             if code == TARGET_MISSED and job.gated:
                 missed = True
             elif code != 0:
-                return StepRecord(job.title, states.FAILED, _ending(code, log), code, seconds, str(log))
+                return StepRecord(job.title, FAILED, _ending(code, log), code, seconds, str(log))
         if missed:
             reason = f"a target was missed: {last_line(log)}"
-            return StepRecord(job.title, states.MISSED, reason, TARGET_MISSED, seconds, str(log))
-        return StepRecord(job.title, states.DONE, "", 0, seconds, str(log))
+            return StepRecord(job.title, MISSED, reason, TARGET_MISSED, seconds, str(log))
+        return StepRecord(job.title, DONE, "", 0, seconds, str(log))
 
     def _compare(
         self, every: Sequence[MatrixCell], state: RunState, interruption: Interruption
@@ -232,7 +333,7 @@ class Engine:
             open_ = [cell for cell in comparing.cells if not _is_finished(state.cells.get(cell.folder))]
             if open_:
                 reason = _why_open(open_[0], state.cells.get(open_[0].folder))
-                done.append(ComparisonOutcome(comparing, StepRecord(job.title, states.SKIPPED, reason)))
+                done.append(ComparisonOutcome(comparing, StepRecord(job.title, SKIPPED, reason)))
                 continue
             if all(path.exists() for path in job.inputs):
                 self._tell(f"compare: {job.title}")
@@ -240,8 +341,8 @@ class Engine:
                 left.unlink(missing_ok=True)
             record = self._step(job, folder, {}, interruption)
             done.append(ComparisonOutcome(comparing, record))
-            if record.state in (states.DONE, states.MISSED):
-                state.put_comparison(name, CellRecord(fingerprint_now, states.FINISHED, "", (record,)))
+            if record.state in (DONE, MISSED):
+                state.put_comparison(name, CellRecord(fingerprint_now, FINISHED, "", (record,)))
         return tuple(done)
 
     def _print_of(self, job: CellJob) -> str:
@@ -257,13 +358,13 @@ def resolved(command: Sequence[str], python: str = sys.executable) -> list[str]:
 
 
 def _is_finished(record: CellRecord | None) -> bool:
-    return record is not None and record.state == states.FINISHED
+    return record is not None and record.state == FINISHED
 
 
 def _why_open(cell: MatrixCell, record: CellRecord | None) -> str:
     if record is None:
         return f"{cell.title} has not been run"
-    return f"{cell.title} {'was' if record.state != states.FAILED else 'has'} {record.state}" + (
+    return f"{cell.title} {'was' if record.state != FAILED else 'has'} {record.state}" + (
         f": {record.reason}" if record.reason else ""
     )
 

@@ -2,20 +2,22 @@
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
 only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`.
+
+What a report predicted, against what was saved: two cells and what they left in, a row with a verdict out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from gpuledger.runbook.definition import CaptureStep, ReportStep, Runbook
+from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.files import json_at
-from gpuledger.runbook.matrix import MatrixCell
+from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
-from gpuledger.runbook.suggestion import suggestion
+from gpuledger.units import three_figures, time_text
 
 Value = int | float | str | bool | None
 _ABSENT: Final = object()
@@ -125,3 +127,189 @@ def _valued(value: Any, key: str, known: Sequence[str], reason: object = None) -
     if not isinstance(value, int | float | str):
         return Figure(None, f"'{key}' is no single value", wrong=True)
     return Figure(value)
+
+
+PASS: Final = "PASS"  # noqa: S105 - no password
+FAIL: Final = "FAIL"
+OPEN: Final = "not judged"
+
+SLOWED: Final = 1.5
+"""A profiled step that takes longer than a plain one by more than this is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavingRow:
+    """A prediction against what was saved: with the profiler in both runs, and without it."""
+
+    cells: tuple[MatrixCell, MatrixCell]
+    verdict: str
+    reason: str
+    code: str = ""
+    predicted_ns: int | None = None
+    low_ns: int | None = None
+    profiled_ns: int | None = None
+    plain_ns: int | None = None
+    within_share: float | None = None
+    corrected_ns: int | None = None
+    """As profiled, had the host been as fast after as before; None where nothing tells that it was not."""
+
+    @property
+    def measured_ns(self) -> int | None:
+        """What the prediction is held against: it was made for the run as profiled, on a host of that speed."""
+        known = (self.corrected_ns, self.profiled_ns, self.plain_ns)
+        return next((saved_ns for saved_ns in known if saved_ns is not None), None)
+
+    @property
+    def ratio(self) -> float | None:
+        if not self.measured_ns or self.predicted_ns is None:
+            return None
+        return self.predicted_ns / self.measured_ns
+
+
+class _Unknown(Exception):
+    """Why there is no prediction."""
+
+
+def saving_of(
+    compare: SavingCheck,
+    two: tuple[MatrixCell, MatrixCell],
+    documents: Mapping[MatrixCell, Documents],
+    corrected_ns: int | None = None,
+) -> SavingRow:
+    """Hold the prediction of the first cell's report against the second cell."""
+    lost = next((cell for cell in two if cell not in documents), None)
+    if lost is not None:
+        return SavingRow(two, OPEN, f"{lost.title} is not finished")
+    before, after = (documents[cell] for cell in two)
+    plain = _plain(compare.key, before, after)
+    try:
+        predicted = _predicted(compare, before, after, two[0].title)
+    except _Unknown as unknown:
+        return SavingRow(two, OPEN, str(unknown), plain_ns=plain)
+    fixed = after.finding(compare.report, None)
+    profiled = None
+    if predicted.step_ns is not None and fixed is not None and fixed.step_ns is not None:
+        profiled = predicted.step_ns - fixed.step_ns
+    row = SavingRow(
+        two,
+        OPEN,
+        "",
+        predicted.code,
+        predicted.saving_ns,
+        predicted.saving_low_ns,
+        profiled,
+        plain,
+        compare.within_share,
+        corrected_ns,
+    )
+    return judged(row)
+
+
+def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
+    """The cells that the profiler slows so much that their findings are of another run, in sentences."""
+    sentences = []
+    for cell, documents in cells.items():
+        plain = None if compare.key is None else nanoseconds(compare.key, documents.figure(compare.key).value)
+        reported = documents.finding(compare.report, None)
+        if plain and reported and reported.step_ns is not None and reported.step_ns > SLOWED * plain:
+            sentences.append(
+                f"{cell.title}: a step takes {time_text(plain)} unprofiled and {time_text(reported.step_ns)} profiled, "
+                f"{three_figures(reported.step_ns / plain)} x: what its report would save is in part the profiler's own"
+            )
+    return sentences
+
+
+def judged(row: SavingRow) -> SavingRow:
+    """The row with its verdict, where there is a limit and something to judge by."""
+    measured, within = row.measured_ns, row.within_share
+    if measured is None:
+        return replace(row, reason=f"nothing says what {row.cells[1].title} saved")
+    if within is None:
+        return row
+    if measured <= 0:
+        return replace(row, verdict=FAIL, reason="nothing was saved")
+    apart = abs((row.predicted_ns or 0) - measured) / measured
+    reason = f"prediction and saving lie {100 * apart:.1f} % apart, {100 * within:g} % are allowed"
+    return replace(row, verdict=PASS if apart <= within else FAIL, reason=reason)
+
+
+def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]:
+    """Of rows that differ in `axis` alone, which are one measurement, repeated, the middle one keeps its verdict.
+
+    A machine with other guests may change its pace between two captures. That spoils some of the turns, seldom most.
+    """
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        others = tuple(tuple(pair for pair in cell.values if pair[0] != axis) for cell in row.cells)
+        groups.setdefault(others, []).append(index)
+    judged_rows = list(rows)
+    for group in groups.values():
+        known = sorted(
+            (index for index in group if rows[index].ratio is not None), key=lambda index: rows[index].ratio or 0.0
+        )
+        if not known:
+            continue
+        middle = known[(len(known) - 1) // 2]
+        value = dict(rows[middle].cells[0].values)[axis]
+        for index in group:
+            if index == middle:
+                reason = f"{rows[index].reason}; the middle one of {len(known)}"
+            else:
+                reason = f"{axis}={value} is the middle one, and judged"
+            judged_rows[index] = replace(
+                rows[index], verdict=rows[index].verdict if index == middle else OPEN, reason=reason
+            )
+    return judged_rows
+
+
+def _predicted(compare: SavingCheck, before: Documents, after: Documents, title: str) -> ReportedFinding:
+    """The finding that promises most, or the sum of those named, each by the part of it that goes away.
+
+    Findings may be summed as long as they are about different losses, as HOST-SYNC, LAUNCH-BOUND and HOST-CODE are: of
+    the time after waits LAUNCH-BOUND has only what HOST-SYNC leaves.
+    """
+    reported = {code: before.finding(compare.report, code) for code in compare.findings or (None,)}
+    if None in reported.values():
+        raise _Unknown(f"there is no report of {title}")
+    known = {code: finding for code, finding in reported.items() if finding and finding.saving_ns is not None}
+    if not known:
+        wanted = " or ".join(compare.findings or ("finding with a saving per step",))
+        raise _Unknown(f"the report of {title} has no {wanted}")
+    low = [finding.saving_low_ns for finding in known.values()]
+    gone = {code: _gone((compare.findings or {}).get(code or "", ()), before, after) for code in known}
+    return ReportedFinding(
+        next(iter(known.values())).step_ns,
+        " + ".join(finding.code for finding in known.values()),
+        round(sum(gone[code] * (finding.saving_ns or 0) for code, finding in known.items())),
+        None
+        if None in low
+        else round(sum(gone[code] * (finding.saving_low_ns or 0) for code, finding in known.items())),
+    )
+
+
+def _gone(keys: tuple[str, ...], before: Documents, after: Documents) -> float:
+    """The part of a finding that the change takes away: by how much the sum of some counts falls, or all of it."""
+    if not keys:
+        return 1.0
+    counts = [sum(_number(key, documents) for key in keys) for documents in (before, after)]
+    if counts[0] <= 0:
+        raise _Unknown(f"{_listed(keys)} is {counts[0]:g} before the change: nothing can be in proportion to it")
+    return 1 - counts[1] / counts[0]
+
+
+def _number(key: str, documents: Documents) -> float:
+    figure = documents.figure(key)
+    if isinstance(figure.value, bool | str | None):
+        raise _Unknown(figure.reason or f"'{key}' is no number")
+    return figure.value
+
+
+def _listed(keys: tuple[str, ...]) -> str:
+    return " + ".join(f"'{key}'" for key in keys)
+
+
+def _plain(key: str | None, before: Documents, after: Documents) -> int | None:
+    if key is None:
+        return None
+    times = [nanoseconds(key, documents.figure(key).value) for documents in (before, after)]
+    return None if times[0] is None or times[1] is None else times[0] - times[1]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from gpuledger.errors import GpuledgerError, OutputRefused
-from gpuledger.system.atomic_files import replacing
+from gpuledger.system.files import replacing
 
 STATE: Final = "state.json"
 _LOCK: Final = ".lock"

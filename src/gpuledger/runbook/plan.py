@@ -1,4 +1,7 @@
-"""What a run will do: a runbook and the choices of a run in, the commands of each cell out. Nothing is started here."""
+"""What a run will do: a runbook and the choices of a run in, the commands of each cell out. Nothing is started here.
+
+What of a run people may see: settings and commands in, the same without secrets out.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.secret_names import looks_secret
+from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
 from gpuledger.runbook.definition import (
     AlignCells,
     BenchStep,
     CaptureStep,
     CommandStep,
     DiffCells,
+    MatrixCell,
     ReportStep,
     Runbook,
     SavingCheck,
     Step,
+    all_filled,
+    filled,
+    pairs,
 )
-from gpuledger.runbook.matrix import MatrixCell, pairs
-from gpuledger.runbook.placeholders import all_filled, filled
 
 OURS: Final = "gpuledger"
 """The first word of a command of ours; it is started with the Python that runs us."""
@@ -216,3 +221,21 @@ def _job(
     log = f"{number:02d}-{title.replace(' ', '-').replace('/', '_')[:60]}.log"
     timeout_s = None if step.timeout_s is None else int(step.timeout_s)
     return CellJob(title, tuple(map(tuple, commands)), log, step.needs, inputs, step.is_optional, timeout_s, gated)
+
+
+def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Variables by name."""
+    return {name: shown_value(name, text) for name, text in settings.items()}
+
+
+def shown_command(command: Sequence[str], settings: Mapping[str, str]) -> list[str]:
+    """A command in which these settings may stand."""
+    return without_secrets(command, known=[text for name, text in settings.items() if may_not_be_shown(name, text)])
+
+
+def shown_jobs(jobs: Sequence[CellJob], settings: Mapping[str, str]) -> list[CellJob]:
+    """Steps with commands that are for people to read."""
+    return [
+        replace(job, commands=tuple(tuple(shown_command(command, settings)) for command in job.commands))
+        for job in jobs
+    ]

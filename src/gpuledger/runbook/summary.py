@@ -7,17 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.runbook import state as states
-from gpuledger.runbook.definition import FigureTarget, Runbook, SavingCheck
-from gpuledger.runbook.engine import ComparisonOutcome, RunOutcome
-from gpuledger.runbook.figures import Documents, Figure, ReportedFinding, documents_of
+from gpuledger.runbook import engine as states
+from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, filled, pairs
+from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome
+from gpuledger.runbook.figures import (
+    FAIL,
+    OPEN,
+    PASS,
+    Documents,
+    Figure,
+    ReportedFinding,
+    SavingRow,
+    documents_of,
+    judged_by_the_middle,
+    saving_of,
+    slowed,
+)
 from gpuledger.runbook.files import json_at
-from gpuledger.runbook.matrix import MatrixCell, pairs
-from gpuledger.runbook.placeholders import filled
-from gpuledger.runbook.plan import Choices
-from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged_by_the_middle, saving_of, slowed
-from gpuledger.runbook.shown import shown_settings
-from gpuledger.runbook.state import CellRecord
+from gpuledger.runbook.plan import Choices, shown_settings
 
 
 @dataclass(frozen=True, slots=True)

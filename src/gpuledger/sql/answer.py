@@ -14,14 +14,10 @@ from gpuledger.findings.profiled_run import WHERE_SAMPLED
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
-from gpuledger.sql.booked import BOOKED
-from gpuledger.sql.column_values import TableValues
+from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.engine import run, too_slow
-from gpuledger.sql.launched import call_values, launched_values
-from gpuledger.sql.recorded import columns_to_read, recorded_values
 from gpuledger.sql.statement import Statement, statement
-from gpuledger.sql.subject import QuerySubject
-from gpuledger.sql.tables import BY_NAME, QueryTable
+from gpuledger.sql.tables import BY_NAME, QueryTable, TableValues, columns_to_read, recorded_values
 from gpuledger.trace.deadline import until
 from gpuledger.trace.model import Trace
 from gpuledger.trace.notebook_table import html_table, rows_text
@@ -34,11 +30,8 @@ if TYPE_CHECKING:
 
 Value = int | float | str | bool | list[Any] | dict[str, Any] | None
 
-_SHOWN: Final = 50
-"""So many rows are shown in a notebook."""
-
-_FROM_SAMPLES: Final = ("use", "findings")
-"""Tables that say more where a GPU's counters were sampled."""
+_SHOWN: Final = 50  # so many rows are shown in a notebook
+_FROM_SAMPLES: Final = ("use", "findings")  # tables that say more where a GPU's counters were sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +49,7 @@ class QueryAnswer:
     sql: str
     columns: tuple[AnswerColumn, ...]
     rows: tuple[tuple[Value, ...], ...]
-    is_cut: bool
-    """Whether there are more rows than the limit `query_rows` lets through."""
+    is_cut: bool  # whether there are more rows than the limit `query_rows` lets through
     notes: tuple[str, ...] = ()
     """Which of the tables that it names the profile does not hold, and why: their rows are not measured, not none."""
 
@@ -68,32 +60,33 @@ class QueryAnswer:
         names = ", ".join(visible(column.name) for column in self.columns)
         return f"<QueryAnswer: {rows_text(len(self))}{' and more' if self.is_cut else ''} of {names}>"
 
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, and what is not among them."""
         more = f"the first {_SHOWN} of {rows_text(len(self))}" if len(self) > _SHOWN else ""
         cut = f"there are more rows than these {len(self):,}" if self.is_cut else ""
-        names = [column.name for column in self.columns]
-        return html_table(names, self.rows[:_SHOWN], *self.notes, more, cut)
+        return html_table(self._names, self.rows[:_SHOWN], *self.notes, more, cut)
 
     def to_polars(self) -> polars.DataFrame:
         """The answer for polars."""
         with needing("polars", "to_polars()", "polars"):
             import polars
 
-        names = [column.name for column in self.columns]
-        return polars.DataFrame(self.rows, schema=names, orient="row", infer_schema_length=None)
+        return polars.DataFrame(self.rows, schema=self._names, orient="row", infer_schema_length=None)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The answer for pandas."""
         with needing("pandas", "to_pandas()", "pandas"):
             import pandas
 
-        return pandas.DataFrame(list(self.rows), columns=[column.name for column in self.columns])
+        return pandas.DataFrame(list(self.rows), columns=self._names)
 
     def to_dicts(self) -> list[dict[str, Value]]:
         """A dict for each row."""
-        names = [column.name for column in self.columns]
-        return [dict(zip(names, row, strict=True)) for row in self.rows]
+        return [dict(zip(self._names, row, strict=True)) for row in self.rows]
 
 
 def ask(trace: Trace, devices: Sequence[Device] | None, sql: str, *, limits: Limits = DEFAULT_LIMITS) -> QueryAnswer:
@@ -105,17 +98,13 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
     """What must be read of a profile for a question: columns of tables, and columns where its GPU was sampled."""
     tables = {BY_NAME[name]: columns for name, columns in asked.asked.items()}
     read: dict[Table, set[str]] = {}
-    if any(_needs_books(table, columns) for table, columns in tables.items()):
+    if any(table.recorded is None or any(table[name].is_booked for name in tables[table]) for table in tables):
         read = {table: {column.name for column in table.schema.columns} for table in EVENTS}
     for table, columns in tables.items():
         if table.recorded is not None:
             read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table, columns))
     sampled = WHERE_SAMPLED if asked.asked.keys() & set(_FROM_SAMPLES) else {}
     return read or {Table.KERNELS: {"start_ns", "end_ns"}}, sampled
-
-
-def _needs_books(table: QueryTable, columns: Collection[str]) -> bool:
-    return table.recorded is None or any(table[name].is_booked for name in columns)
 
 
 def answered(asked: Statement, subject: QuerySubject, limits: Limits) -> QueryAnswer:
@@ -137,23 +126,23 @@ def _values(subject: QuerySubject, table: QueryTable, columns: Collection[str]) 
         return BOOKED[table.name](subject)
     values = recorded_values(subject.trace, table, columns)
     booked = [name for name in columns if table[name].is_booked]
-    if booked:
-        more = call_values(subject, booked) if table.recorded is Table.CALLS else None
-        values |= launched_values(subject, table.recorded, booked) if more is None else more
-    return values
+    if not booked:
+        return values
+    is_call = table.recorded is Table.CALLS
+    return values | (call_values(subject, booked) if is_call else launched_values(subject, table.recorded, booked))
 
 
 def _not_measured(subject: QuerySubject, asked: Statement) -> list[str]:
-    told: list[str] = []
+    notes: list[str] = []
     for name in asked.asked:
         table = BY_NAME[name].recorded
         if table is not None and (missing := subject.trace.missing(table)) is not None:
-            told.append(
+            notes.append(
                 say("{table} is empty because it was not recorded: {reason}", table=name, reason=missing.reason)
             )
     if "use" in asked.asked and not subject.use:
-        told.append(say("use is empty because no GPU metrics were sampled"))
-    return told
+        notes.append(say("use is empty because no GPU metrics were sampled"))
+    return notes
 
 
 def _plain(value: Any) -> Value:
@@ -165,8 +154,8 @@ def _plain(value: Any) -> Value:
             number = float(value)
             return number if math.isfinite(number) else None
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(member) for member in value]
         case dict():
-            return {str(key): _plain(each) for key, each in value.items()}
+            return {str(key): _plain(member) for key, member in value.items()}
         case _:
             return str(value)

@@ -17,11 +17,9 @@ import numpy as np
 
 from gpuledger.errors import QueryRefused
 from gpuledger.limits import Limits
-from gpuledger.sql.column_values import ColumnValues, TableValues, Texts
 from gpuledger.sql.statement import duckdb_package, refusal
-from gpuledger.sql.tables import BY_NAME
-from gpuledger.system.host_resources import usable_cores
-from gpuledger.system.memory_limit import at_most
+from gpuledger.sql.tables import BY_NAME, ColumnValues, TableValues
+from gpuledger.system.resources import at_most, usable_cores
 from gpuledger.trace.deadline import left_s
 from gpuledger.trace.strings import Strings
 from gpuledger.units import bytes_text
@@ -34,8 +32,7 @@ _FETCHED: Final = 10_000
 _AGAIN_S: Final = 0.05
 _GRACE_S: Final = 5.0
 """What a query that is interrupted has to notice it; what takes longer is left behind, within its memory."""
-_BESIDES: Final = 1 << 30
-"""Address space that threads and DuckDB take beside what the limit is about."""
+_BESIDES: Final = 1 << 30  # address space that threads and DuckDB take beside what the limit is about
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 
@@ -50,8 +47,7 @@ class _RunningQuery:
     columns: tuple[tuple[str, str], ...] = ()
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     error: BaseException | None = None
-    is_over: bool = False
-    """Whether nobody waits for it any longer."""
+    is_over: bool = False  # whether nobody waits for it any longer
 
     def stop(self) -> None:
         """Interrupt it, again and again: an interrupt that comes just before it begins is not heard."""
@@ -79,14 +75,17 @@ def run(
     sql: str, tables: Mapping[str, TableValues], limits: Limits
 ) -> tuple[tuple[tuple[str, str], ...], list[tuple[Any, ...]], bool]:
     """The answer's columns, with DuckDB's types; its rows; and whether there are more than are kept."""
-    duckdb = duckdb_package()
-    ran = _RunningQuery()
-    if not _ONE_AT_A_TIME.acquire(timeout=_seconds(limits)):
+    duckdb, ran = duckdb_package(), _RunningQuery()
+
+    def left() -> float:
+        return max(min(limits.query_seconds, left_s()), 0.0)
+
+    if not _ONE_AT_A_TIME.acquire(timeout=left()):
         raise too_slow(limits)
     worker = threading.Thread(target=_in_thread, args=(sql, tables, limits, ran), daemon=True, name="query")
     worker.start()
     try:
-        if not ran.done.wait(_seconds(limits)):
+        if not ran.done.wait(left()):
             raise too_slow(limits)
     except BaseException:  # also Ctrl-C
         ran.stop()
@@ -95,17 +94,16 @@ def run(
         if ran.done.is_set():  # what it held is let go of before the interpreter may end, or DuckDB's glue crashes
             worker.join(_GRACE_S)
     if isinstance(ran.error, duckdb.OutOfMemoryException | MemoryError):
-        raise _too_large(limits)
+        raise QueryRefused(
+            f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
+            hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
+        )
     if isinstance(ran.error, duckdb.Error):
         raise refusal(ran.error, tables)
     if ran.error is not None:
         raise ran.error
     rows = ran.rows[: limits.query_rows]
     return ran.columns, rows, len(ran.rows) > len(rows)
-
-
-def _seconds(limits: Limits) -> float:
-    return max(min(limits.query_seconds, left_s()), 0.0)
 
 
 def _in_thread(sql: str, tables: Mapping[str, TableValues], limits: Limits, ran: _RunningQuery) -> None:
@@ -147,13 +145,6 @@ def _settings(limits: Limits) -> Iterator[tuple[str, str]]:
     yield "lock_configuration", "true"
 
 
-def _too_large(limits: Limits) -> QueryRefused:
-    return QueryRefused(
-        f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
-        hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
-    )
-
-
 def too_slow(limits: Limits) -> QueryRefused:
     """That a query, or what it needs, took too long."""
     return QueryRefused(
@@ -166,20 +157,16 @@ def _hand_over(connection: DuckDBPyConnection, tables: Mapping[str, TableValues]
     """Register arrays and texts, and make the views over them."""
     texts: dict[int, str] = {}
     for table, values in tables.items():
-        arrays = {name: column.array for name, column in values.items() if isinstance(column, ColumnValues)}
-        connection.register(f"_{table}", arrays)
-        for column in values.values():
-            if isinstance(column, ColumnValues) and column.texts is not None and id(column.texts) not in texts:
+        columns = {name: column for name, column in values.items() if isinstance(column, ColumnValues)}
+        connection.register(f"_{table}", {name: column.array for name, column in columns.items()})
+        for column in columns.values():
+            if column.texts is not None and id(column.texts) not in texts:
                 texts[id(column.texts)] = f"_texts{len(texts)}"
-                connection.register(texts[id(column.texts)], _as_table(column.texts))
+                spelled = column.texts.as_unicode() if isinstance(column.texts, Strings) else list(column.texts)
+                text = np.empty(len(spelled), object)
+                text[:] = spelled
+                connection.register(texts[id(column.texts)], {"code": np.arange(len(spelled)), "text": text})
         connection.execute(_view(table, values, texts))
-
-
-def _as_table(texts: Texts) -> dict[str, Any]:
-    spelled = texts.as_unicode() if isinstance(texts, Strings) else list(texts)
-    column = np.empty(len(spelled), object)
-    column[:] = spelled
-    return {"code": np.arange(len(spelled)), "text": column}
 
 
 def _view(table: str, values: TableValues, texts: Mapping[int, str]) -> str:

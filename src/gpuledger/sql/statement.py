@@ -59,7 +59,7 @@ def statement(sql: str) -> Statement:
     duckdb = duckdb_package()
     try:
         with _parser().cursor() as connection:
-            kinds = [each.type.name for each in connection.extract_statements(sql)]
+            kinds = [parsed.type.name for parsed in connection.extract_statements(sql)]
             if kinds == ["SELECT"]:
                 [tree] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone() or ("{}",)
                 return Statement(sql, _asked(json.loads(tree)))
@@ -68,8 +68,8 @@ def statement(sql: str) -> Statement:
     except RecursionError:
         raise QueryRefused("the query is nested too deeply") from None
     if len(kinds) != 1:
-        told = f"it holds {len(kinds)} statements" if kinds else "it is empty"
-        raise QueryRefused(f"a query is one SELECT, and {told}", hint=_LISTS_TABLES)
+        count = f"it holds {len(kinds)} statements" if kinds else "it is empty"
+        raise QueryRefused(f"a query is one SELECT, and {count}", hint=_LISTS_TABLES)
     raise QueryRefused(f"a query may only read: SELECT, not {kinds[0]}", hint=_LISTS_TABLES)
 
 
@@ -98,11 +98,9 @@ class _Names:
 
     def __init__(self) -> None:
         self.tables: set[str] = set()
-        self.own_tables: set[str] = set()
-        """Those that the query makes itself, WITH ... AS."""
+        self.own_tables: set[str] = set()  # those that the query makes itself, WITH ... AS.
         self.columns: set[str] = set()
-        self.whole: set[str] = set()
-        """Tables of which all columns may be needed."""
+        self.whole: set[str] = set()  # tables of which all columns may be needed
 
 
 def _asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -128,12 +126,12 @@ def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping
     while left:
         node, scope = left.pop()
         if isinstance(node, list):
-            left += ((each, scope) for each in node)
+            left += ((child, scope) for child in node)
         elif isinstance(node, dict):
             if "from_table" in node:
                 scope = dict(_from(node["from_table"]))
             yield node, scope
-            left += ((each, scope) for each in node.values())
+            left += ((child, scope) for child in node.values())
 
 
 def _from(source: Any) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,25 @@
 """The tables that can be asked in SQL, with every column's type, unit and meaning: `TABLES`, a tuple that one can read.
 
 Those that the profile holds are the trace's own (`trace.tables`), the same for every format; the others are the books.
+DuckDB is handed columns as they were read: nothing is copied, and nothing worked out but lengths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
+from gpuledger.errors import QueryRefused
+from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
-from gpuledger.trace.tables import ColumnSchema, Kind, Table
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import NOT_RECORDED, TIMES, Kind, Rows, Table
 
 _TYPES: Final = {Kind.INT64: "BIGINT", Kind.INT32: "INTEGER", Kind.TEXT: "VARCHAR", Kind.FLAG: "BOOLEAN"}
 _UNITS: Final = {"ns": "ns", "bytes": "bytes", "percent": "%"}
@@ -23,11 +31,9 @@ class QueryColumn:
     """One column. NULL stands for what was not recorded, or does not apply."""
 
     name: str
-    type: str
-    """DuckDB's."""
+    type: str  # DuckDB's
     meaning: str
-    is_booked: bool = False
-    """Whether it is worked out with the books; else the profile holds it."""
+    is_booked: bool = False  # whether it is worked out with the books; else the profile holds it
 
     @property
     def unit(self) -> str:
@@ -42,8 +48,20 @@ class QueryTable:
     name: str
     row: str
     columns: tuple[QueryColumn, ...]
-    recorded: Table | None = None
-    """The trace's table that it is; None for a table of the books."""
+    recorded: Table | None = None  # the trace's table that it is; None for a table of the books
+
+    @classmethod
+    def of_trace(cls, table: Table) -> QueryTable:
+        """One of the trace's own: its columns (a launch shape is three), its lengths, and what the books add."""
+        own: list[QueryColumn] = []
+        for column in table.schema.columns:
+            if column.kind is Kind.TRIPLE:
+                what = column.meaning.removesuffix(" in x, y, z")
+                own += (QueryColumn(f"{column.name}_{axis}", "INTEGER", f"{what} in {axis}") for axis in AXES)
+            else:
+                own.append(QueryColumn(column.name, _TYPES[column.kind], column.meaning))
+        duration = QueryColumn("duration_ns", "BIGINT", "end_ns minus start_ns")
+        return cls(table.value, table.schema.row, (*own[:2], duration, *own[2:], *_ADDED.get(table, ())), table)
 
     def __getitem__(self, name: str) -> QueryColumn:
         return next(column for column in self.columns if column.name == name)
@@ -52,78 +70,53 @@ class QueryTable:
         return any(column.name == name for column in self.columns)
 
 
-def _columns_of(column: ColumnSchema) -> Iterator[QueryColumn]:
-    """The same column here; a launch shape is three."""
-    if column.kind is Kind.TRIPLE:
-        what = column.meaning.removesuffix(" in x, y, z")
-        yield from (QueryColumn(f"{column.name}_{axis}", "INTEGER", f"{what} in {axis}") for axis in AXES)
-    else:
-        yield QueryColumn(column.name, _TYPES[column.kind], column.meaning)
+def _booked_columns(*columns: tuple[str, str, str]) -> tuple[QueryColumn, ...]:
+    return tuple(QueryColumn(*column, is_booked=True) for column in columns)
 
 
-_DURATION: Final = QueryColumn("duration_ns", "BIGINT", "end_ns minus start_ns")
-_STEP: Final = QueryColumn(
-    "step", "BIGINT", "the step that it begins in, from 0; NULL outside of steps", is_booked=True
-)
-_STEADY: Final = QueryColumn(
-    "is_steady", "BOOLEAN", "whether it begins in the steady steps, which reports are about", is_booked=True
-)
+_OF_STEP: Final = ("step", "BIGINT", "the step that it begins in, from 0; NULL outside of steps")
+_BEGINS_STEADY: Final = ("is_steady", "BOOLEAN", "whether it begins in the steady steps, which reports are about")
 _RANGES: Final = (
-    QueryColumn("range", "VARCHAR", "innermost NVTX range or annotation around the call", is_booked=True),
-    QueryColumn(
-        "range_path", "VARCHAR", "all ranges around the call, outermost first, with ' > ' between", is_booked=True
-    ),
+    ("range", "VARCHAR", "innermost NVTX range or annotation around the call"),
+    ("range_path", "VARCHAR", "all ranges around the call, outermost first, with ' > ' between"),
 )
-_LAUNCHED: Final = (
-    _STEP,
-    _STEADY,
-    QueryColumn("launch_call", "VARCHAR", "the CUDA call that launched it, by its name in calls", is_booked=True),
-    QueryColumn("launch_start_ns", "BIGINT", "when that call began", is_booked=True),
-    QueryColumn("launch_end_ns", "BIGINT", "when that call returned", is_booked=True),
-    QueryColumn("launch_tid", "BIGINT", "the thread that made that call", is_booked=True),
+_LAUNCHED: Final = _booked_columns(
+    _OF_STEP,
+    _BEGINS_STEADY,
+    ("launch_call", "VARCHAR", "the CUDA call that launched it, by its name in calls"),
+    ("launch_start_ns", "BIGINT", "when that call began"),
+    ("launch_end_ns", "BIGINT", "when that call returned"),
+    ("launch_tid", "BIGINT", "the thread that made that call"),
     *_RANGES,
 )
-_FAMILY: Final = QueryColumn("family", "VARCHAR", "kernel family: gemm, attention, communication, ...", is_booked=True)
 
+# What the trace's tables have here beside their own columns.
 _ADDED: Final[dict[Table, tuple[QueryColumn, ...]]] = {
-    Table.KERNELS: (_FAMILY, *_LAUNCHED),
+    Table.KERNELS: (
+        *_booked_columns(("family", "VARCHAR", "kernel family: gemm, attention, communication, ...")),
+        *_LAUNCHED,
+    ),
     Table.COPIES: _LAUNCHED,
     Table.GRAPHS: _LAUNCHED,
     Table.CALLS: (
         QueryColumn("short_name", "VARCHAR", "function, without its version"),
-        QueryColumn(
-            "call_kind",
-            "VARCHAR",
-            "of CUDA calls: sync, launch, alloc, copy_call, load, context or call",
-            is_booked=True,
+        *_booked_columns(
+            ("call_kind", "VARCHAR", "of CUDA calls: sync, launch, alloc, copy_call, load, context or call"), *_RANGES
         ),
-        *_RANGES,
     ),
 }
-"""What the trace's tables have here beside their own columns."""
-
-
-def _recorded(table: Table) -> QueryTable:
-    own = [ours for column in table.schema.columns for ours in _columns_of(column)]
-    times, others = own[:2], own[2:]
-    return QueryTable(
-        table.value, table.schema.row, (*times, _DURATION, *others, *_ADDED.get(table, ())), recorded=table
-    )
 
 
 def _booked(name: str, row: str, *columns: tuple[str, str, str]) -> QueryTable:
-    return QueryTable(name, row, tuple(QueryColumn(*column, is_booked=True) for column in columns))
+    return QueryTable(name, row, _booked_columns(*columns))
 
 
 _GPU: Final = ("gpu", "INTEGER", "physical GPU")
 _START: Final = ("start_ns", "BIGINT", "when it began")
 _END: Final = ("end_ns", "BIGINT", "when it ended")
-_LENGTH: Final = ("duration_ns", "BIGINT", "how long it took")
-_OF_STEP: Final = ("step", "BIGINT", "the step that it begins in, from 0; NULL outside of steps")
-_IS_STEADY: Final = ("is_steady", "BOOLEAN", "whether it lies in the steady steps, which reports are about")
 
 TABLES: Final[tuple[QueryTable, ...]] = (
-    *map(_recorded, Table),
+    *map(QueryTable.of_trace, Table),
     _booked(
         "gpus",
         say("one GPU that ran anything: its window, busy and idle time"),
@@ -146,7 +139,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         say("the time of one line of the books in one step, or beside the steps; the lines of a step sum to it"),
         _GPU,
         _OF_STEP,
-        _IS_STEADY,
+        ("is_steady", "BOOLEAN", "whether it lies in the steady steps, which reports are about"),
         _START,
         _END,
         ("line", "VARCHAR", "compute.FAMILY, comm, copy or idle.CAUSE"),
@@ -161,7 +154,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         _GPU,
         _START,
         _END,
-        _LENGTH,
+        ("duration_ns", "BIGINT", "how long it took"),
         ("trigger", "VARCHAR", "what set it off: what to fix"),
         ("drained_by", "VARCHAR", "the call that let the queue run dry; NULL where none did"),
         ("cause", "VARCHAR", "the cause with the most of its time"),
@@ -171,7 +164,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("launch_call", "VARCHAR", "the CUDA call that launched the latter, by its name in calls"),
         ("launch_tid", "BIGINT", "the thread that made that call"),
         _OF_STEP,
-        ("is_steady", "BOOLEAN", "whether it begins in the steady steps, which reports are about"),
+        _BEGINS_STEADY,
     ),
     _booked(
         "gap_causes",
@@ -249,3 +242,94 @@ TABLES: Final[tuple[QueryTable, ...]] = (
 )
 
 BY_NAME: Final = {table.name: table for table in TABLES}
+
+
+Texts = Strings | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnValues:
+    """Numbers, or codes of texts; the array is never copied."""
+
+    array: NDArray[Any]
+    texts: Texts | None = None  # what a code stands for; None: the numbers are themselves
+    missing: int | None = NOT_RECORDED
+    """The number that stands for no value; None: there is always one. NaN is never one."""
+
+
+TableValues = dict[str, ColumnValues | str]
+"""A table's columns by name; a text is an expression of the others, which DuckDB works out as it goes along."""
+
+
+def instants(array: NDArray[Any]) -> ColumnValues:
+    """Times and lengths: any number is a value, -1 too."""
+    return ColumnValues(array, missing=None)
+
+
+def numbers(values: Sequence[int | None]) -> ColumnValues:
+    """A few whole numbers, some of them not there; negative ones do not occur."""
+    return ColumnValues(np.array([NOT_RECORDED if value is None else value for value in values], np.int64))
+
+
+def words(values: Sequence[str | None]) -> ColumnValues:
+    """A few texts, some of them not there; the empty text is none of ours."""
+    position: dict[str, int] = {}
+    codes = [position.setdefault(str(text), len(position)) if text else NOT_RECORDED for text in values]
+    return ColumnValues(np.array(codes, np.int32), tuple(position))
+
+
+def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:
+    """The trace's columns that these columns of the query come from."""
+    read: set[str] = set()
+    for name in asked:
+        shape, _, axis = name.rpartition("_")
+        if name == "short_name" and table.recorded is Table.CALLS:
+            read.add("name")
+        elif axis in AXES and _is_shape(table, shape):
+            read.add(shape)
+        elif name != "duration_ns" and not table[name].is_booked:
+            read.add(name)
+    return read
+
+
+def _is_shape(table: QueryTable, name: str) -> bool:
+    columns = () if table.recorded is None else table.recorded.schema.columns
+    return any(column.name == name and column.kind is Kind.TRIPLE for column in columns)
+
+
+def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> TableValues:
+    """These columns of one of the trace's tables, and its times, so that every table has a column."""
+    if table.recorded is None:
+        raise ValueError(f"{table.name} is a table of the books")
+    rows = _rows(trace, table.recorded, columns_to_read(table, asked))
+    values: TableValues = {name: instants(rows[name]) for name in TIMES}
+    more = (name for name in asked if name not in TIMES and not table[name].is_booked)
+    return values | {name: _column(rows, table, name) for name in more}
+
+
+def _rows(trace: Trace, table: Table, needed: Collection[str]) -> Rows:
+    if table not in trace.tables and table not in trace.absent:
+        lacking = [table.value]
+    else:
+        lacking = [f"{table.value}.{name}" for name in sorted(needed) if name not in trace[table]]
+    if lacking:
+        raise QueryRefused(
+            f"{lacking[0]} was not read with this trace",
+            hint="hand over the profile's path instead, or open it whole: open_trace(path, only=tuple(Table))",
+        )
+    return trace[table]
+
+
+def _column(rows: Rows, table: QueryTable, name: str) -> ColumnValues | str:
+    if name == "duration_ns":
+        return "end_ns - start_ns"
+    if name == "short_name" and table.recorded is Table.CALLS:
+        texts, codes = short_names(rows)
+        return ColumnValues(codes, texts)
+    shape, _, axis = name.rpartition("_")
+    if axis in AXES and _is_shape(table, shape):
+        return ColumnValues(rows[shape][:, AXES.index(axis)])
+    column = rows.schema[name]
+    if column.kind is Kind.TEXT:
+        return ColumnValues(rows.codes(name), rows.strings)
+    return ColumnValues(rows[name], missing=column.missing)

@@ -2,6 +2,8 @@
 
 `run` is for short questions, with a limit of time. `attended` is for the user's own program: it may take as long as it
 likes, its input and output are ours, and when somebody interrupts us it is asked to end, then told, then made.
+
+Processes that outlive the program that started them: a mark in, their ids out.
 """
 
 from __future__ import annotations
@@ -21,9 +23,74 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from gpuledger.errors import ToolFailed
-from gpuledger.system import surviving_processes as survivors
-from gpuledger.system.atomic_files import Abandoned, whole_file
+from gpuledger.system.files import Abandoned, whole_file
 from gpuledger.system.interruption import Interruption, interruptible_children
+
+MARK: Final = "GPULEDGER_CAPTURE"
+"""The variable that everything carries which a capture started."""
+
+_SURVIVING_PROCESSES_LOOK_EVERY_S: Final = 0.02
+
+
+def marked(mark: str, proc: Path = Path("/proc")) -> tuple[int, ...]:
+    """The processes whose environment carries this mark, but for ourselves."""
+    wanted = f"{MARK}={mark}".encode()
+    return tuple(pid for pid in _others(proc) if wanted in _file(proc, pid, "environ").split(b"\0"))
+
+
+def members(group: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
+    """The processes of a group that still run: one that has ended stays in it until its parent asks, if ever."""
+    found = []
+    for pid in _others(proc):
+        words = _file(proc, pid, "stat").rpartition(b")")[2].split()  # behind the name: state, parent, group
+        if len(words) > 2 and int(words[2]) == group and words[0] not in (b"Z", b"X"):
+            found.append(pid)
+    return tuple(found)
+
+
+def _others(proc: Path) -> list[int]:
+    pids = [int(name) for name in os.listdir(proc) if name.isdecimal()] if proc.is_dir() else []
+    return [pid for pid in pids if pid != os.getpid()]
+
+
+def _file(proc: Path, pid: int, name: str) -> bytes:
+    try:
+        return (proc / str(pid) / name).read_bytes()
+    except OSError:  # it ended meanwhile, or belongs to somebody else
+        return b""
+
+
+def send(group: int, mark: str, which: signal.Signals) -> None:
+    """Send a signal to a process group, and to what carries the mark outside of it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, which)
+    for pid in marked(mark):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) != group:
+                os.kill(pid, which)
+
+
+def ended(group: int, mark: str, *, patience_s: float) -> bool:
+    """End whatever is left: asked first, then killed. Whether anything had to be."""
+    if not _left(group, mark):
+        return False
+    for which in (signal.SIGTERM, signal.SIGKILL):
+        send(group, mark, which)
+        until = time.monotonic() + patience_s
+        while _left(group, mark) and time.monotonic() < until:
+            time.sleep(_SURVIVING_PROCESSES_LOOK_EVERY_S)
+    return True
+
+
+def _left(group: int, mark: str) -> bool:
+    if Path("/proc").is_dir():
+        return bool(members(group) or marked(mark))
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
 
 _LOOK_EVERY_S: Final = 0.05
 _KEPT_BYTES: Final = 64 * 1024
@@ -111,7 +178,7 @@ def attended(
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     began = time.monotonic()
     with _Guard() as guard:
-        process = _started(argv, (dict(os.environ) | dict(environment or {})) | {survivors.MARK: mark}, quiet=quiet)
+        process = _started(argv, (dict(os.environ) | dict(environment or {})) | {MARK: mark}, quiet=quiet)
         guard.watch(process.pid)
         kept = _Kept(process.stdout if quiet else process.stderr, pass_on=not quiet)
         try:
@@ -119,11 +186,11 @@ def attended(
                 process, interruption, patience, lambda which: _send(process.pid, mark, which, signaller), on_stage
             )
         except BaseException:
-            survivors.send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on
+            send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on
             process.wait()
             kept.text(patience.made)
             raise
-        orphans = survivors.ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
+        orphans = ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
     return AttendedRun(
         exit_code=128 - code if code < 0 else code,
@@ -212,7 +279,7 @@ def _send(group: int, mark: str, which: signal.Signals, signaller: Signaller | N
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, which)  # as a terminal does; whoever made a session of its own is told by its parent
     else:
-        survivors.send(group, mark, which)
+        send(group, mark, which)
 
 
 class _Kept:
@@ -278,7 +345,7 @@ def logged(
     began = time.monotonic()
     told: list[str] = []
     with _Guard() as guard:
-        variables = dict(os.environ) | dict(environment) | {survivors.MARK: mark}
+        variables = dict(os.environ) | dict(environment) | {MARK: mark}
         process = _started(argv, variables, quiet=False, output=log, joined=True)
         guard.watch(process.pid)
         try:
@@ -291,7 +358,7 @@ def logged(
                 until=float("inf") if seconds is None else began + seconds,
             )
         finally:
-            survivors.ended(process.pid, mark, patience_s=min(patience.told, 5.0))
+            ended(process.pid, mark, patience_s=min(patience.told, 5.0))
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
     return LoggedRun(
         exit_code=128 - code if code < 0 else code,

@@ -24,8 +24,8 @@ from multiprocessing.context import SpawnProcess
 from typing import Final, Generic, TypeVar
 
 from gpuledger.errors import ToolFailed
-from gpuledger.system.host_resources import resident_bytes
 from gpuledger.system.interruption import held_interrupts
+from gpuledger.system.resources import resident_bytes
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -1,21 +1,112 @@
-"""One profile in memory: its tables, where it came from, and what was lost on the way."""
+"""One profile in memory: its tables, where it came from, and what was lost on the way.
+
+What was lost or is doubtful about a trace. Notes in, shown with every output.
+
+Where in the program the work inside CUDA graphs comes from, where a second file told it. It goes with a trace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.messages import say
-from gpuledger.trace.graph_places import GraphPlaces
-from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.notebook_table import html_table
 from gpuledger.trace.spans import Ints, Span
-from gpuledger.trace.stacks import Stacks
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Rows, Table, empty
-from gpuledger.trace.tables_by_name import TablesByName
+from gpuledger.trace.strings import Stacks, Strings
+from gpuledger.trace.tables import Rows, Table, TablesByName, empty
 from gpuledger.visible_text import visible
+
+
+class Severity(Enum):
+    """How much a note matters to the numbers."""
+
+    INFO = "info"
+    """Good to know; no number is affected."""
+    WARNING = "warning"
+    """Some numbers may be incomplete."""
+    LOSS = "loss"
+    """Rows that the profile holds are missing from the numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that a reader of the numbers should know. `count` is how many rows it is about."""
+
+    severity: Severity
+    code: str
+    sentence: str
+    count: int = 1
+
+
+NAMES_FROM = "names-from"
+"""The code of the note that says how much of the work inside graphs a second file names: it belongs to every answer."""
+
+
+def told_always(notes: Iterable[Note]) -> list[str]:
+    """The sentences that people see in any case, besides what was lost."""
+    return [note.sentence for note in notes if note.code == NAMES_FROM]
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Stands where a number would be that the profile cannot give. Never zero."""
+
+    reason: str
+
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlace:
+    """One place in the program."""
+
+    path: Names
+    """Annotations, modules and operators, the outermost first."""
+    source: str
+    """How it is known: an equal run, a capture, or an annotation of the graph's node."""
+    is_part: bool = False
+    """Whether several places fit and differ, and this is what they agree on, counted from the innermost."""
+    where: str = ""
+    """The line of code that launched it, where stacks were recorded and all places that fit agree on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameCoverage:
+    """How much of the work inside graphs has a name: kernels, copies and memsets."""
+
+    count: int
+    named: int
+    gpu_ns: int
+    named_ns: int
+    in_part: int
+    """Of those with a name, how many have only what several places agree on."""
+
+    @property
+    def named_share(self) -> float:
+        return self.named_ns / self.gpu_ns if self.gpu_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphPlaces:
+    """The places of the work inside graphs, row by row."""
+
+    file: str
+    """The file that told them; '' where it is the profile itself."""
+    places: tuple[GraphPlace, ...]
+    of_kernel: NDArray[np.int32]
+    """For each row of the kernels a position in `places`; -1 where there is none."""
+    of_copy: NDArray[np.int32]
+    """Likewise for each row of the copies."""
+    coverage: NameCoverage | None = None
+    """How much they name, where that was counted."""
+
 
 PID_BITS = 24
 """Bits of `pid` that hold the operating system's process id; the host's index is above them."""

@@ -2,15 +2,18 @@
 
 Each is written down in numpy, which says what it gives, and compiled (native/sweep.c), which gives it at once. Where
 the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy does the work.
+
+Work side by side: functions in, their results out, in order.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -424,3 +427,23 @@ def _cut(into: Pair, count: int) -> Pair:
     for column in into:
         column.resize(count, refcheck=False)
     return into
+
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+WORTH_A_THREAD = 10_000
+"""Rows. A pass over fewer is over before a thread has started, and a trace may have a thousand GPUs."""
+
+
+def side_by_side(rows: int, first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
+    """Both results of going through so many rows; `first` is done on a thread of its own if that is worth it.
+
+    What either raises is raised here.
+    """
+    if rows < WORTH_A_THREAD:
+        return first(), second()
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(first)
+        here = second()
+        return beside.result(), here

@@ -6,6 +6,7 @@ record a value, an integer column holds `NOT_RECORDED` and a text column `NO_TEX
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import needing
 from gpuledger.messages import say
-from gpuledger.trace.columns import take
+from gpuledger.trace.keys import take
 from gpuledger.trace.notebook_table import FIRST_ROWS, html_table, rows_text
 from gpuledger.trace.strings import Codes, Strings
 
@@ -99,8 +100,12 @@ EVENTS: Final = tuple(table for table in Table if table is not Table.METRICS)
 """What is read where nobody names tables: not the samples of GPUs, of which a second has 400,000 rows."""
 
 
-_START = ColumnSchema("start_ns", Kind.INT64, "when it began")
-_END = ColumnSchema("end_ns", Kind.INT64, "when it ended")
+def _schema(row: str, *columns: ColumnSchema) -> Schema:
+    start = ColumnSchema("start_ns", Kind.INT64, "when it began")
+    end = ColumnSchema("end_ns", Kind.INT64, "when it ended")
+    return Schema(row, (start, end, *columns))
+
+
 _PID = ColumnSchema(
     "pid",
     Kind.INT64,
@@ -117,143 +122,110 @@ _STACK = ColumnSchema("stack", Kind.INT64, "the recorded call stack: position in
 _GRAPH_NODE = ColumnSchema("graph_node", Kind.INT64, "CUDA graph node that it is an execution of")
 
 SCHEMAS: Final[Mapping[Table, Schema]] = {
-    Table.KERNELS: Schema(
+    Table.KERNELS: _schema(
         say("one kernel execution"),
-        (
-            _START,
-            _END,
-            *_WHERE,
-            ColumnSchema("name", Kind.TEXT, "demangled name, whole"),
-            ColumnSchema("short_name", Kind.TEXT, "the function's bare name"),
-            ColumnSchema("mangled_name", Kind.TEXT, "the symbol in the binary"),
-            ColumnSchema("grid", Kind.TRIPLE, "blocks in x, y, z"),
-            ColumnSchema("block", Kind.TRIPLE, "threads of a block in x, y, z"),
-            ColumnSchema("registers", Kind.INT32, "registers per thread"),
-            ColumnSchema("smem_static_bytes", Kind.INT64, "shared memory per block, fixed when compiled"),
-            ColumnSchema("smem_dynamic_bytes", Kind.INT64, "shared memory per block, asked for at the launch"),
-            ColumnSchema("graph", Kind.INT64, "CUDA graph that it ran in"),
-            _GRAPH_NODE,
-        ),
+        *_WHERE,
+        ColumnSchema("name", Kind.TEXT, "demangled name, whole"),
+        ColumnSchema("short_name", Kind.TEXT, "the function's bare name"),
+        ColumnSchema("mangled_name", Kind.TEXT, "the symbol in the binary"),
+        ColumnSchema("grid", Kind.TRIPLE, "blocks in x, y, z"),
+        ColumnSchema("block", Kind.TRIPLE, "threads of a block in x, y, z"),
+        ColumnSchema("registers", Kind.INT32, "registers per thread"),
+        ColumnSchema("smem_static_bytes", Kind.INT64, "shared memory per block, fixed when compiled"),
+        ColumnSchema("smem_dynamic_bytes", Kind.INT64, "shared memory per block, asked for at the launch"),
+        ColumnSchema("graph", Kind.INT64, "CUDA graph that it ran in"),
+        _GRAPH_NODE,
     ),
-    Table.COPIES: Schema(
+    Table.COPIES: _schema(
         say("one memory copy or memset on the GPU"),
-        (
-            _START,
-            _END,
-            *_WHERE,
-            ColumnSchema("kind", Kind.TEXT, "NVIDIA's label of the copy's direction, or 'Memset'"),
-            ColumnSchema("bytes", Kind.INT64, "bytes moved or set"),
-            ColumnSchema("src_kind", Kind.TEXT, "memory that was read: Pageable, Pinned, Device, ..."),
-            ColumnSchema("dst_kind", Kind.TEXT, "memory that was written"),
-            _GRAPH_NODE,
-        ),
+        *_WHERE,
+        ColumnSchema("kind", Kind.TEXT, "NVIDIA's label of the copy's direction, or 'Memset'"),
+        ColumnSchema("bytes", Kind.INT64, "bytes moved or set"),
+        ColumnSchema("src_kind", Kind.TEXT, "memory that was read: Pageable, Pinned, Device, ..."),
+        ColumnSchema("dst_kind", Kind.TEXT, "memory that was written"),
+        _GRAPH_NODE,
     ),
-    Table.GRAPHS: Schema(
+    Table.GRAPHS: _schema(
         say("one execution of a whole CUDA graph whose nodes were not traced"),
-        (
-            _START,
-            _END,
-            *_WHERE,
-            ColumnSchema("graph", Kind.INT64, "CUDA graph"),
-            ColumnSchema("graph_exec", Kind.INT64, "instantiated CUDA graph"),
-        ),
+        *_WHERE,
+        ColumnSchema("graph", Kind.INT64, "CUDA graph"),
+        ColumnSchema("graph_exec", Kind.INT64, "instantiated CUDA graph"),
     ),
-    Table.CALLS: Schema(
+    Table.CALLS: _schema(
         say("one call on the host: CUDA runtime, CUDA driver, a CUDA library, or the operating system"),
-        (
-            _START,
-            _END,
-            _PID,
-            _TID,
-            _CORRELATION,
-            ColumnSchema("name", Kind.TEXT, "function, with the version suffix that the profiler gave it"),
-            ColumnSchema("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
-            ColumnSchema("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
-            _STACK,
-            ColumnSchema("kernel", Kind.TEXT, "the kernel that it launches, where the call says so, as ROCm's do"),
-        ),
+        _PID,
+        _TID,
+        _CORRELATION,
+        ColumnSchema("name", Kind.TEXT, "function, with the version suffix that the profiler gave it"),
+        ColumnSchema("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
+        ColumnSchema("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
+        _STACK,
+        ColumnSchema("kernel", Kind.TEXT, "the kernel that it launches, where the call says so, as ROCm's do"),
     ),
-    Table.RANGES: Schema(
+    Table.RANGES: _schema(
         say("one annotation on the host's timeline"),
-        (
-            _START,
-            _END,
-            _PID,
-            _TID,
-            ColumnSchema("domain", Kind.TEXT, "NVTX domain; empty for the default one"),
-            ColumnSchema("name", Kind.TEXT, "the annotation's text, without the domain"),
-            ColumnSchema("kind", Kind.TEXT, "push_pop, start_end or mark; from torch also op (an operator) and python"),
-            ColumnSchema("open", Kind.FLAG, "the end was not recorded; end_ns is the last time seen in any annotation"),
-            ColumnSchema("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
-            ColumnSchema(
-                "depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"
-            ),
-            ColumnSchema("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
-            ColumnSchema(
-                "inputs",
-                Kind.TEXT,
-                "an operator's or annotation's inputs, as recorded: shapes, then types, as JSON",
-            ),
+        _PID,
+        _TID,
+        ColumnSchema("domain", Kind.TEXT, "NVTX domain; empty for the default one"),
+        ColumnSchema("name", Kind.TEXT, "the annotation's text, without the domain"),
+        ColumnSchema("kind", Kind.TEXT, "push_pop, start_end or mark; from torch also op (an operator) and python"),
+        ColumnSchema("open", Kind.FLAG, "the end was not recorded; end_ns is the last time seen in any annotation"),
+        ColumnSchema("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
+        ColumnSchema(
+            "depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"
+        ),
+        ColumnSchema("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
+        ColumnSchema(
+            "inputs", Kind.TEXT, "an operator's or annotation's inputs, as recorded: shapes, then types, as JSON"
         ),
     ),
-    Table.SYNCS: Schema(
+    Table.SYNCS: _schema(
         say("one synchronization, as CUPTI reports it; incomplete by nature, so count calls instead"),
-        (
-            _START,
-            _END,
-            *_WHERE,
-            ColumnSchema("kind", Kind.TEXT, "NVIDIA's label: Stream sync, Event sync, ..."),
-        ),
+        *_WHERE,
+        ColumnSchema("kind", Kind.TEXT, "NVIDIA's label: Stream sync, Event sync, ..."),
     ),
-    Table.ALLOCS: Schema(
+    Table.ALLOCS: _schema(
         say("one allocation or release of GPU memory; start_ns equals end_ns"),
-        (
-            _START,
-            _END,
-            *_WHERE,
-            ColumnSchema("operation", Kind.TEXT, "Allocation or Deallocation"),
-            ColumnSchema("bytes", Kind.INT64, "size of the allocation"),
-            ColumnSchema("address", Kind.INT64, "address on the device"),
-            ColumnSchema("memory_kind", Kind.TEXT, "Device, Pinned, Managed, ..."),
-        ),
+        *_WHERE,
+        ColumnSchema("operation", Kind.TEXT, "Allocation or Deallocation"),
+        ColumnSchema("bytes", Kind.INT64, "size of the allocation"),
+        ColumnSchema("address", Kind.INT64, "address on the device"),
+        ColumnSchema("memory_kind", Kind.TEXT, "Device, Pinned, Managed, ..."),
     ),
-    Table.OVERHEADS: Schema(
+    Table.OVERHEADS: _schema(
         say("a span in which the profiler itself held a thread"),
-        (_START, _END, _PID, _TID, ColumnSchema("name", Kind.TEXT, "what the profiler was doing")),
+        _PID,
+        _TID,
+        ColumnSchema("name", Kind.TEXT, "what the profiler was doing"),
     ),
-    Table.SAMPLES: Schema(
+    Table.SAMPLES: _schema(
         say("one sample of what a thread was running; start_ns equals end_ns"),
-        (_START, _END, _PID, _TID, _STACK, ColumnSchema("source", Kind.TEXT, "cpu or python")),
+        _PID,
+        _TID,
+        _STACK,
+        ColumnSchema("source", Kind.TEXT, "cpu or python"),
     ),
-    Table.COLLECTIVES: Schema(
+    Table.COLLECTIVES: _schema(
         say("one collective as the framework or NCCL described it: on its kernel, or on what launched the kernel"),
-        (
-            _START,
-            _END,
-            _PID,
-            ColumnSchema("tid", Kind.INT64, "thread of the operator; -1 where a kernel carries the description"),
-            _CORRELATION,
-            ColumnSchema("name", Kind.TEXT, "the framework's name: allreduce, all_to_allv, ..."),
-            ColumnSchema("group", Kind.TEXT, "the process group's name"),
-            ColumnSchema("ranks", Kind.TEXT, "the ranks in it, as recorded"),
-            ColumnSchema("group_size", Kind.INT64, "how many ranks are in it"),
-            ColumnSchema("in_elements", Kind.INT64, "elements that each rank gives"),
-            ColumnSchema("out_elements", Kind.INT64, "elements that each rank gets"),
-            ColumnSchema("dtype", Kind.TEXT, "type of the elements"),
-            ColumnSchema("bytes", Kind.INT64, "bytes that each rank gives, where those are recorded, not elements"),
-            ColumnSchema("rank", Kind.INT64, "which of the group's ranks this is"),
-            ColumnSchema("peer", Kind.INT64, "the rank that it sends to or receives from"),
-        ),
+        _PID,
+        ColumnSchema("tid", Kind.INT64, "thread of the operator; -1 where a kernel carries the description"),
+        _CORRELATION,
+        ColumnSchema("name", Kind.TEXT, "the framework's name: allreduce, all_to_allv, ..."),
+        ColumnSchema("group", Kind.TEXT, "the process group's name"),
+        ColumnSchema("ranks", Kind.TEXT, "the ranks in it, as recorded"),
+        ColumnSchema("group_size", Kind.INT64, "how many ranks are in it"),
+        ColumnSchema("in_elements", Kind.INT64, "elements that each rank gives"),
+        ColumnSchema("out_elements", Kind.INT64, "elements that each rank gets"),
+        ColumnSchema("dtype", Kind.TEXT, "type of the elements"),
+        ColumnSchema("bytes", Kind.INT64, "bytes that each rank gives, where those are recorded, not elements"),
+        ColumnSchema("rank", Kind.INT64, "which of the group's ranks this is"),
+        ColumnSchema("peer", Kind.INT64, "the rank that it sends to or receives from"),
     ),
-    Table.METRICS: Schema(
+    Table.METRICS: _schema(
         say("one value of one counter of a GPU, sampled; start_ns and end_ns are its timestamp"),
-        (
-            _START,
-            _END,
-            _GPU,
-            ColumnSchema("name", Kind.TEXT, "the profiler's name of the counter, with its unit in brackets"),
-            ColumnSchema("value", Kind.INT64, "the mean over one period: percent, hertz or a count, by the unit"),
-        ),
+        _GPU,
+        ColumnSchema("name", Kind.TEXT, "the profiler's name of the counter, with its unit in brackets"),
+        ColumnSchema("value", Kind.INT64, "the mean over one period: percent, hertz or a count, by the unit"),
     ),
 }
 
@@ -345,15 +317,12 @@ class Rows:
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows for which `mask` is true, in order."""
-        if mask.all():
-            return self
-        return Rows(self.schema, {name: take(values, mask) for name, values in self._columns.items()}, self.strings)
+        return self if mask.all() else self.at(mask)
 
-    def at(self, positions: NDArray[np.intp]) -> Rows:
-        """The rows at these positions, repeated where a position is."""
-        return Rows(
-            self.schema, {name: take(values, positions) for name, values in self._columns.items()}, self.strings
-        )
+    def at(self, positions: NDArray[Any]) -> Rows:
+        """The rows at these positions, repeated where a position is; or under a mask."""
+        columns = {name: take(values, positions) for name, values in self._columns.items()}
+        return Rows(self.schema, columns, self.strings)
 
     def between(self, part: slice) -> Rows:
         """Neighbouring rows, without copying them."""
@@ -428,3 +397,40 @@ def empty(table: Table, strings: Strings) -> Rows:
         for column in table.schema.columns
     }
     return Rows(table.schema, columns, strings)
+
+
+class _TableAttribute:
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def __get__(self, trace: TablesByName | None, owner: type) -> Rows:
+        if trace is None:
+            return self  # type: ignore[return-value]
+        try:
+            return trace[self.table]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+
+class TablesByName:
+    """An attribute for each table, for people who type: `trace.kernels` is `trace[Table.KERNELS]`.
+
+    AttributeError where the table was not read.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __getitem__(self, table: Table | str) -> Rows: ...
+
+    kernels = _TableAttribute(Table.KERNELS)
+    copies = _TableAttribute(Table.COPIES)
+    graphs = _TableAttribute(Table.GRAPHS)
+    calls = _TableAttribute(Table.CALLS)
+    ranges = _TableAttribute(Table.RANGES)
+    syncs = _TableAttribute(Table.SYNCS)
+    allocs = _TableAttribute(Table.ALLOCS)
+    overheads = _TableAttribute(Table.OVERHEADS)
+    samples = _TableAttribute(Table.SAMPLES)
+    collectives = _TableAttribute(Table.COLLECTIVES)
+    metrics = _TableAttribute(Table.METRICS)

@@ -1,4 +1,8 @@
-"""What changes would do to the steady stretch: alone, one after the other, and what would be left to fix then."""
+"""What changes would do to the steady stretch: alone, one after the other, and what would be left to fix then.
+
+Changes of the dependency graph in, the stretch as a replay has it out, by the ledger's kinds of time. Where there are
+only printed tables of `nsys stats`, sums are all there is, and the answer is Amdahl's (`speed_up_of_tables`).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,105 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.range_tree import RangeRole, range_shares
+from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import PlainSaving
-from gpuledger.findings.plain import PlainHost
-from gpuledger.ledger.lines import Line
+from gpuledger.findings.rules import PlainHost
+from gpuledger.ledger.books import Line
 from gpuledger.messages import say
 from gpuledger.replay.critical_path import critical_path
-from gpuledger.replay.edits import edited
+from gpuledger.replay.edits import Edit, edited
 from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.spans import Spans, cut_to, intersection, total, union
+from gpuledger.trace.sweep import states
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.change import ProgramChange, edits_of
-from gpuledger.whatif.replayed_stretch import ReplayedStretch, replayed_stretch
+from gpuledger.whatif.changes import ProgramChange, edits_of
+
+
+@dataclass(frozen=True, slots=True)
+class FasterPart:
+    """A part of a whole, made faster."""
+
+    change: str
+    assumption: str
+    whole_ns: int
+    part_ns: int
+    saving_ns: int
+
+    @property
+    def new_whole_ns(self) -> int:
+        return self.whole_ns - self.saving_ns
+
+    @property
+    def speed_up(self) -> float:
+        return self.whole_ns / self.new_whole_ns if self.new_whole_ns else float("inf")
+
+    @property
+    def limit(self) -> float | None:
+        """The speed-up if the part took no time at all; None if nothing else remains."""
+        return self.whole_ns / (self.whole_ns - self.part_ns) if self.whole_ns != self.part_ns else None
+
+
+def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> FasterPart:
+    """A range of tables made `factor` times as fast: the whole is that of the program's own ranges."""
+    shares = range_shares(side)
+    ranges = {run_range.name: run_range for run_range in side.ranges or ()}
+    chosen = ranges.get(wanted.removeprefix("range:").removeprefix(":"))
+    if chosen is None:
+        known = ", ".join(list(ranges)[:12])
+        raise NothingRecorded(f"{side.name}: has no range '{wanted}'", found=f"its ranges are {known or 'none'}")
+    if shares.share(chosen) is None:
+        raise NothingRecorded(
+            f"{side.name}: {chosen.name} is {shares.roles[chosen.name]}, so it is no part of the whole",
+            found=f"the whole is made of {', '.join(shares.names(RangeRole.PART))}",
+        )
+    said = say(
+        "the whole is {parts}, one after another; setup and library ranges are left out",
+        parts=", ".join(shares.names(RangeRole.HOLDS)[-1:] or shares.names(RangeRole.PART)),
+    )
+    return FasterPart(
+        say("{what} {factor} x as fast", what=wanted, factor=f"{factor:g}"),
+        said,
+        shares.whole_ns,
+        chosen.host_ns,
+        round(chosen.host_ns - chosen.host_ns / factor),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedStretch:
+    """Kinds of time sum to the stretch: each instant is of the first that applies."""
+
+    steady_ns: int
+    compute_ns: int
+    comm_ns: int
+    """Communication that nothing hides."""
+    copy_ns: int
+    idle_ns: int
+
+    @property
+    def busy_ns(self) -> int:
+        return self.steady_ns - self.idle_ns
+
+
+def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStretch:
+    """What the steady stretch would be with these changes; where some of its steps are replayed, all are like them."""
+    times, work = scenario.times(*edits), scenario.part.work
+    here = work.on(scenario.device.gpu)
+    here = here[np.argsort(times.start[here], kind="stable")]
+    bounds = np.array([[scenario.instant(times, instant) for instant in stretch] for stretch in scenario.stretches])
+    windows = union(*bounds.reshape(-1, 2).T)  # where what is measured lies then
+    if not len(windows):
+        return ReplayedStretch(0, 0, 0, 0, 0)
+    start, end, whose = cut_to(times.start[here], times.end[here], windows)
+    split = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
+    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
+    whole, comm, copy, idle = (scenario.of_steady(ns) for ns in (total(windows), *exposed))
+    return ReplayedStretch(whole, whole - comm - copy - idle, comm, copy, idle)
+
 
 MOST_LEFT: Final = 5
 WORTH_TELLING: Final = 0.01
@@ -78,34 +171,31 @@ class Answer:
 
 def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
-    now, host = replayed_stretch(scenario, ()), PlainHost(scenario)
-    alone = tuple(_alone(scenario, change, now, host) for change in changes)
+    now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
+
+    def chain(*changes: ProgramChange) -> dict[Line, int]:
+        path = critical_path(scenario, *edits_of(changes))
+        return {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
+
+    alone = []
+    for change in changes:
+        then = replayed_stretch(scenario, (change.edit,))
+        utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
+        alone.append(Effect(change, then, utmost, _note(change, now, then, steps), _plain(host, (change,), now, then)))
     in_order = [alone[0].then]
     in_order += [replayed_stretch(scenario, edits_of(changes[:count])) for count in range(2, len(changes) + 1)]
     return Answer(
         gpu=scenario.device.gpu,
-        steps=scenario.device.step_count,
+        steps=steps,
         now=now,
-        alone=alone,
+        alone=tuple(alone),
         in_order=tuple(in_order),
-        chain_now=_chain(scenario, ()),
-        chain_then=_chain(scenario, changes),
+        chain_now=chain(),
+        chain_then=chain(*changes),
         left=_left(scenario, changes, in_order[-1], fixes),
         plain_ns=host.steady_ns,
         plain=alone[0].plain if len(changes) == 1 else _plain(host, changes, now, in_order[-1]),
     )
-
-
-def _alone(scenario: Scenario, change: ProgramChange, now: ReplayedStretch, host: PlainHost) -> Effect:
-    then = replayed_stretch(scenario, (change.edit,))
-    utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
-    note = _note(change, now, then, scenario.device.step_count)
-    return Effect(change, then, utmost, note, _plain(host, (change,), now, then))
-
-
-def _chain(scenario: Scenario, changes: Sequence[ProgramChange]) -> dict[Line, int]:
-    path = critical_path(scenario, *edits_of(changes))
-    return {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
 
 
 def _plain(

@@ -1,29 +1,33 @@
 """The changes that one can ask about, by the names that reports print: a name in, the change of the graph out.
 
-A name that the profile has none of is refused, with those that come near.
+A change has its words, what it takes for granted, and the edit of the graph that it is. A name that the profile has
+none of is refused, with those that come near.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.memory.copy_flows import copy_flows
+from gpuledger.analyse.memory.figures import copy_flows
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
-from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind
+from gpuledger.catalog.calls import CALL_KINDS, CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.fixes import BOUNDS, OF_CODE, Fixes
-from gpuledger.findings.rules import codes
+from gpuledger.findings.fixes import Fixes
+from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
-from gpuledger.ledger.lines import Line, LineKind
+from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
 from gpuledger.replay.edits import (
     Edit,
@@ -38,15 +42,81 @@ from gpuledger.replay.edits import (
     without_latency,
     without_waits,
 )
-from gpuledger.replay.excerpt import excerpt
 from gpuledger.replay.graph import DependencyGraph
-from gpuledger.replay.scenario import scenario
+from gpuledger.replay.scenario import Scenario, excerpt, scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, covered, holds, union
+from gpuledger.trace.tables import Rows
 from gpuledger.units import time_text
-from gpuledger.whatif.change import ProgramChange, Turn
-from gpuledger.whatif.range_parts import RangeParts, range_parts
+
+
+class Turn(IntEnum):
+    """When a change is made, whatever the order in which it is asked for, so that all together is one answer.
+
+    What goes must go before the rest becomes faster: it is measured in time as it was recorded.
+    """
+
+    GOES = 0
+    SCALES = 1
+    COSTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChange:
+    """One change."""
+
+    words: str
+    assumption: str
+    edit: Edit
+    turn: Turn = Turn.GOES
+    about_ns: int | None = None
+    """What it is about, in the whole stretch, as reports print it; None where they print no such line."""
+    utmost: Edit | None = None
+    """The same change with infinite speed, for the limit; None where there is none beyond the change."""
+    is_bound: bool = False
+    """Whether no program will save as much: an upper bound."""
+    note: str = ""
+    """What else is to be said of it."""
+    reported_ns: int | None = None
+    """What reports say that it saves of the stretch, if they do."""
+    code: str = ""
+    """The finding that it acts on, if it does."""
+
+
+def edits_of(changes: Iterable[ProgramChange]) -> list[Edit]:
+    """The edits of several changes, in the order in which they are made."""
+    return [change.edit for change in sorted(changes, key=lambda change: change.turn)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeParts:
+    """Positions among a graph's calls and operations."""
+
+    calls: Positions
+    """Those that begin inside."""
+    code_ns: Ints
+    """For each of the graph's calls, how much of the code before it lies inside."""
+    operations: Positions
+    """What the calls launched."""
+
+
+def range_parts(scenario: Scenario, ranges: Rows) -> RangeParts:
+    """What of the graph lies in these ranges, each on its own thread."""
+    graph, threads = scenario.graph, thread(ranges)
+    recorded = graph.recorded
+    inside = np.zeros(len(graph.calls) + 1, np.bool_)  # the last is for what no call launched
+    code = np.zeros(len(graph.calls), np.int64)
+    for number, thread_id in enumerate(scenario.part.host.threads.tolist()):
+        own = ranges.where(threads == thread_id)
+        mine = np.flatnonzero(graph.calls.thread == number)
+        if not len(own) or not len(mine):
+            continue
+        opened, begin = union(own["start_ns"], own["end_ns"]), recorded.call_begin[mine]
+        inside[mine] = holds(opened, begin)
+        code[mine] = covered(opened, np.append(begin[:1], recorded.call_end[mine][:-1]), begin)
+    return RangeParts(np.flatnonzero(inside[:-1]), code, np.flatnonzero(inside[graph.operations.call]))
+
 
 HIDES: Final[Mapping[LineKind, str]] = {LineKind.COMM: "COMM-EXPOSED", LineKind.COPY: "COPY-EXPOSED"}
 """The fix that hides each kind of exposed work."""
@@ -60,8 +130,14 @@ _ON_DEVICE: Final = frozenset(
     {Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT, Cause.PAGE_MIGRATION, Cause.CONTEXT_SWITCH}
 )
 _IN_CALLS: Final = {Cause[kind.name]: kind for kind in CALL_KINDS}
-_REMOVABLE: Final = _IN_CODE | _ON_DEVICE | _IN_CALLS.keys() | {Cause.LAUNCH_LATENCY}
-"""What of the others was is not known: work that was lost, or not recorded."""
+_REMOVED: Final[Mapping[Cause | None, Message]] = {
+    **dict.fromkeys(_ON_DEVICE, say("queued work starts as soon as its stream gets to it")),
+    **dict.fromkeys(_IN_CALLS, say("these calls take no time; what they put on the GPU stays")),
+    **dict.fromkeys(_IN_CODE, say("the code that the host runs meanwhile takes no time")),
+    Cause.SYNC: say("calls that wait return at once, and nothing needs what they waited for"),
+    Cause.LAUNCH_LATENCY: say("work starts as soon as the call that launches it has returned"),
+}
+"""What it means that idle time of a cause is not there. What the others were is not known: lost, or not recorded."""
 
 
 class Changes:
@@ -85,9 +161,9 @@ class Changes:
         if wanted not in self._fixable:
             raise self._no_fix(wanted)
         if finding is None or finding.edit is None:
-            note, edit = say("the report has no such finding"), OF_CODE[wanted](self.fixes)
-            return ProgramChange(words, "", edit, is_bound=wanted in BOUNDS, note=note, code=wanted)
-        edit = finding.edit if self._as_findings else OF_CODE[wanted](self.fixes)
+            note, edit = say("the report has no such finding"), EDIT_OF[wanted](self.fixes)
+            return ProgramChange(words, "", edit, is_bound=RULE_OF[wanted].is_bound, note=note, code=wanted)
+        edit = finding.edit if self._as_findings else EDIT_OF[wanted](self.fixes)
         told = finding.assumption, edit
         return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
 
@@ -95,14 +171,14 @@ class Changes:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
         by_edit: dict[object, str] = {}
         for code in self._fixable:
-            by_edit.setdefault(OF_CODE.get(code, code), code)
+            by_edit.setdefault(EDIT_OF.get(code, code), code)
         return {code: self.fix(code) for code in by_edit.values()}
 
     @property
     def _fixable(self) -> list[str]:
         """The codes that a change stands for: those that were found, then the others."""
         found = [code for code, finding in self.findings.items() if finding.edit is not None]
-        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in OF_CODE), *OF_CODE)))
+        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in EDIT_OF), *EDIT_OF)))
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
@@ -124,7 +200,7 @@ class Changes:
         """A cause of idle time, or work, is not there: what is gone is not launched either."""
         meant = named_work(self.trace, self.device, name)
         if isinstance(meant, NamedLines) and all(line.is_idle for line in meant.lines):
-            words = dict.fromkeys(_cause_words(line.cause) for line in meant.lines if line.cause in _REMOVABLE)
+            words = dict.fromkeys(_REMOVED[line.cause] for line in meant.lines if line.cause in _REMOVED)
             assumption, edit = joined(say("; "), words), self._scaled(meant, 0.0)
         elif isinstance(meant, NamedRanges):
             assumption = say("none of it runs, on the host or on the GPU")
@@ -139,7 +215,7 @@ class Changes:
         return ProgramChange(
             say("{kind} hidden", kind=kind),
             say("it runs on a stream of its own: only what needs its result waits for it, and compute is not slowed"),
-            OF_CODE[HIDES[kind]](self.fixes),
+            EDIT_OF[HIDES[kind]](self.fixes),
             about_ns=self.device.exposed_ns(kind),
             code=HIDES[kind],
         )
@@ -187,36 +263,28 @@ class Changes:
         )
 
     def _no_fix(self, code: str) -> NothingRecorded:
-        known = ", ".join(sorted(self._fixable))
+        known = f"codes that can be fixed: {', '.join(sorted(self._fixable))}"
         if code in codes():
             return NothingRecorded(
-                f"{code} has no change to replay: it was not found, or it does not name one",
-                found=f"codes that can be fixed: {known}",
+                f"{code} has no change to replay: it was not found, or it does not name one", found=known
             )
         near = get_close_matches(code, self._fixable, n=3)
-        return NothingRecorded(
-            f"there is no finding {code}",
-            found=f"codes that can be fixed: {known}",
-            hint=f"names that come near: {', '.join(near)}" if near else "",
-        )
+        hint = f"names that come near: {', '.join(near)}" if near else ""
+        return NothingRecorded(f"there is no finding {code}", found=known, hint=hint)
 
     # what a name stands for, so many times as long
 
     def _scaled(self, meant: NamedWork, share: float) -> Edit:
-        match meant:
-            case NamedRanges(ranges=ranges):
-                return _range_scaled(range_parts(self.scenario, ranges), share)
-            case NamedLines(lines=lines):
-                chosen, causes = self._operations(meant), self._causes_scaled(lines, share)
-                return lambda graph: edited(operations_scaled(graph, chosen, share), causes)
-            case NamedKernels():
-                chosen = self._operations(meant)
-                return lambda graph: operations_scaled(graph, chosen, share)
+        if isinstance(meant, NamedRanges):
+            return _range_scaled(range_parts(self.scenario, meant.ranges), share)
+        operations = self._operations(meant)
+        causes = self._causes_scaled(meant.lines, share) if isinstance(meant, NamedLines) else []
+        return lambda graph: edited(operations_scaled(graph, operations, share), causes)
 
     def _causes_scaled(self, lines: Sequence[Line], share: float) -> list[Edit]:
         """Of lines of idle time those that a change can do something about; refuses if there are none."""
         causes = [line.cause for line in lines if line.cause is not None]
-        changing = [cause for cause in causes if cause in _REMOVABLE]
+        changing = [cause for cause in causes if cause in _REMOVED]
         if causes and not changing:
             raise NothingRecorded(f"no change removes '{causes[0].label}': its cause is unknown")
         return [self._cause_scaled(cause, share) for cause in changing]
@@ -298,16 +366,3 @@ def _range_gone(parts: RangeParts) -> Edit:
     code[parts.calls] = 0
     after = np.flatnonzero(code)
     return lambda graph: without_code(without_calls(graph, parts.calls, parts.code_ns[parts.calls]), after, code[after])
-
-
-def _cause_words(cause: Cause | None) -> Message:
-    """What it means that idle time of a cause is not there."""
-    if cause in _IN_CODE:
-        return say("the code that the host runs meanwhile takes no time")
-    if cause is Cause.SYNC:
-        return say("calls that wait return at once, and nothing needs what they waited for")
-    if cause in _IN_CALLS:
-        return say("these calls take no time; what they put on the GPU stays")
-    if cause is Cause.LAUNCH_LATENCY:
-        return say("work starts as soon as the call that launches it has returned")
-    return say("queued work starts as soon as its stream gets to it")

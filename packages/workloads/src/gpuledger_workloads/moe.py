@@ -1,7 +1,7 @@
 """An MoE layer to profile: sizes and a way to compute in, times, launches, padding and imbalance out.
 
 Router, softmax, the k likeliest experts; then the experts, each a SwiGLU MLP, in one of the ways of `mixture`; then the
-weighted sum. All ways have the same weights, tokens and routes. `dense_oracle` checks the output of the last measured pass.
+weighted sum. All ways have the same weights, tokens and routes. `dense_oracle` checks the last measured pass.
 
 What is timed: from the end of one forward pass to the end of the next, on the device's clock. `flop` counts what the
 router and the experts must multiply, padding left out; `least_bytes` what must be read and written at least: the

@@ -7,121 +7,156 @@ extra; the time of what both sides run is latency's, and the launch shape of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from gpuledger.analyse.align.forwards import ForwardKernel
-from gpuledger.analyse.align.known_differences import KnownDifferences
-from gpuledger.analyse.align.latency_check import latency
-from gpuledger.analyse.align.operation_side import OperationSide
-from gpuledger.analyse.align.sequence_alignment import INSERTED, MISSING
-from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, by_name, called, repeats, shape_text, with_calls
-from gpuledger.analyse.align.verdicts import (
+from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
+from gpuledger.analyse.align.side_by_side import (
+    CHECKS,
     COUNTS,
     EXTRA_KERNELS,
     FAIL,
     GRAPH,
+    KNOWN,
+    LATENCY,
     MISSING_KERNELS,
     NAMES,
     NOT_MEASURED,
     PASS,
     SHAPE,
+    VERDICTS,
     WARN,
+    AcceptedDifference,
     AlignCheck,
-    FoundDifference,
+    AlignRow,
+    Figure,
+    KnownDifferences,
+    SideBySide,
     Tier,
-    sifted,
-    verdict_of,
+    called,
+    repeats,
+    shape_text,
+    worst,
 )
-from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE
+from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE
 from gpuledger.messages import say
-from gpuledger.units import count_text, share_text
+from gpuledger.units import count_text, share_text, time_text
 
-MAIN_SHARE: Final = 0.9
-"""The longest kernels that together hold this share of a side's time are its main ones."""
+OTHER_SPEED: Final = 2.0
+"""A critical kernel that is so many times faster or slower is worth a warning even where the sum hides it."""
 
-CRITICAL_SHARE: Final = 0.05
-"""A kernel with this share of the operation's time is critical."""
-
-COUNT_SHARE: Final = 0.1
-"""Calls may differ by this share, or by one, before it is a failure."""
-
+NAMED: Final = 3  # so many kernels are named that make up the difference
+MAIN_SHARE: Final = 0.9  # the longest kernels that together hold this share of a side's time are its main ones
+CRITICAL_SHARE: Final = 0.05  # a kernel with this share of the operation's time is critical
+COUNT_SHARE: Final = 0.1  # calls may differ by this share, or by one, before it is a failure
 
 _TITLES: Final = {
     NAMES: say("kernel names"),
     COUNTS: say("calls per forward"),
     MISSING_KERNELS: say("missing kernels"),
     EXTRA_KERNELS: say("extra kernels"),
+    LATENCY: say("latency per forward"),
+    GRAPH: say("CUDA graphs"),
     SHAPE: say("launch shape"),
 }
-"""The checks that need to know kernels."""
 
-_GRAPHS: Final = say("CUDA graphs")
+
+@dataclass(frozen=True, slots=True)
+class FoundDifference:
+    """One difference that a check found. `names` are the kernels that it is about."""
+
+    verdict: str
+    sentence: str
+    names: tuple[str, ...] = ()
+    amount: int = 1
+
+
+_Sifted = tuple[list[FoundDifference], tuple[AcceptedDifference, ...]]
 
 
 def checks(sides: SideBySide, tier: Tier, known: KnownDifferences) -> tuple[AlignCheck, ...]:
     """All seven, in order."""
+    latency, graph = _latency(sides, tier, known), _graph(sides, known)
     if sides.mock.is_timed:
-        names, counts, missing, extra, shape = (
-            AlignCheck(check, title, NOT_MEASURED, "", "", {}, (say("a timing does not tell which kernels ran"),))
-            for check, title in _TITLES.items()
-        )
-        told = latency(sides, tier, known, CRITICAL_SHARE), _graph(sides, known)
-        return names, counts, missing, extra, *told, shape
-    return (
-        _names(sides, known),
-        _counts(sides, known),
-        _missing(sides, known),
-        _extra(sides, known),
-        latency(sides, tier, known, CRITICAL_SHARE),
-        _graph(sides, known),
-        _shape(sides, known),
-    )
+        unknown = {check: _not_measured(check, say("a timing does not tell which kernels ran"), {}) for check in CHECKS}
+        return tuple((unknown | {LATENCY: latency, GRAPH: graph}).values())
+    missing, extra = (_alone(check, sides, known) for check in (MISSING_KERNELS, EXTRA_KERNELS))
+    return (_names(sides, known), _counts(sides, known), missing, extra, latency, graph, _shape(sides, known))
+
+
+def _sifted(check: str, items: Iterable[FoundDifference], known: KnownDifferences) -> _Sifted:
+    """What counts, the worst first, and what is accepted."""
+    counted, accepted = [], []
+    for item in sorted(items, key=lambda item: -VERDICTS.index(item.verdict)):
+        difference = known.find(check, item.names)
+        if difference is None:
+            counted.append(item)
+        else:
+            accepted.append(AcceptedDifference(item.sentence, difference))
+    return counted, tuple(accepted)
+
+
+def _answer(check: str, sifted: _Sifted, mock: str, e2e: str, figures: dict[str, Figure]) -> AlignCheck:
+    """The check's answer: its verdict is the worst of what counts."""
+    counted, accepted = sifted
+    verdict = worst((KNOWN if accepted else PASS, *(item.verdict for item in counted)))
+    evidence = tuple(item.sentence for item in counted)
+    return AlignCheck(check, _TITLES[check], verdict, mock, e2e, figures, evidence, accepted)
+
+
+def _not_measured(check: str, why: str, figures: dict[str, Figure]) -> AlignCheck:
+    return AlignCheck(check, _TITLES[check], NOT_MEASURED, "", "", figures, (why,))
 
 
 def main_names(kernels: Sequence[ForwardKernel]) -> frozenset[str]:
     """The bare names of a side's main kernels."""
-    times = by_name(kernels)
+    times: dict[str, int] = {}
+    for kernel in kernels:
+        times[kernel.bare] = times.get(kernel.bare, 0) + kernel.time_ns
     total, held, main = sum(times.values()), 0, []
-    for name, time in times.items():
+    for name in sorted(times, key=lambda name: -times[name]):
         if held >= MAIN_SHARE * total:
             break
         main.append(name)
-        held += time
+        held += times[name]
     return frozenset(main)
 
 
 def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the main kernels of either side are those of the other."""
     mains = main_names(sides.mock.kernels), main_names(sides.e2e.kernels)
-    items, exact = [], [set[str](), set[str]()]
+    items, exact = {}, [set[str](), set[str]()]
     for row in sides.rows:
         kernels_of = list(zip((row.mock, row.e2e), mains, exact, strict=True))
         is_main = any(kernel is not None and kernel.bare in main for kernel, main, _ in kernels_of)
         if row.level == EXACT:
             for kernel, main, names in kernels_of:
                 names |= {kernel.bare} & main if kernel is not None else set()
-        elif row.level == NONE:
-            items.append(FoundDifference(FAIL if is_main else WARN, _instead(row), row.names))
-        elif row.level in (FUNCTION, FAMILY) and is_main:
-            items.append(FoundDifference(WARN, _alike(row), row.names))
-    items = list({item.sentence: item for item in items}.values())
-    counted, accepted = sifted(NAMES, items, known)
+        elif row.level == NONE or (row.level in (FUNCTION, FAMILY) and is_main):
+            sentence = _other_kernel(row)
+            verdict = FAIL if row.level == NONE and is_main else WARN
+            items[sentence] = FoundDifference(verdict, sentence, row.names)
     levels = {level: len(sides.rows_at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
-    return AlignCheck(
-        check=NAMES,
-        title=_TITLES[NAMES],
-        verdict=verdict_of(counted, accepted),
-        mock=say("{count} of {main} main the same", count=len(exact[0]), main=len(mains[0])),
-        e2e=say("{count} of {main}", count=len(exact[1]), main=len(mains[1])),
-        figures={"main_mock": len(mains[0]), "main_e2e": len(mains[1]), "main_exact": len(exact[1]), **levels},
-        evidence=tuple(item.sentence for item in counted),
-        accepted=accepted,
+    return _answer(
+        NAMES,
+        _sifted(NAMES, items.values(), known),
+        say("{count} of {main} main the same", count=len(exact[0]), main=len(mains[0])),
+        say("{count} of {main}", count=len(exact[1]), main=len(mains[1])),
+        {"main_mock": len(mains[0]), "main_e2e": len(mains[1]), "main_exact": len(exact[1]), **levels},
     )
 
 
-def _alike(row: AlignRow) -> str:
-    ours, theirs = (called(name) for name in row.names)
+def _other_kernel(row: AlignRow) -> str:
+    """What stands in a kernel's place."""
+    if row.mock is None or row.e2e is None:
+        whose = say("the model") if row.mock is None else say("the mock")
+        kernel = called(row.names[0])
+        return say("only {whose} runs {kernel}; the other side runs something else there", whose=whose, kernel=kernel)
+    ours, theirs = called(row.mock.name), called(row.e2e.name)
+    if row.level == NONE:
+        return say("the mock runs {ours} where the model runs {theirs}", ours=ours, theirs=theirs)
     if ours == theirs:
         return say("{kernel} has other template arguments in the model than in the mock", kernel=ours)
     if row.level == FUNCTION:
@@ -135,223 +170,228 @@ def _alike(row: AlignRow) -> str:
     )
 
 
-def _instead(row: AlignRow) -> str:
-    if row.mock is None or row.e2e is None:
-        return say(
-            "only {whose} runs {kernel}; the other side runs something else there",
-            whose=say("the model") if row.mock is None else say("the mock"),
-            kernel=called(row.names[0]),
-        )
-    ours, theirs = (called(name) for name in row.names)
-    return say("the mock runs {ours} where the model runs {theirs}", ours=ours, theirs=theirs)
-
-
 def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """How often a forward runs what both sides run."""
     more: dict[str, dict[str, list[str]]] = {INSERTED: {}, MISSING: {}}
     for index in sorted(repeats(sides, CRITICAL_SHARE)):
         row = sides.rows[index]
-        more[row.level].setdefault(_bares(row)[0], []).append(row.names[0])
+        more[row.level].setdefault(row.bares[0], []).append(row.names[0])
     items, shared = [], []
-    for level, named in more.items():
-        for bare, names in named.items():
-            both = sum(1 for row in sides.matched if bare in _bares(row))
-            calls = (both + len(names), both) if level == INSERTED else (both, both + len(names))
+    for level, names_of in more.items():
+        for bare, names in names_of.items():
+            both = sum(1 for row in sides.matched if bare in row.bares)
+            mock, e2e = (both + len(names) if level == side else both for side in (INSERTED, MISSING))
+            kernel = called(names[0])
             sentence = say(
                 "{kernel}: called {mock} x in the mock's forward, {e2e} x in the model's",
-                kernel=called(names[0]),
-                mock=calls[0],
-                e2e=calls[1],
+                kernel=kernel,
+                mock=mock,
+                e2e=e2e,
             )
             if level == MISSING and not sides.whole:
                 shared.append(say("{sentence}, perhaps by other operations", sentence=sentence))
             else:
                 items.append(FoundDifference(WARN, sentence, tuple(names), len(names)))
-    counted, accepted = sifted(COUNTS, items, known)
+    sifted = _sifted(COUNTS, items, known)
     mock, e2e = (len(sides.matched) + sum(map(len, more[level].values())) for level in (INSERTED, MISSING))
-    apart = sum(item.amount for item in counted)
-    verdict = verdict_of(counted, accepted)
+    apart, every = sum(item.amount for item in sifted[0]), (len(sides.mock.kernels), len(sides.e2e.kernels))
+    answer = _answer(
+        COUNTS,
+        sifted,
+        say("{count} of {of} kernels", count=count_text(mock), of=count_text(every[0])),
+        say("{count} of {main}", count=count_text(e2e), main=count_text(every[1])),
+        {"mock": mock, "e2e": e2e, "apart": apart, "mock_all": every[0], "e2e_all": every[1]},
+    )
+    verdict = NOT_MEASURED if shared and answer.verdict == PASS else answer.verdict
     if apart > max(1, COUNT_SHARE * e2e):
         verdict = FAIL
-    elif shared and verdict == PASS:
-        verdict = NOT_MEASURED
-    return AlignCheck(
-        check=COUNTS,
-        title=_TITLES[COUNTS],
-        verdict=verdict,
-        mock=say("{count} of {of} kernels", count=count_text(mock), of=count_text(len(sides.mock.kernels))),
-        e2e=say("{count} of {main}", count=count_text(e2e), main=count_text(len(sides.e2e.kernels))),
-        figures={
-            "mock": mock,
-            "e2e": e2e,
-            "apart": apart,
-            "mock_all": len(sides.mock.kernels),
-            "e2e_all": len(sides.e2e.kernels),
-        },
-        evidence=(*(item.sentence for item in counted), *shared),
-        accepted=accepted,
-    )
+    return replace(answer, verdict=verdict, evidence=(*answer.evidence, *shared))
 
 
-def _bares(row: AlignRow) -> tuple[str, ...]:
-    return tuple(kernel.bare for kernel in (row.mock, row.e2e) if kernel is not None)
-
-
-def _missing(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
-    """Whether the mock runs every kernel of the model's operation."""
-    alone = _alone(sides, MISSING)
-    items = list(_one_sided(alone, sides.e2e, say("the mock does not run")))
-    counted, accepted = sifted(MISSING_KERNELS, items, known)
-    verdict = verdict_of(counted, accepted)
-    time = sum(row.e2e.time_ns for row in alone if row.e2e is not None)
-    evidence = tuple(item.sentence for item in counted)
-    if not sides.whole and verdict == PASS:
-        verdict = NOT_MEASURED
-        evidence = (say("the model's table does not say which of its other kernels belong to the operation"),)
-    return AlignCheck(
-        check=MISSING_KERNELS,
-        title=_TITLES[MISSING_KERNELS],
-        verdict=verdict,
-        mock=say("{count} missing", count=count_text(len(alone))) if alone else say("none"),
-        e2e=_of_time(time, sides.e2e),
-        figures={
-            "missing": len(alone),
-            "missing_ns": time,
-            "missing_share": _share(time, sides.e2e),
-            "critical_share": CRITICAL_SHARE,
-        },
-        evidence=evidence,
-        accepted=accepted,
-    )
-
-
-def _extra(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
-    """Whether the mock runs nothing else."""
-    alone = _alone(sides, INSERTED)
-    items = list(_one_sided(alone, sides.mock, say("the model does not run")))
-    counted, accepted = sifted(EXTRA_KERNELS, items, known)
-    time = sum(row.mock.time_ns for row in alone if row.mock is not None)
-    return AlignCheck(
-        check=EXTRA_KERNELS,
-        title=_TITLES[EXTRA_KERNELS],
-        verdict=verdict_of(counted, accepted),
-        mock=say("{count} extra", count=count_text(len(alone))) if alone else say("none"),
-        e2e=_of_time(time, sides.mock),
-        figures={
-            "extra": len(alone),
-            "extra_ns": time,
-            "extra_share": _share(time, sides.mock),
-            "critical_share": CRITICAL_SHARE,
-        },
-        evidence=tuple(item.sentence for item in counted),
-        accepted=accepted,
-    )
-
-
-def _alone(sides: SideBySide, level: str) -> tuple[AlignRow, ...]:
-    """What one side runs and the other never does."""
+def _alone(check: str, sides: SideBySide, known: KnownDifferences) -> AlignCheck:
+    """Whether the mock runs every kernel of the model's operation (missing), and no other (extra)."""
+    is_missing = check == MISSING_KERNELS
+    level, side = (MISSING, sides.e2e) if is_missing else (INSERTED, sides.mock)
+    what = say("the mock does not run") if is_missing else say("the model does not run")
     again = repeats(sides, CRITICAL_SHARE)
-    return tuple(row for index, row in enumerate(sides.rows) if row.level == level and index not in again)
+    rows = [row for index, row in enumerate(sides.rows) if row.level == level and index not in again]
+    kernels = [kernel for row in rows for kernel in (row.mock, row.e2e) if kernel is not None]
+    calls_of: dict[str, list[ForwardKernel]] = {}
+    for kernel in kernels:
+        calls_of.setdefault(kernel.bare, []).append(kernel)
 
+    def share_of(calls: Iterable[ForwardKernel]) -> float:
+        return sum(kernel.time_ns for kernel in calls) / side.gpu_ns if side.gpu_ns else 0.0
 
-def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iterable[FoundDifference]:
-    """One item for each kernel name, all its calls together, the longest first."""
-    grouped: dict[str, list[ForwardKernel]] = {}
-    for row in rows:
-        for kernel in (row.mock, row.e2e):
-            if kernel is not None:
-                grouped.setdefault(kernel.bare, []).append(kernel)
-    for kernels in sorted(grouped.values(), key=lambda kernels: -sum(kernel.time_ns for kernel in kernels)):
-        share = _share(sum(kernel.time_ns for kernel in kernels), side)
-        critical = share >= CRITICAL_SHARE
+    items = []
+    for calls in sorted(calls_of.values(), key=lambda calls: -sum(kernel.time_ns for kernel in calls)):
+        share, kernel_text = share_of(calls), _with_calls(calls[0].name, len(calls))
         sentence = say(
-            "{what} {kernel}: {share} of the operation's time",
-            what=what,
-            kernel=with_calls(called(kernels[0].name), len(kernels)),
-            share=share_text(share),
+            "{what} {kernel}: {share} of the operation's time", what=what, kernel=kernel_text, share=share_text(share)
         )
-        yield FoundDifference(FAIL if critical else WARN, sentence, (kernels[0].name,), len(kernels))
+        verdict = FAIL if share >= CRITICAL_SHARE else WARN
+        items.append(FoundDifference(verdict, sentence, (calls[0].name,), len(calls)))
+    count, time, share = count_text(len(rows)), sum(kernel.time_ns for kernel in kernels), share_of(kernels)
+    found = say("{count} missing", count=count) if is_missing else say("{count} extra", count=count)
+    answer = _answer(
+        check,
+        _sifted(check, items, known),
+        found if rows else say("none"),
+        say("{share} of time", share=share_text(share)) if time else "",
+        {check: len(rows), f"{check}_ns": time, f"{check}_share": share, "critical_share": CRITICAL_SHARE},
+    )
+    if is_missing and not sides.whole and answer.verdict == PASS:
+        why = say("the model's table does not say which of its other kernels belong to the operation")
+        return replace(answer, verdict=NOT_MEASURED, evidence=(why,))
+    return answer
 
 
-def _share(time_ns: int, side: OperationSide) -> float:
-    return time_ns / side.gpu_ns if side.gpu_ns else 0.0
+def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignCheck:
+    """Whether the kernels that both sides run take as long."""
+    rows, set_aside = _set_aside(sides.matched, tier, known)
+    mock, e2e = _times(rows)
+    figures: dict[str, Figure] = {
+        "mock_ns": mock,
+        "e2e_ns": e2e,
+        "ratio": mock / e2e if e2e else None,
+        "tier": tier.name,
+        "pass_within": tier.passes,
+        "warn_within": tier.warns,
+        "mock_gpu_ns": sides.mock.gpu_ns,
+        "e2e_gpu_ns": sides.e2e.gpu_ns,
+        "mock_elapsed_ns": sides.mock.elapsed_ns,
+        "e2e_elapsed_ns": sides.e2e.elapsed_ns,
+    }
+    if not sides.matched:
+        return _not_measured(LATENCY, say("no kernel runs on both sides"), figures)
+    factor = _factor(mock, e2e)
+    verdict, rounded = tier.verdict(factor), f"{factor:.2f}"
+    ratio = say("{ratio} x slower", ratio=rounded) if mock > e2e else say("{ratio} x faster", ratio=rounded)
+    ratio = say("the same") if rounded == "1.00" else ratio
+    if verdict == PASS:
+        hidden = [(row, _times([row])) for row in rows]
+        items = [
+            FoundDifference(WARN, say("the sum hides {kernel}", kernel=_row_times(row)), row.names)
+            for row, times in hidden
+            if max(times) >= CRITICAL_SHARE * e2e and _factor(*times) >= OTHER_SPEED
+        ]
+    else:
+        sentence = say(
+            "{mock} in the mock, {e2e} in the model: the mock is {ratio} (limit {limit} x)",
+            mock=time_text(mock),
+            e2e=time_text(e2e),
+            ratio=ratio,
+            limit=f"{tier.passes if verdict == WARN else tier.warns:.2f}",
+        )
+        items = [FoundDifference(verdict, sentence)]
+    counted, accepted = _sifted(LATENCY, items, known)
+    sifted = counted, (*set_aside, *accepted)
+    answer = _answer(
+        LATENCY, sifted, time_text(mock), say("{time} ({ratio})", time=time_text(e2e), ratio=ratio), figures
+    )
+    if verdict == PASS or not counted:
+        return answer
+    return replace(answer, evidence=(*answer.evidence, *_largest_changes(rows, mock - e2e), *_spread(sides)))
 
 
-def _of_time(time_ns: int, side: OperationSide) -> str:
-    return say("{share} of time", share=share_text(_share(time_ns, side))) if time_ns else ""
+def _factor(mock_ns: int, e2e_ns: int) -> float:
+    """How many times the shorter side's time the longer one takes; 1 where both take none."""
+    shorter, longer = sorted((mock_ns, e2e_ns))
+    return 1.0 if not longer else longer / shorter if shorter else math.inf
+
+
+def _set_aside(
+    matched: Sequence[AlignRow], tier: Tier, known: KnownDifferences
+) -> tuple[list[AlignRow], list[AcceptedDifference]]:
+    """The rows without those whose speed the user knows to differ."""
+    rows, accepted = [], []
+    for row in matched:
+        is_other = tier.verdict(_factor(*_times([row]))) != PASS
+        difference = known.find(LATENCY, row.names, of_kernels=True) if is_other else None
+        if difference is None:
+            rows.append(row)
+        else:
+            accepted.append(AcceptedDifference(_row_times(row), difference))
+    return rows, accepted
+
+
+def _times(rows: Sequence[AlignRow]) -> tuple[int, int]:
+    mock = sum(row.mock.time_ns for row in rows if row.mock is not None)
+    return mock, sum(row.e2e.time_ns for row in rows if row.e2e is not None)
+
+
+def _row_times(row: AlignRow) -> str:
+    mock, e2e = map(time_text, _times([row]))
+    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=called(row.names[0]), mock=mock, e2e=e2e)
+
+
+def _with_calls(name: str, calls: int) -> str:
+    """A kernel, and how often it is called if that is more than once."""
+    return say("{kernel} ({count} calls)", kernel=called(name), count=calls) if calls > 1 else called(name)
+
+
+def _largest_changes(rows: Sequence[AlignRow], difference: int) -> list[str]:
+    """The kernels that make up most of the difference, calls of one name together."""
+    rows_of: dict[tuple[str, ...], list[AlignRow]] = {}
+    for row in rows:
+        rows_of.setdefault(row.names, []).append(row)
+    parts = [(_with_calls(names[0], len(calls)), *_times(calls)) for names, calls in rows_of.items()]
+    parts.sort(key=lambda part: (part[2] - part[1]) * (1 if difference > 0 else -1))
+    return [
+        say(
+            "{kernel}: {mock} in the mock, {e2e} in the model, {share} of the difference",
+            kernel=kernel,
+            mock=time_text(mock),
+            e2e=time_text(e2e),
+            share=share_text((mock - e2e) / difference),
+        )
+        for kernel, mock, e2e in parts[:NAMED]
+        if difference and (mock - e2e) / difference > 0
+    ]
+
+
+def _spread(sides: SideBySide) -> list[str]:
+    spreads = [side.spread_ns for side in (sides.mock, sides.e2e) if side.spread_ns is not None]
+    if len(spreads) < 2:
+        return []
+    mock, e2e = (say("{start} to {end}", start=time_text(low), end=time_text(high)) for low, high in spreads)
+    return [say("P10 to P90 of the forwards: {mock} in the mock, {e2e} in the model", mock=mock, e2e=e2e)]
 
 
 def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether both sides run in CUDA graphs, or neither does."""
-    mock, e2e = (_in_graph(side) for side in (sides.mock, sides.e2e))
-    if mock is None or e2e is None:
-        figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
-        return AlignCheck(GRAPH, _GRAPHS, NOT_MEASURED, "", "", figures, (say("what ran in a graph is unknown"),))
-    ours, theirs = (_state(*counts) for counts in (mock, e2e))
-    same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
-    items = (
-        []
-        if same
-        else [FoundDifference(WARN, say("the mock runs {ours}, the model {theirs}", ours=ours, theirs=theirs))]
+    keys = ("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels")
+    both = [[kernel.in_graph for kernel in side.kernels] for side in (sides.mock, sides.e2e)]
+    if any(None in inside for inside in both):
+        return _not_measured(GRAPH, say("what ran in a graph is unknown"), dict.fromkeys(keys))
+    counts = [(sum(map(bool, inside)), len(inside)) for inside in both]
+    ours, theirs = (
+        say("{count} of {of} kernels in a graph", count=count_text(inside), of=count_text(count))
+        if 0 < inside < count
+        else say("in a graph")
+        if inside
+        else say("eager")
+        for inside, count in counts
     )
-    counted, accepted = sifted(GRAPH, items, known)
-    return AlignCheck(
-        check=GRAPH,
-        title=_GRAPHS,
-        verdict=verdict_of(counted, accepted),
-        mock=ours,
-        e2e=theirs,
-        figures={"mock_in_graph": mock[0], "mock_kernels": mock[1], "e2e_in_graph": e2e[0], "e2e_kernels": e2e[1]},
-        evidence=tuple(item.sentence for item in counted),
-        accepted=accepted,
-    )
-
-
-def _in_graph(side: OperationSide) -> tuple[int, int] | None:
-    """How many of how many kernels ran in a graph; None where that is not known."""
-    if any(kernel.in_graph is None for kernel in side.kernels):
-        return None
-    return sum(bool(kernel.in_graph) for kernel in side.kernels), len(side.kernels)
-
-
-def _state(inside: int, count: int) -> str:
-    if 0 < inside < count:
-        return say("{count} of {of} kernels in a graph", count=count_text(inside), of=count_text(count))
-    return say("in a graph") if inside else say("eager")
+    same = ours == theirs or all(0 < inside < count for inside, count in counts)
+    sentence = say("the mock runs {ours}, the model {theirs}", ours=ours, theirs=theirs)
+    sifted = _sifted(GRAPH, [] if same else [FoundDifference(WARN, sentence)], known)
+    return _answer(GRAPH, sifted, ours, theirs, dict(zip(keys, (*counts[0], *counts[1]), strict=True)))
 
 
 def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the same kernels are launched in the same shape."""
-    known_shapes = [row for row in sides.rows_at(EXACT) if row.same_shape is not None]
-    differ = [row for row in known_shapes if row.shape_differs]
-    items = [FoundDifference(WARN, _shapes(row), row.names) for row in differ]
-    counted, accepted = sifted(SHAPE, items, known)
-    verdict = verdict_of(counted, accepted) if known_shapes else NOT_MEASURED
-    return AlignCheck(
-        check=SHAPE,
-        title=_TITLES[SHAPE],
-        verdict=verdict,
-        mock=say("{count} of {of} the same", count=len(known_shapes) - len(differ), of=len(known_shapes))
-        if known_shapes
-        else "",
-        e2e="",
-        figures={"compared": len(known_shapes), "differ": len(differ)},
-        evidence=tuple(item.sentence for item in counted) if known_shapes else (_no_shapes(sides),),
-        accepted=accepted,
-    )
+    exact = sides.rows_at(EXACT)
+    compared = [row for row in exact if row.same_shape is not None]
+    items = [FoundDifference(WARN, _shapes(row), row.names) for row in compared if row.shape_differs]
+    figures: dict[str, Figure] = {"compared": len(compared), "differ": len(items)}
+    if not compared:
+        unnamed = say("no kernel has the same name on both sides")
+        return _not_measured(SHAPE, say("grid and block are not recorded") if exact else unnamed, figures)
+    same = say("{count} of {of} the same", count=len(compared) - len(items), of=len(compared))
+    return _answer(SHAPE, _sifted(SHAPE, items, known), same, "", figures)
 
 
 def _shapes(row: AlignRow) -> str:
-    ours, theirs = (kernel.shape if kernel is not None else None for kernel in (row.mock, row.e2e))
-    return say(
-        "{kernel}: {mock} in the mock, {e2e} in the model",
-        kernel=called(row.names[0]),
-        mock=shape_text(ours),
-        e2e=shape_text(theirs),
-    )
-
-
-def _no_shapes(sides: SideBySide) -> str:
-    if not sides.rows_at(EXACT):
-        return say("no kernel has the same name on both sides")
-    return say("grid and block are not recorded")
+    mock, e2e = (shape_text(kernel.shape if kernel is not None else None) for kernel in (row.mock, row.e2e))
+    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=called(row.names[0]), mock=mock, e2e=e2e)

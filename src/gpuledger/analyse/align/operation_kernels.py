@@ -14,12 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.forwards import ForwardKernel, triple
-from gpuledger.analyse.align.sequence_search import occurrences, searched
-from gpuledger.analyse.launch_places import repeated
-from gpuledger.analyse.placed_work import place_of_work
-from gpuledger.catalog.kernel_names import label
-from gpuledger.catalog.name_likeness import LEVELS, NONE, likeness
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, occurrences, searched, triple
+from gpuledger.attribution.launch_places import place_of_work, repeated
+from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
@@ -38,8 +35,7 @@ FEWEST_IN_A_STEP = 3
 MOST_WITHOUT_STEPS = 20_000
 """In so many kernels a repeated stretch is looked for where no steps are found; the effort grows with the square."""
 
-LISTED = 12
-"""So many names are listed where none is found."""
+LISTED = 12  # so many names are listed where none is found
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +47,6 @@ class OperationKernels:
     notes: tuple[str, ...] = ()
 
 
-def steady_kernels(device: Device) -> Positions:
-    """The kernels of the steady steps in order of start.
-
-    Where several processes share the GPU, those of the one that launched the most, whose steps they are.
-    """
-    kernels = _kernels_on(device)
-    kernels = kernels[device.begins_steady(device.work.start_ns[kernels])]
-    processes, counts = np.unique(device.work.pid[kernels], return_counts=True)
-    return kernels[device.work.pid[kernels] == processes[counts.argmax()]] if len(processes) > 1 else kernels
-
-
 def _kernels_on(device: Device) -> Positions:
     """All kernels of the GPU; a graph that was traced whole has no name."""
     work = device.work
@@ -71,10 +56,16 @@ def _kernels_on(device: Device) -> Positions:
 
 
 def kernels_or_refuse(device: Device, profile: str) -> Positions:
-    """The same; a profile without any is refused."""
-    kernels = steady_kernels(device)
+    """The kernels of the steady steps in order of start; a profile without any is refused.
+
+    Where several processes share the GPU, those of the one that launched the most, whose steps they are.
+    """
+    kernels = _kernels_on(device)
+    kernels = kernels[device.begins_steady(device.work.start_ns[kernels])]
     if len(kernels):
-        return kernels
+        processes, counts = np.unique(device.work.pid[kernels], return_counts=True)
+        most: Positions = kernels[device.work.pid[kernels] == processes[counts.argmax()]]
+        return most
     opaque = bool((device.work.name[device.work.on(device.gpu)] == NO_TEXT).any())
     raise NothingRecorded(
         f"{profile}: no kernel in the steady steps of GPU {device.gpu}",
@@ -86,50 +77,52 @@ def kernels_or_refuse(device: Device, profile: str) -> Positions:
 def by_steps(device: Device, profile: str) -> OperationKernels:
     """Each steady step is a forward; where there are none, what repeats is, else the whole window."""
     kernels = kernels_or_refuse(device, profile)
+    names, step = device.work.name[kernels], _steps(device, kernels)
     if device.steps is None:
-        return _without_steps(device, profile, kernels)
-    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[kernels], side="right") - 1
+        return _without_steps(names, profile, kernels)
     distinct = np.unique(step)
-    period = _whole_period(device.work.name[kernels[step == distinct[len(distinct) // 2]]])
+    period = _period(names[step == distinct[len(distinct) // 2]])
     if period is None:
         return OperationKernels(kernels, step)
     inside = (np.arange(len(kernels)) - np.searchsorted(step, step)) // period
     note = say(
         "a step of {profile} runs the same {kernels} several times: each repetition counts as a forward",
         profile=profile,
-        kernels=_kernels(period),
+        kernels=_kernel_count(period),
     )
     return OperationKernels(kernels, group(step, inside)[1], (note,))
 
 
-def _without_steps(device: Device, profile: str, kernels: Positions) -> OperationKernels:
-    names = device.work.name[kernels]
+def _steps(device: Device, kernels: Positions) -> Positions:
+    """The step that each kernel begins in; 0 where there are none."""
+    if device.steps is None:
+        return np.zeros(len(kernels), np.intp)
+    return np.searchsorted(device.steps.edges_ns, device.work.start_ns[kernels], side="right") - 1
+
+
+def _period(names: NDArray[np.signedinteger]) -> int | None:
+    """The shortest sequence of which `names` is nothing but repetitions; None if there are too few."""
+    periods = (period for period in range(1, len(names) // FEWEST_IN_A_STEP + 1) if len(names) % period == 0)
+    return next((period for period in periods if (names[period:] == names[:-period]).all()), None)
+
+
+def _kernel_count(count: int) -> str:
+    return "kernel" if count == 1 else say("{count} kernels", count=count_text(count))
+
+
+def _without_steps(names: NDArray[np.signedinteger], profile: str, kernels: Positions) -> OperationKernels:
     start, end = 0, len(names)
     if len(names) <= MOST_WITHOUT_STEPS and (repeats := repeated(names)):
         first, period, count = repeats
         if 2 * period * count >= len(names):
             start, end = first, first + period * count
-    period = _whole_period(names[start:end]) or end - start
+    period = _period(names[start:end]) or end - start
     forward = np.arange(end - start) // period
-    how = (
-        say("{kernels} that repeat count as a forward", kernels=_kernels(period))
-        if forward.any()
-        else say("the whole profile counts as one forward")
-    )
+    how = say("the whole profile counts as one forward")
+    if forward.any():
+        how = say("{kernels} that repeat count as a forward", kernels=_kernel_count(period))
     note = say("{profile}: no steps were found; {how} (--mock-range=REGEX overrides this)", profile=profile, how=how)
     return OperationKernels(kernels[start:end], forward, (note,))
-
-
-def _kernels(count: int) -> str:
-    return "kernel" if count == 1 else say("{count} kernels", count=count_text(count))
-
-
-def _whole_period(names: NDArray[np.signedinteger]) -> int | None:
-    """The shortest sequence of which `names` is nothing but repetitions; None if there are too few."""
-    for period in range(1, len(names) // FEWEST_IN_A_STEP + 1):
-        if len(names) % period == 0 and (names[period:] == names[:-period]).all():
-            return period
-    return None
 
 
 def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> OperationKernels:
@@ -139,17 +132,22 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
     """
     expression = re.compile(pattern)
     kernels = _kernels_on(device)
-    chosen, notes = _matching(trace, spans_of_time(trace), expression), tuple[str, ...]()
+    chosen, notes = _matching_ranges(trace, spans_of_time(trace), expression), tuple[str, ...]()
     placed = _placed_in(trace, device, kernels, expression)
     if not len(chosen) and (placed < 0).all():  # torch's operators and modules, where no annotation is called so
-        chosen, notes = _matching(trace, trace[Table.RANGES], expression), (_operators(profile, pattern),)
+        chosen = _matching_ranges(trace, trace[Table.RANGES], expression)
+        note = say(
+            "{profile}: no annotation matches '{pattern}'; matching operators or modules are taken as forwards",
+            profile=profile,
+            pattern=pattern,
+        )
+        notes = (note,)
         if not len(chosen):
             raise _no_range(trace, profile, pattern)
     forward = _launched_in(device, kernels, chosen)
     forward = np.where((forward < 0) & (placed >= 0), len(chosen) + placed, forward)
     steady = device.begins_steady(device.work.start_ns[kernels])
-    cut = np.unique(forward[~steady])
-    kept = (forward >= 0) & ~np.isin(forward, cut)
+    kept = (forward >= 0) & ~np.isin(forward, np.unique(forward[~steady]))
     if not kept.any():
         inside = "in none of them was a kernel of the steady steps launched"
         raise NothingRecorded(
@@ -164,13 +162,11 @@ def _placed_in(trace: Trace, device: Device, kernels: Positions, expression: re.
     """For each kernel that a second file names inside a graph the stretch under a matching name; -1 for none."""
     if trace.places is None:
         return np.full(len(kernels), -1, np.intp)
-    paths = [place.path for place in trace.places.places]
-    outermost = [next((at for at, name in enumerate(path) if expression.search(name)), None) for path in paths]
     known: dict[tuple[str, ...], int] = {}
-    matching = [
-        -1 if at is None else known.setdefault(path[: at + 1], len(known))
-        for path, at in zip(paths, outermost, strict=True)
-    ]
+    matching = []
+    for path in (place.path for place in trace.places.places):
+        depth = next((depth for depth, name in enumerate(path, 1) if expression.search(name)), None)
+        matching.append(-1 if depth is None else known.setdefault(path[:depth], len(known)))
     name = np.array([*matching, -1], np.intp)[place_of_work(trace, device.work)[kernels]]
     launch = device.work.launch[kernels]
     order = np.argsort(launch, kind="stable")
@@ -180,15 +176,7 @@ def _placed_in(trace: Trace, device: Device, kernels: Positions, expression: re.
     return np.where(name >= 0, stretch, -1)
 
 
-def _operators(profile: str, pattern: str) -> str:
-    return say(
-        "{profile}: no annotation matches '{pattern}'; matching operators or modules are taken as forwards",
-        profile=profile,
-        pattern=pattern,
-    )
-
-
-def _matching(trace: Trace, ranges: Rows, expression: re.Pattern[str]) -> Rows:
+def _matching_ranges(trace: Trace, ranges: Rows, expression: re.Pattern[str]) -> Rows:
     codes = np.unique(ranges.codes("name")).tolist()
     wanted = [code for code in codes if code != NO_TEXT and expression.search(trace.strings.text(code) or "")]
     marks = ranges.codes("kind") == trace.strings.code("mark")
@@ -208,28 +196,17 @@ def _launched_in(device: Device, kernels: Positions, ranges: Rows) -> Positions:
     owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])
     alone = ~np.isin(caller, owner)
     outermost = np.full(len(kernels), len(ranges), np.intp)
-    for outer_group, inner_group, counted in (
-        (owner, caller, ~alone),
-        (ranges["pid"], calls["pid"], alone),
-    ):
-        outer, inner = pairs_inside(
-            ranges["start_ns"],
-            ranges["end_ns"],
-            outer_group,
-            calls["start_ns"][counted],
-            calls["end_ns"][counted],
-            inner_group[counted],
-        )
+    for outer_group, inner_group, counted in ((owner, caller, ~alone), (ranges["pid"], calls["pid"], alone)):
+        bounds = calls["start_ns"][counted], calls["end_ns"][counted], inner_group[counted]
+        outer, inner = pairs_inside(ranges["start_ns"], ranges["end_ns"], outer_group, *bounds)
         np.minimum.at(outermost, launched[np.flatnonzero(counted)[inner]], outer)
     outermost[outermost == len(ranges)] = -1
     return outermost
 
 
 def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
-    ranges = spans_of_time(trace)
-    codes, counts = np.unique(ranges.codes("name"), return_counts=True)
-    by_count = np.argsort(-counts, kind="stable")
-    names = [trace.strings.text(int(codes[index])) or "" for index in by_count]
+    codes, counts = np.unique(spans_of_time(trace).codes("name"), return_counts=True)
+    names = [trace.strings.text(int(codes[index])) or "" for index in np.argsort(-counts, kind="stable")]
     shown = ", ".join(names[:LISTED]) or "there are none"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return NothingRecorded(
@@ -246,12 +223,10 @@ def matching_names(
     matches = trace.strings.each(device.work.name[mock.kernel], lambda name: bool(pattern.search(name)), np.bool_)
     if matches.all():
         return mock
-    left_out = _counted(trace, device, mock.kernel[~matches])
+    rest = _names_with_counts(trace, device, mock.kernel[~matches])
     if not matches.any():
-        raise no_match(profile, pattern.pattern, f"its kernels: {left_out}")
-    note = say(
-        "{profile}: left out because they do not match the pattern: {kernels}", profile=profile, kernels=left_out
-    )
+        raise no_match(profile, pattern.pattern, f"its kernels: {rest}")
+    note = say("{profile}: left out because they do not match the pattern: {kernels}", profile=profile, kernels=rest)
     return OperationKernels(mock.kernel[matches], mock.forward[matches], (*mock.notes, note))
 
 
@@ -272,11 +247,10 @@ def by_pattern(
     kernels = kernels_or_refuse(device, profile)
     expression = re.compile(pattern)
     kinds, number = _kinds(trace, device, kernels)
-    matching = np.array([bool(expression.search(kind.name)) for kind in kinds], np.bool_)
-    chosen = np.flatnonzero(matching[number])
-    if not len(chosen):
+    matching = np.array([bool(expression.search(kind.name)) for kind in kinds], np.bool_)[number]
+    if not matching.any():
         raise no_match(profile, pattern, most_alike(mock, kinds))
-    kernels, number = kernels[chosen], number[chosen]
+    kernels, number = kernels[matching], number[matching]
     stretches = occurrences(mock, kinds, number)
     if not stretches:
         return OperationKernels(kernels, _by_own_period(device, kernels))
@@ -291,33 +265,31 @@ def by_pattern(
     outside = say(
         "{profile}: left out because they match the pattern outside the mock's sequence: {kernels}",
         profile=profile,
-        kernels=_counted(trace, device, spare),
+        kernels=_names_with_counts(trace, device, spare),
     )
-    notes = (outside,) if len(spare) else ()
-    return OperationKernels(kernels[forward >= 0], forward[forward >= 0], notes)
+    return OperationKernels(kernels[forward >= 0], forward[forward >= 0], (outside,) if len(spare) else ())
 
 
-def _counted(trace: Trace, device: Device, kernels: Positions) -> str:
+def _names_with_counts(trace: Trace, device: Device, kernels: Positions) -> str:
     """How often kernels of each name run, in words."""
     codes, counts = np.unique(device.work.name[kernels], return_counts=True)
-    names = [label(trace.strings.text(code) or "") for code in codes.tolist()]
-    shown = [f"{count_text(count)} x {name}" for name, count in zip(names, counts.tolist(), strict=True)]
+    shown = [
+        f"{count_text(count)} x {label(trace.strings.text(code) or '')}"
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+    ]
     listed = joined(say(", "), shown[:3])
     return say("{names} and {count} more", names=listed, count=len(shown) - 3) if len(shown) > 3 else listed
 
 
 def _by_own_period(device: Device, kernels: Positions) -> Positions:
     """Forwards by what repeats inside each step; the step itself where nothing does."""
-    names, steps = device.work.name[kernels], device.steps
-    step = np.zeros(len(kernels), np.intp)
-    if steps is not None:
-        step = np.searchsorted(steps.edges_ns, device.work.start_ns[kernels], side="right") - 1
+    names, step = device.work.name[kernels], _steps(device, kernels)
     inside = np.zeros(len(kernels), np.intp)
     for number in np.unique(step).tolist():
-        inside_step = np.flatnonzero(step == number)
-        if repeats := repeated(names[inside_step]):
+        own = np.flatnonzero(step == number)
+        if repeats := repeated(names[own]):
             start, period, count = repeats
-            inside[inside_step] = np.clip((np.arange(len(inside_step)) - start) // period, 0, count - 1)
+            inside[own] = np.clip((np.arange(len(own)) - start) // period, 0, count - 1)
     return group(step, inside)[1]
 
 
@@ -338,21 +310,15 @@ def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Forwa
             found=most_alike(mock, kinds),
             hint="--range=REGEX or --pattern=REGEX says where the operation is",
         )
-    notes = list[str]()
-    if looked < len(kernels):
-        notes.append(
-            say(
-                "{profile}: looked for the operation among the first {count} kernels only",
-                profile=profile,
-                count=count_text(looked),
-            )
-        )
-    notes.append(
-        say("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
+    cut = say(
+        "{profile}: looked for the operation among the first {count} kernels only",
+        profile=profile,
+        count=count_text(looked),
     )
+    unseen = say("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
     rows = [kernels[stretch.start : stretch.end] for stretch in stretches]
     forward = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    return OperationKernels(np.concatenate(rows), forward, tuple(notes))
+    return OperationKernels(np.concatenate(rows), forward, (cut, unseen) if looked < len(kernels) else (unseen,))
 
 
 def _kinds(trace: Trace, device: Device, kernels: Positions) -> tuple[list[ForwardKernel], Positions]:

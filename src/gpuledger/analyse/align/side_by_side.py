@@ -1,21 +1,25 @@
-"""Both sides and their kernels side by side: what the checks look at."""
+"""Both sides of an alignment with their kernels side by side, and what a check of them answers.
+
+Checks give a verdict, figures and what they found. Differences that the user knows of and accepts, each with a reason,
+come from the content of a TOML file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.forwards import ForwardKernel
+from gpuledger.analyse.align.kernel_sequences import INSERTED, MATCHED, MISSING, ForwardKernel, aligned
 from gpuledger.analyse.align.operation_side import OperationSide
-from gpuledger.analyse.align.sequence_alignment import INSERTED, MATCHED, MISSING, aligned
-from gpuledger.catalog.kernel_names import label
-from gpuledger.catalog.name_likeness import EXACT
+from gpuledger.catalog.kernel_names import EXACT, label
+from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.measured import Dim3
 
-LONGEST: Final = 44
-"""So many letters of a kernel's name stand in a sentence."""
+LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class AlignRow:
     mock: ForwardKernel | None
     e2e: ForwardKernel | None
     level: str
-    """As in `sequence_alignment.AlignedPair`."""
+    """As in `AlignedPair`."""
     moved: bool
 
     @property
@@ -35,6 +39,10 @@ class AlignRow:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(kernel.name for kernel in (self.mock, self.e2e) if kernel is not None)
+
+    @property
+    def bares(self) -> tuple[str, ...]:
+        return tuple(kernel.bare for kernel in (self.mock, self.e2e) if kernel is not None)
 
     @property
     def same_shape(self) -> bool | None:
@@ -103,30 +111,22 @@ def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
     again = set()
     for index, row in enumerate(sides.rows):
         alone = row.mock if row.level == INSERTED else row.e2e if row.level == MISSING else None
-        if alone is not None:
-            critical = critical_share * (sides.mock if row.level == INSERTED else sides.e2e).gpu_ns
-            if _is_repeat(alone, calls.get((row.level, alone.bare), []), critical):
-                again.add(index)
+        pairs = calls.get((row.level, alone.bare), []) if alone is not None else []
+        if alone is None or not pairs:
+            continue
+        critical_ns = critical_share * (sides.mock if row.level == INSERTED else sides.e2e).gpu_ns
+        shapes_tell = any(pair.same_shape for pair in pairs)
+        kernels = (kernel for pair in pairs for kernel in (pair.mock, pair.e2e) if kernel is not None)
+        same = any(alone.shape == kernel.shape for kernel in kernels)
+        if same or not shapes_tell or alone.time_ns < critical_ns:
+            again.add(index)
     return frozenset(again)
-
-
-def _is_repeat(alone: ForwardKernel, pairs: Sequence[AlignRow], critical_ns: float) -> bool:
-    if not pairs:
-        return False
-    shapes_tell = any(row.same_shape for row in pairs)
-    same = any(alone.shape == kernel.shape for row in pairs for kernel in (row.mock, row.e2e) if kernel is not None)
-    return same or not shapes_tell or alone.time_ns < critical_ns
 
 
 def called(name: str) -> str:
     """A kernel's name for a sentence: its label, cut in the middle where it is long."""
     short = label(name)
     return short if len(short) <= LONGEST else f"{short[: LONGEST - 15]}…{short[-14:]}"
-
-
-def with_calls(kernel: str, calls: int) -> str:
-    """A kernel, and how often it is called if that is more than once."""
-    return say("{kernel} ({count} calls)", kernel=kernel, count=calls) if calls > 1 else kernel
 
 
 def shape_text(shape: tuple[Dim3, Dim3] | None) -> str:
@@ -137,9 +137,134 @@ def shape_text(shape: tuple[Dim3, Dim3] | None) -> str:
     return say("{grid} of {block}", grid=grid, block=block)
 
 
-def by_name(kernels: Iterable[ForwardKernel]) -> dict[str, int]:
-    """The time of each kernel name, the longest first."""
-    times: dict[str, int] = {}
-    for kernel in kernels:
-        times[kernel.bare] = times.get(kernel.bare, 0) + kernel.time_ns
-    return dict(sorted(times.items(), key=lambda item: -item[1]))
+_HINT = 'write [[difference]] with reason = "..." and check = "latency" or kernel = "REGEX", or both'
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDifference:
+    """One accepted difference."""
+
+    reason: str
+    check: str | None = None
+    kernel: re.Pattern[str] | None = None
+
+    def covers(self, check: str, names: tuple[str, ...]) -> bool:
+        """Whether this is about what `check` found, about these kernels or about none in particular."""
+        if self.check is not None and self.check != check:
+            return False
+        return self.kernel is None or any(self.kernel.search(name) for name in names)
+
+    def __str__(self) -> str:
+        parts = [f"check {self.check}" if self.check else "", f"kernel '{self.kernel.pattern}'" if self.kernel else ""]
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDifferences:
+    """All of them."""
+
+    differences: tuple[KnownDifference, ...] = ()
+
+    def find(self, check: str, names: tuple[str, ...], *, of_kernels: bool = False) -> KnownDifference | None:
+        """The first that accepts what `check` found about these kernels, of those that name kernels if so asked."""
+        chosen = (known for known in self.differences if not of_kernels or known.kernel is not None)
+        return next((known for known in chosen if known.covers(check, names)), None)
+
+
+def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> KnownDifferences:
+    """From a TOML file's content; `checks` are the names that a check may have."""
+    entries = content.get("difference")
+    if not isinstance(entries, list) or not entries:
+        raise GpuledgerError(f"{file}: no [[difference]] in it", hint=_HINT)
+    return KnownDifferences(
+        tuple(_difference(entry, f"{file}: difference {number}", checks) for number, entry in enumerate(entries, 1))
+    )
+
+
+def _difference(entry: object, where: str, checks: tuple[str, ...]) -> KnownDifference:
+    if not isinstance(entry, dict):
+        raise GpuledgerError(f"{where} is no table", hint=_HINT)
+    if unknown := entry.keys() - {"check", "kernel", "reason"}:
+        raise GpuledgerError(f"{where} has an unknown key '{min(unknown)}'", hint=_HINT)
+    if not all(isinstance(value, str) for value in entry.values()):
+        raise GpuledgerError(f"{where} holds something that is no text", hint=_HINT)
+    if not str(entry.get("reason", "")).strip():
+        raise GpuledgerError(f"{where} gives no reason", hint=_HINT)
+    check, kernel = entry.get("check"), entry.get("kernel")
+    if check is None and kernel is None:
+        raise GpuledgerError(f"{where} names neither a check nor a kernel", hint=_HINT)
+    if check is not None and check not in checks:
+        raise GpuledgerError(f"{where}: there is no check '{check}'", found=f"checks: {', '.join(checks)}")
+    try:
+        pattern = None if kernel is None else re.compile(kernel)
+    except re.error as error:
+        raise GpuledgerError(f"{where}: '{kernel}' is no regular expression: {error}") from None
+    return KnownDifference(str(entry["reason"]).strip(), check, pattern)
+
+
+PASS, KNOWN, WARN, FAIL, NOT_MEASURED = "PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"
+"""KNOWN: all that was found is accepted. NOT_MEASURED: neither passed nor failed."""
+
+VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, FAIL)
+
+CHECKS = ("names", "counts", "missing", "extra", "latency", "graph", "shape")
+NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS
+
+Figure = int | float | str | None
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """The worst of some verdicts."""
+    return max(verdicts, key=VERDICTS.index, default=PASS)
+
+
+def overall(verdicts: Iterable[str]) -> str:
+    """Of a whole alignment: what is known or cannot be measured is no reason not to pass."""
+    said = worst(verdicts)
+    return said if said in (WARN, FAIL) else PASS
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """How close latencies have to be: within `passes` times is a pass, within `warns` times a warning."""
+
+    name: str
+    passes: float
+    warns: float
+    bounds_count: bool
+    """Whether exactly the limit is within."""
+
+    def verdict(self, factor: float) -> str:
+        """`factor`: how many times the shorter side's time the longer one takes."""
+        within = operator.le if self.bounds_count else operator.lt
+        return PASS if within(factor, self.passes) else WARN if within(factor, self.warns) else FAIL
+
+
+TIERS: Final = {
+    tier.name: tier
+    for tier in (Tier("mock", 1.10, 2.0, bounds_count=False), Tier("same-module", 1.01, 1.10, bounds_count=True))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedDifference:
+    """One that the user knows of."""
+
+    sentence: str
+    difference: KnownDifference
+
+
+@dataclass(frozen=True, slots=True)
+class AlignCheck:
+    """One check's answer."""
+
+    check: str
+    title: str
+    verdict: str
+    mock: str
+    """The mock's figure, for people."""
+    e2e: str
+    figures: Mapping[str, Figure]
+    evidence: tuple[str, ...] = ()
+    accepted: tuple[AcceptedDifference, ...] = ()
+    remedy: str | None = None

@@ -1,33 +1,230 @@
 """Two sides compared: the verdict, how sure it is, the parts of the difference, and what changed.
 
 before, after = side_of(...), side_of(...)
-found = compare(before, after)
-assert sum(part.ns for part in found.parts) == found.delta_ns
+diff = compare(before, after)
+assert sum(part.ns for part in diff.parts) == diff.delta_ns
+
+The parts are whole nanoseconds and sum to the difference exactly.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.diff.comparable import Overlap, check_kinds, overlap, remarks, unlike
-from gpuledger.analyse.diff.control_ranges import Controls, controls, host_idle_ns
-from gpuledger.analyse.diff.difference_parts import UNLIKE, DiffPart, TimeChange, changes, parts
-from gpuledger.analyse.diff.kernel_pairs import paired
-from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, median_interval, verdict
-from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
-from gpuledger.analyse.diff.use_changes import UseChange, clocks_differ, use_changes
+from gpuledger.analyse.diff.noise import (
+    FEWEST_STEPS,
+    NO_CHANGE,
+    Controls,
+    Interval,
+    controls,
+    host_idle_ns,
+    median_interval,
+    verdict,
+)
+from gpuledger.analyse.diff.pairs import (
+    ABOUT_AS_OFTEN,
+    RENAMED,
+    SAME_SHAPE,
+    KernelPair,
+    Overlap,
+    RangePair,
+    check_kinds,
+    overlap,
+    paired,
+    paired_ranges,
+    remarks,
+    unlike,
+)
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide, RunUse
+from gpuledger.analyse.utilization.kernel_use import UseFigure
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
-ALIKE: Final = 0.01
-"""Numbers of calls that differ by less than this share are the same."""
+CALLS, PER_CALL, MIX, OTHER_COMPUTE = COMPUTE_PARTS = ("calls", "time per call", "mix", "other compute")
+UNLIKE = "unlike steps"
 
-HOST_ALONE: Final = 0.1
-"""If all but this share of a change is idle time that the host causes, only the host changed."""
+
+@dataclass(frozen=True, slots=True)
+class DiffPart:
+    """One reason why a step takes longer (or less, below zero)."""
+
+    name: str
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChange:
+    """How the time of one pair changed, per step."""
+
+    pair: KernelPair
+    calls: tuple[float, float]
+    """Per step, before and after."""
+    each_ns: tuple[float, float]
+    """Own time of one call."""
+    by_calls_ns: float
+    by_time_ns: float
+    by_mix_ns: float
+
+    @property
+    def ns(self) -> tuple[float, float]:
+        """Per step, before and after."""
+        return (self.calls[0] * self.each_ns[0], self.calls[1] * self.each_ns[1])
+
+    @property
+    def delta_ns(self) -> float:
+        return self.by_calls_ns + self.by_time_ns + self.by_mix_ns
+
+
+def changes(pairs: Iterable[KernelPair], steps_before: int, steps_after: int) -> tuple[TimeChange, ...]:
+    """Each pair's change, split."""
+    changed = []
+    for pair in pairs:
+        old, new = (
+            _rates(sum(kernel.calls for kernel in kernels), sum(kernel.time_ns for kernel in kernels), steps)
+            for kernels, steps in ((pair.before, steps_before), (pair.after, steps_after))
+        )
+        calls, each_ns = (old[0], new[0]), (old[1], new[1])
+        if all(calls) and not _is_restructured(pair, calls, each_ns):
+            split = (*_by_calls_and_time(old, new), 0.0)
+        else:
+            split = (0.0, 0.0, new[0] * new[1] - old[0] * old[1])
+        changed.append(TimeChange(pair, calls, each_ns, *split))
+    return tuple(changed)
+
+
+def _rates(calls: int, time_ns: int, steps: int) -> tuple[float, float]:
+    """Calls a step, and the time of one call."""
+    return (calls / steps, time_ns / calls) if calls else (0.0, 0.0)
+
+
+def _by_calls_and_time(old: tuple[float, float], new: tuple[float, float]) -> tuple[float, float]:
+    """The change of a product, by each of its factors: the other is taken at its mean."""
+    return (new[0] - old[0]) * (old[1] + new[1]) / 2, (new[1] - old[1]) * (old[0] + new[0]) / 2
+
+
+def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tuple[float, float]) -> bool:
+    """Whether launch shapes are not the same, and few large kernels do what many small ones did, or the reverse."""
+    fewer, longer = calls[0] / calls[1], (each_ns[1] + 1) / (each_ns[0] + 1)
+    grew = min(fewer, longer) > ABOUT_AS_OFTEN
+    return pair.level not in SAME_SHAPE and (grew or max(fewer, longer) * ABOUT_AS_OFTEN < 1)
+
+
+def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tuple[DiffPart, ...]:
+    """The parts of the difference of the usual steps, those that are always there and those that are not zero."""
+    split = {
+        CALLS: math.fsum(change.by_calls_ns for change in changed),
+        PER_CALL: math.fsum(change.by_time_ns for change in changed),
+        MIX: math.fsum(change.by_mix_ns for change in changed),
+        # compute that is in no kernel: what began before the steady steps
+        OTHER_COMPUTE: _outside_kernels(after) - _outside_kernels(before),
+    }
+    lines = (line for line in dict.fromkeys((*before.lines, *after.lines)) if not line.is_compute)
+    split |= {line: after.line_mean_ns(line) - before.line_mean_ns(line) for line in lines}
+    delta = after.median_ns - before.median_ns
+    split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
+    if not round(split[OTHER_COMPUTE]):
+        del split[OTHER_COMPUTE]
+    return tuple(map(DiffPart, split, rounded(list(split.values()), delta)))
+
+
+def rounded(amounts: Sequence[float], total: int) -> list[int]:
+    """Whole numbers near the amounts that sum to `total`: rounded down, then up where the most was cut off."""
+    floors = [math.floor(amount) for amount in amounts]
+    missing = total - sum(floors)
+    if not 0 <= missing <= len(floors):  # beyond what rounding explains: numbers too large for a double
+        floors[-1] += missing
+        return floors
+    by_remainder = sorted(range(len(floors)), key=lambda index: (floors[index] - amounts[index], index))
+    for index in by_remainder[:missing]:
+        floors[index] += 1
+    return floors
+
+
+def _outside_kernels(side: RunSide) -> float:
+    """Compute per step that no kernel accounts for; where there are no books, the kernels are all there is."""
+    compute = int(side.line_steps(lambda line: line.is_compute).sum()) if side.lines else sum(side.length_ns)
+    return (compute - sum(kernel.time_ns for kernel in side.kernels)) / side.steps
+
+
+def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:
+    """The change of launch time per step, by number and kind of call and by what one takes; None: not recorded.
+
+    Functions are taken one by one, as in the parts of compute: a graph launch is no dearer kernel launch.
+    """
+    if before.launches is None or after.launches is None:
+        return None
+    olds, news = ({call.name: call for call in launches.functions} for launches in (before.launches, after.launches))
+    by_number = by_cost = 0.0
+    for name in dict.fromkeys((*olds, *news)):
+        old, new = (
+            _rates(calls[name].calls, calls[name].time_ns, side.steps) if name in calls else (0.0, 0.0)
+            for calls, side in ((olds, before), (news, after))
+        )
+        both = old[0] and new[0]
+        number, cost = _by_calls_and_time(old, new) if both else (new[0] * new[1] - old[0] * old[1], 0.0)
+        by_number += number
+        by_cost += cost
+    return by_number, by_cost
+
+
+CLOCKS_ALIKE: Final = 0.03  # clocks that differ by less of the higher one are the same
+
+
+@dataclass(frozen=True, slots=True)
+class UseChange:
+    """One counter of one kernel."""
+
+    before_kernel: RunUse
+    after_kernel: RunUse
+    metric: GpuMetric
+    before: UseFigure
+    after: UseFigure
+
+    @property
+    def points(self) -> float:
+        return self.after.percent - self.before.percent
+
+
+def use_changes(before: RunSide, after: RunSide) -> tuple[UseChange, ...] | None:
+    """What the same kernels surely use more or less of the GPU, most time first; None where a side was not sampled."""
+    if not before.use or not after.use:
+        return None
+    changed = []
+    for old, new in _same_kernels(before.use, after.use):
+        for metric in OF_KERNELS:
+            one, other = (kernel.figures.get(metric.value) for kernel in (old, new))
+            if one is not None and other is not None and not one.holds(other.percent) and not other.holds(one.percent):
+                changed.append(UseChange(old, new, metric, one, other))
+    return tuple(changed)
+
+
+def _same_kernels(before: Sequence[RunUse], after: Sequence[RunUse]) -> list[tuple[RunUse, RunUse]]:
+    """Kernels that are on both sides, the most time first."""
+    pairs = list[tuple[RunUse, RunUse]]()
+    for spelling in ("canonical", "bare"):
+        old, new = _alone(before, spelling), _alone(after, spelling)
+        pairs += [(old[key], new[key]) for key in new if key in old]
+        before, after = ([one[key] for key in one if key not in other] for one, other in ((old, new), (new, old)))
+    return sorted(pairs, key=lambda pair: -pair[1].time_ns)
+
+
+def _alone(kernels: Sequence[RunUse], spelling: str) -> dict[object, RunUse]:
+    """By name and shape, those that share them with no other."""
+    keys = [(getattr(parse(kernel.name), spelling), kernel.grid, kernel.block) for kernel in kernels]
+    often = Counter(keys)
+    return {key: kernel for key, kernel in zip(keys, kernels, strict=True) if often[key] == 1}
+
+
+ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same
+HOST_ALONE: Final = 0.1  # if all but this share of a change is idle time that the host causes, only the host changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +270,8 @@ class Diff:
     @property
     def share(self) -> float:
         """The change as a share of before; infinite where there was nothing before."""
-        if not self.before.median_ns:
-            return 0.0 if not self.delta_ns else float("inf")
-        return self.delta_ns / self.before.median_ns
+        before_ns = self.before.median_ns
+        return self.delta_ns / before_ns if before_ns else math.inf if self.delta_ns else 0.0
 
 
 def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: str | None = None) -> Diff:
@@ -128,6 +324,29 @@ def _interval(before: RunSide, after: RunSide) -> Interval | NotMeasured:
     return interval
 
 
+def _of_interval(before: RunSide, after: RunSide, interval: Interval) -> list[str]:
+    notes = list[str]()
+    if interval.follows:
+        notes.append(
+            say(
+                "Step times are autocorrelated ({follows}: drift or throttling), so they carry less "
+                "information than independent ones; the interval is wider for it.",
+                follows=f"{interval.follows:.2f}",
+            )
+        )
+    if interval.runs_ns:
+        notes.append(
+            say(
+                "Runs on one side differ by {time} (standard deviation) beyond what their steps explain; the "
+                "interval is wider for it.",
+                time=time_text(interval.runs_ns),
+            )
+        )
+    if len(before.run_steps) == len(after.run_steps) == 1:
+        notes.append(say("One run per side: the interval leaves out run-to-run variation; give a folder of runs."))
+    return notes
+
+
 def _notes(
     before: RunSide,
     after: RunSide,
@@ -135,65 +354,34 @@ def _notes(
     ranges: tuple[RangePair, ...],
     guards: Controls | NotMeasured,
 ) -> list[str]:
-    said = list[str]()
-    if isinstance(interval, Interval) and interval.follows:
-        said.append(
-            say(
-                "Step times are autocorrelated ({follows}: drift or throttling), so they carry less "
-                "information than independent ones; the interval is wider for it.",
-                follows=f"{interval.follows:.2f}",
-            )
-        )
-    if isinstance(interval, Interval) and interval.runs_ns:
-        said.append(
-            say(
-                "Runs on one side differ by {time} (standard deviation) beyond what their steps explain; the "
-                "interval is wider for it.",
-                time=time_text(interval.runs_ns),
-            )
-        )
-    if isinstance(interval, Interval) and len(before.run_steps) == len(after.run_steps) == 1:
-        said.append(say("One run per side: the interval leaves out run-to-run variation; give a folder of runs."))
-    said += [
+    notes = _of_interval(before, after, interval) if isinstance(interval, Interval) else []
+    notes += [
         say("Ranges matched because they were the only ones left: {ranges}.", ranges=pair.name)
         for pair in ranges
         if pair.level == RENAMED
     ]
     if isinstance(guards, NotMeasured) and ranges:
-        said.append(say("No controls: {reason}.", reason=guards.reason))
+        notes.append(say("No controls: {reason}.", reason=guards.reason))
     if before.whole == KERNEL_TIME:
-        said.append(say("`nsys stats` tables have no steps, idle time, intervals or kernels by range."))
-        if ranges:
-            said.append(
-                say(
-                    "Shares of ranges are of the time in the program's own ranges; those of libraries and setup "
-                    "are left out."
-                )
-            )
-    if (clocks := clocks_differ(before, after)) is not None:
-        one, other = (count_text(round(clock / 1e6)) for clock in clocks)
-        said.append(
+        notes.append(say("`nsys stats` tables have no steps, idle time, intervals or kernels by range."))
+        own = say(
+            "Shares of ranges are of the time in the program's own ranges; those of libraries and setup are left out."
+        )
+        notes += [own] if ranges else []
+    one, other = before.busy_clock_hz, after.busy_clock_hz
+    if one is not None and other is not None and abs(one - other) > CLOCKS_ALIKE * max(one, other):
+        clocks = {"before": count_text(round(one / 1e6)), "after": count_text(round(other / 1e6))}
+        notes.append(
             say(
                 "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after (from samples).",
-                before=one,
-                after=other,
+                **clocks,
             )
         )
-    return said + _other_gpus(before, after)
-
-
-def _other_gpus(before: RunSide, after: RunSide) -> list[str]:
-    said = list[str]()
     if before.gpu != after.gpu:
-        said.append(say("GPU {before} before is compared with GPU {after} after.", before=before.gpu, after=after.gpu))
+        notes.append(say("GPU {before} before is compared with GPU {after} after.", before=before.gpu, after=after.gpu))
     for gpu in sorted(before.gpus.keys() & after.gpus.keys() - {before.gpu}):
-        old, new = before.gpus[gpu], after.gpus[gpu]
-        said.append(
-            say(
-                "GPU {gpu}, not shown: {before} -> {after} per step; --device={gpu} shows it.",
-                gpu=gpu,
-                before=time_text(old),
-                after=time_text(new),
-            )
+        steps = {"before": time_text(before.gpus[gpu]), "after": time_text(after.gpus[gpu])}
+        notes.append(
+            say("GPU {gpu}, not shown: {before} -> {after} per step; --device={gpu} shows it.", gpu=gpu, **steps)
         )
-    return said
+    return notes

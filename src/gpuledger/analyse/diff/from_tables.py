@@ -6,9 +6,7 @@ The whole is the kernels' time. Kernels of one name are one, as a table gives no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from gpuledger.analyse.diff.range_contents import without_version
+from gpuledger.analyse.diff.from_trace import without_version
 from gpuledger.analyse.diff.run_side import (
     KERNEL_TIME,
     NO_SHAPE,
@@ -19,19 +17,20 @@ from gpuledger.analyse.diff.run_side import (
     RunSide,
     StepLaunches,
     added_ranges,
+    summed,
 )
-from gpuledger.catalog.call_kinds import call_kind
+from gpuledger.catalog.calls import call_kind
 from gpuledger.catalog.kernel_families import family
-from gpuledger.catalog.kernel_names import parse
-from gpuledger.catalog.name_likeness import unnumbered
+from gpuledger.catalog.kernel_names import parse, unnumbered
 from gpuledger.errors import NothingRecorded
-from gpuledger.trace.health import Severity
-from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
+from gpuledger.trace.measured import PrintedTable, PrintedTables
+from gpuledger.trace.model import Severity
 
 _KERNELS = ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum")
 _RANGES = ("nvtx_sum", "nvtx_pushpop_sum")
 _BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
-_USED = (*_KERNELS, "cuda_api_sum", *_RANGES, "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum")
+_TIMES, _SIZES = "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"
+_USED = (*_KERNELS, "cuda_api_sum", *_RANGES, _TIMES, _SIZES)
 
 
 def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str, str], ...] = ()) -> RunSide:
@@ -43,9 +42,18 @@ def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str,
             found=f"in it: {', '.join(tables)}",
             hint=f"these can: {', '.join(_USED)}",
         )
-    kernels = _kernels(_first(tables, _KERNELS), families)
-    calls = _calls(tables["cuda_api_sum"]) if "cuda_api_sum" in tables else None
-    ranges = _first(tables, _RANGES)
+    kernel_table, range_table = (
+        next((tables[report] for report in reports if report in tables), None) for reports in (_KERNELS, _RANGES)
+    )
+    kernels = () if kernel_table is None else _kernels(kernel_table, families)
+    calls, launches = None, None
+    if "cuda_api_sum" in tables:
+        named = ((without_version(row.name), row) for row in tables["cuda_api_sum"].rows)
+        calls = summed(Call(function, call_kind(function), row.count, row.total_ns or 0) for function, row in named)
+        launching = tuple(call for call in calls if call.kind == "launch")
+        launches = StepLaunches((sum(call.calls for call in launching),), launching)
+    times = {row.name: row for row in tables[_TIMES].rows} if _TIMES in tables else {}
+    sizes = {row.name: row for row in tables[_SIZES].sizes} if _SIZES in tables else {}
     return RunSide(
         name=name,
         tool="nsys",
@@ -55,27 +63,39 @@ def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str,
         length_ns=(sum(kernel.time_ns for kernel in kernels),),
         kernels=kernels,
         calls=calls,
-        launches=None if calls is None else _launches(calls),
-        ranges=None if ranges is None else _ranges(ranges),
-        copies=_copies(tables),
+        launches=launches,
+        ranges=None if range_table is None else _ranges(range_table),
+        copies=tuple(
+            Copied(
+                kind,
+                times[kind].count if kind in times else sizes[kind].count,
+                sizes[kind].total_bytes if kind in sizes else None,
+                times[kind].total_ns or 0 if kind in times else 0,
+            )
+            for kind in dict.fromkeys((*times, *sizes))
+        ),
         losses=tuple(note.sentence for note in printed.health if note.severity is not Severity.INFO),
     )
 
 
-def _first(tables: Mapping[str, PrintedTable], reports: Iterable[str]) -> PrintedTable | None:
-    return next((tables[report] for report in reports if report in tables), None)
-
-
-def _kernels(table: PrintedTable | None, families: tuple[tuple[str, str], ...]) -> tuple[RunKernel, ...]:
-    sums: dict[str, RunKernel] = {}
-    for row in table.rows if table is not None else ():
-        name = _closed(row.name) if row.is_cut else row.name
-        bare = parse(name).bare
-        held = sums.get(bare)
-        calls, time = (held.calls, held.time_ns) if held else (0, 0)
-        kind = family(name, families)
-        sums[bare] = RunKernel(name, bare, NO_SHAPE, NO_SHAPE, (), kind, calls + row.count, time + _total(row))
+def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
+    """Ranges by name; the default domain's colon goes, another domain stays."""
+    sums: dict[str, RunRange] = {}
+    for row in table.rows:
+        name = unnumbered(row.name.removeprefix(":")) or "(no name)"
+        run_range = RunRange(name, row.count, row.total_ns or 0)
+        if row.count:
+            sums[name] = added_ranges(sums[name], run_range) if name in sums else run_range
     return tuple(sums.values())
+
+
+def _kernels(table: PrintedTable, families: tuple[tuple[str, str], ...]) -> tuple[RunKernel, ...]:
+    named = ((_closed(row.name) if row.is_cut else row.name, row) for row in table.rows)
+    kernels = (
+        RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), family(name, families), row.count, row.total_ns or 0)
+        for name, row in named
+    )
+    return summed(kernels, as_last=True)
 
 
 def _closed(name: str) -> str:
@@ -87,46 +107,3 @@ def _closed(name: str) -> str:
         elif wanted and letter == wanted[-1]:
             wanted.pop()
     return name + "".join(reversed(wanted))
-
-
-def _total(row: SummaryRow) -> int:
-    return row.total_ns or 0
-
-
-def _calls(table: PrintedTable) -> tuple[Call, ...]:
-    sums: dict[str, Call] = {}
-    for row in table.rows:
-        name = without_version(row.name)
-        held = sums.get(name)
-        calls, time = (held.calls, held.time_ns) if held else (0, 0)
-        sums[name] = Call(name, call_kind(name), calls + row.count, time + _total(row))
-    return tuple(sums.values())
-
-
-def _launches(calls: Iterable[Call]) -> StepLaunches:
-    launching = tuple(call for call in calls if call.kind == "launch")
-    return StepLaunches((sum(call.calls for call in launching),), launching)
-
-
-def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
-    """Ranges by name; the default domain's colon goes, another domain stays."""
-    sums: dict[str, RunRange] = {}
-    for row in table.rows:
-        name = unnumbered(row.name.removeprefix(":")) or "(no name)"
-        run_range = RunRange(name, row.count, _total(row))
-        if row.count:
-            sums[name] = added_ranges(sums[name], run_range, name) if name in sums else run_range
-    return tuple(sums.values())
-
-
-def _copies(tables: Mapping[str, PrintedTable]) -> tuple[Copied, ...]:
-    times = {row.name: row for row in tables["cuda_gpu_mem_time_sum"].rows} if "cuda_gpu_mem_time_sum" in tables else {}
-    sizes = (
-        {row.name: row for row in tables["cuda_gpu_mem_size_sum"].sizes} if "cuda_gpu_mem_size_sum" in tables else {}
-    )
-    copies = []
-    for name in dict.fromkeys((*times, *sizes)):
-        count = times[name].count if name in times else sizes[name].count
-        size = sizes[name].total_bytes if name in sizes else None
-        copies.append(Copied(name, count, size, _total(times[name]) if name in times else 0))
-    return tuple(copies)

@@ -1,12 +1,18 @@
-"""A side from a trace: the steady steps of one GPU."""
+"""A side from a trace: the steady steps of one GPU, and what ranges of each name hold in them.
+
+Of a range: host time, GPU time, waits, the calls made and the work launched.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpuledger.analyse.diff.range_contents import functions_of, ranges_of
 from gpuledger.analyse.diff.run_side import (
     NO_SHAPE,
     STEP,
@@ -14,32 +20,180 @@ from gpuledger.analyse.diff.run_side import (
     Call,
     Copied,
     RunKernel,
+    RunRange,
     RunSide,
     RunUse,
     StepLaunches,
     median_of,
+    summed,
 )
-from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
-from gpuledger.analyse.memory.in_use import memory_totals
-from gpuledger.catalog.call_kinds import CallKind, call_kind
+from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
+from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
+from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
-from gpuledger.catalog.kernel_names import parse
+from gpuledger.catalog.kernel_names import normalised, parse, unnumbered
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
-from gpuledger.trace.health import NotMeasured, Severity
-from gpuledger.trace.keys import Positions
-from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, shares_in_order
+from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import NotMeasured, Severity, Trace
+from gpuledger.trace.spans import Ints, Span, depths, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
-MOST_BY_STEP = 200
-"""Of so many kernels, and so many ranges, times are kept step by step."""
+MOST_NUMBERED: Final = 32
+"""Ranges that differ in their numbers alone are one kind from so many names on; layers stay apart."""
 
-WHOLE_GRAPH = "(whole CUDA graph)"
-"""What a graph is called whose kernels were not recorded."""
+DEEPEST: Final = 64  # ranges nested deeper than this count as part of the one above
+_VERSION: Final = re.compile(r"_v\d{4,6}$")
+
+Chains = list[tuple[int, ...]]
+
+
+def without_version(function: str) -> str:
+    """A function's name without the version of CUDA that it has in the profiler: `cudaGraphLaunch_v10000`."""
+    return _VERSION.sub("", function)
+
+
+def ranges_of(
+    trace: Trace, device: Device, stretch: Span, edges: Ints
+) -> tuple[tuple[RunRange, ...], dict[str, tuple[int, ...]]]:
+    """The kinds of range that begin in the host's stretch, most host time first; and their host time by step.
+
+    A range whose end was not recorded has no length, and is left out.
+    """
+    every = spans_of_time(trace)
+    ranges = every.where(begins_in(stretch, every) & of_this_gpu(device, every) & ~every["open"])
+    if not len(ranges):
+        return (), {}
+    names, name = _names(ranges, len(edges) - 1)
+    chains, chain = _chains(ranges, name)
+    once = np.array([names_down[-1] not in names_down[:-1] for names_down in chains])
+    outermost: NDArray[np.bool_] = once[chain]
+    instances = np.bincount(name[outermost], minlength=len(names)).tolist()
+    host = np.zeros(len(names), np.int64)
+    np.add.at(host, name[outermost], ranges.duration_ns[outermost])
+    inside: list[set[int]] = [set() for _ in names]
+    for names_down in chains:
+        inside[names_down[-1]] |= set(names_down[:-1]) - {names_down[-1]}
+    contents = _contents(device, ranges, chain, chains, len(names))
+    kinds = [
+        RunRange(
+            names[index],
+            instances[index],
+            int(host[index]),
+            gpu_ns,
+            wait_ns,
+            tuple(names[above] for above in sorted(inside[index])),
+            dict(sorted(calls.items())),
+            dict(sorted(work.items())),
+        )
+        for index, (gpu_ns, wait_ns, calls, work) in enumerate(contents)
+    ]
+    order = sorted(range(len(names)), key=lambda index: (-kinds[index].host_ns, kinds[index].name))
+    by_step = {
+        names[index]: _host_time_by_step(ranges.where(outermost & (name == index)), edges)
+        for index in order[:MOST_BY_STEP]
+    }
+    return tuple(kinds[index] for index in order), by_step
+
+
+def _names(ranges: Rows, steps: int) -> tuple[list[str], Positions]:
+    """The distinct names of kinds of range, and for each range the position of its own."""
+    codes, back, counts = np.unique(ranges.codes("name"), return_inverse=True, return_counts=True)
+    texts = [unnumbered(ranges.strings.text(code) or "") or "(no name)" for code in codes.tolist()]
+    alike: dict[str, Counter[str]] = {}
+    for text, count in zip(texts, counts.tolist(), strict=True):
+        alike.setdefault(normalised(text), Counter())[text] += count
+    # names that differ in their numbers alone count steps or the like if none comes in most steps
+    running = {
+        general
+        for general, often in alike.items()
+        if len(often) > MOST_NUMBERED or (len(often) > 2 and 2 * max(often.values()) <= max(steps, 2))
+    }
+    names: dict[str, int] = {}
+    kinds = [general if (general := normalised(text)) in running else text for text in texts]
+    number = np.array([names.setdefault(kind, len(names)) for kind in kinds], np.intp)
+    return list(names), number[back.reshape(-1)]
+
+
+def _chains(ranges: Rows, name: Positions) -> tuple[Chains, Positions]:
+    """For each range the chain of names from the outermost down to its own: distinct chains, and which it has."""
+    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
+    depth = depths(above)
+    chain = np.full(len(ranges), -1, np.intp)
+    chains: Chains = []
+    for level in range(min(int(depth.max()), DEEPEST) + 1):
+        here = np.flatnonzero(depth == level)
+        up = np.where(above[here] >= 0, chain[above[here]], -1)
+        first, number = group(up, name[here])
+        outer = [chains[parent] if parent >= 0 else () for parent in up[first].tolist()]
+        own = name[here[first]].tolist()
+        chain[here] = len(chains) + number
+        chains += [(*around, last) for around, last in zip(outer, own, strict=True)]
+    for row in np.flatnonzero(chain < 0)[np.argsort(depth[chain < 0], kind="stable")].tolist():
+        chain[row] = chain[above[row]]
+    return chains, chain
+
+
+def _contents(
+    device: Device, ranges: Rows, chain: Positions, chains: Chains, names: int
+) -> list[tuple[int, int, Counter[str], Counter[str]]]:
+    """What ranges of each name hold: GPU time, time in calls that wait, calls by function, and work by name.
+
+    Every call, and what it launched, counts for all ranges around it.
+    """
+    host, work = device.host, device.work
+    calls_of, work_of = ([Counter[str]() for _ in range(names)] for _ in range(2))
+    gpu_ns, wait_ns = [0] * names, [0] * names
+    members = [tuple(dict.fromkeys(names_down)) for names_down in chains]
+    inner = innermost(ranges, host.calls)
+    place = np.where(inner >= 0, chain[inner], -1)
+    inside = np.flatnonzero(place >= 0)
+    functions, function = host.calls.strings.kinds(host.calls.codes("name"), without_version)
+    waits = host.are(CallKind.SYNC).astype(np.int64)
+    kind, time = 2 * function + waits, host.calls.duration_ns
+    for number, which, count, spent_ns in _sums(place[inside], kind[inside], time[inside]):
+        for name in members[number]:
+            calls_of[name][functions[which // 2]] += count
+            wait_ns[name] += spent_ns if which % 2 else 0
+    here = work.on(device.gpu)
+    here = here[work.launch[here] >= 0]
+    here = here[place[work.launch[here]] >= 0]
+    length = work.end_ns[here] - work.start_ns[here]
+    for number, code, count, spent_ns in _sums(place[work.launch[here]], work.name[here], length):
+        text = "(graph)" if code == NO_TEXT else parse(ranges.strings.text(code) or "").bare
+        for name in members[number]:
+            work_of[name][text] += count
+            gpu_ns[name] += spent_ns
+    return list(zip(gpu_ns, wait_ns, calls_of, work_of, strict=True))
+
+
+def _sums(place: Positions, what: NDArray[np.signedinteger], time: Ints) -> list[tuple[int, int, int, int]]:
+    """(chain, what, how many, time) of each pair that occurs."""
+    first, number = group(place, what)
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, number, time)
+    columns = (place[first], what[first], np.bincount(number, minlength=len(first)), total)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _host_time_by_step(ranges: Rows, edges: Ints) -> tuple[int, ...]:
+    """Host time in each step. The host runs ahead, so equal numbers a step go by their order, others by their start."""
+    steps, count = len(edges) - 1, len(ranges)
+    order = np.argsort(ranges["start_ns"], kind="stable")
+    if count % steps:
+        step = np.clip(np.searchsorted(edges, ranges["start_ns"][order], side="right") - 1, 0, steps - 1)
+    else:
+        step = np.arange(count) // (count // steps)
+    total = np.zeros(steps, np.int64)
+    np.add.at(total, step, ranges.duration_ns[order])
+    return tuple(total.tolist())
+
+
+MOST_BY_STEP: Final = 200  # of so many kernels, and so many kinds of range, times are kept step by step
+WHOLE_GRAPH = "(whole CUDA graph)"  # what a graph is called whose kernels were not recorded
 
 Families = tuple[tuple[str, str], ...]
 
@@ -59,6 +213,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     compute, comm, by_step = _kernels(trace, device, edges, families)
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
+    calls = device.host.calls
     use, clock_hz = _use(trace, device)
     lengths, memory = tuple(lengths_of(device).tolist()), memory_totals(trace, device.gpu)
     return RunSide(
@@ -77,7 +232,9 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         books_ns=tuple(map(tuple, books[:, used].tolist())),
         kernels=compute,
         comm=comm,
-        calls=None if trace.missing(Table.CALLS) else _calls(device, stretch),
+        calls=None
+        if trace.missing(Table.CALLS)
+        else by_function(calls.where(begins_in(stretch, calls) & of_this_gpu(device, calls))),
         launches=None if trace.missing(Table.CALLS) else _launches(device, edges),
         ranges=None if ranges is None else ranges[0],
         copies=_copies(copies_by_kind(trace, device)),
@@ -94,7 +251,7 @@ def _use(trace: Trace, device: Device) -> tuple[tuple[RunUse, ...], float | None
     """What the steady kernels use of the GPU, and its clock while kernels ran, where the trace has samples."""
     if Table.METRICS not in trace.tables:
         return (), None
-    from gpuledger.analyse.use.stretches import use_of_device
+    from gpuledger.analyse.utilization.stretches import use_of_device
 
     sampled = use_of_device(trace, device, device.steady_stretches)
     if isinstance(sampled, NotMeasured):
@@ -127,7 +284,7 @@ def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
 ) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
     """Compute by name, shape and place; communication by name; and both by name and step."""
-    work = device.work
+    work, steps = device.work, len(edges) - 1
     here = work.on(device.gpu)
     here = here[work.state[here] != State.COPY]
     is_compute = work.state[here] == State.COMPUTE
@@ -136,89 +293,61 @@ def _kernels(
     time[is_compute] = device.steady_part_ns(own_start, own_end)
     steady = device.begins_steady(work.start_ns[here])
     here, time, is_compute = here[steady], time[steady], is_compute[steady]
-    names, number = _named(trace, work.name[here])
-    step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, len(edges) - 2)
-    by_step = _by_step(names, number, step, time, len(edges) - 1)
+    names: dict[str, int] = {}
+    codes, back = np.unique(work.name[here], return_inverse=True)
+    bares = [WHOLE_GRAPH if code == NO_TEXT else parse(trace.strings.text(code) or "").bare for code in codes.tolist()]
+    number = np.array([names.setdefault(bare, len(names)) for bare in bares], np.intp)[back.reshape(-1)]
+    kept = np.argsort(-np.bincount(number, weights=time, minlength=len(names)), kind="stable")[:MOST_BY_STEP]
+    place = np.full(len(names), -1)
+    place[kept] = np.arange(len(kept))
+    step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, steps - 1)
+    chosen = place[number] >= 0
+    sums = np.zeros((len(kept), steps), np.int64)
+    np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
+    listed = list(names)
+    by_step = {listed[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
     return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
 
 
-def _named(trace: Trace, codes: Ints) -> tuple[list[str], Positions]:
-    """The distinct bare names, and for each kernel the position of its own."""
-    names: dict[str, int] = {}
-    distinct, back = np.unique(codes, return_inverse=True)
-    texts = [WHOLE_GRAPH if code == NO_TEXT else _bare(trace, code) for code in distinct.tolist()]
-    number = np.array([names.setdefault(text, len(names)) for text in texts], np.intp)
-    return list(names), number[back.reshape(-1)]
-
-
-def _bare(trace: Trace, code: int) -> str:
-    return parse(trace.strings.text(code) or "").bare
-
-
-def _by_step(
-    names: list[str], number: Positions, step: Positions, time: Ints, steps: int
-) -> dict[str, tuple[int, ...]]:
-    total = np.bincount(number, weights=time, minlength=len(names))
-    kept = np.argsort(-total, kind="stable")[:MOST_BY_STEP]
-    place = np.full(len(names), -1)
-    place[kept] = np.arange(len(kept))
-    sums = np.zeros((len(kept), steps), np.int64)
-    chosen = place[number] >= 0
-    np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
-    return {names[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
-
-
 def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[RunKernel, ...]:
-    sums: dict[object, RunKernel] = {}
-    for entry in overview(trace, device).entries:
-        key = (entry.bare, entry.grid, entry.block, entry.place)
-        held = sums.get(key)
-        calls, spent = (held.calls, held.time_ns) if held else (0, 0)
-        sums[key] = RunKernel(
+    kernels = [
+        RunKernel(
             entry.name,
             entry.bare,
             entry.grid,
             entry.block,
             entry.place,
             family(entry.name, families),
-            calls + entry.calls,
-            spent + entry.time_ns,
+            entry.calls,
+            entry.time_ns,
         )
+        for entry in overview(trace, device).entries
+    ]
     whole = device.work.name[here] == NO_TEXT
     if whole.any():
-        calls, spent = int(whole.sum()), int(time[whole].sum())
-        graph = RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, calls, spent)
-        sums[WHOLE_GRAPH] = graph
-    return tuple(sums.values())
+        counts = int(whole.sum()), int(time[whole].sum())
+        kernels.append(RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, *counts))
+    return summed(kernels, as_last=True)
 
 
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
     """Communication kernels by name, with how long they ran: exposed or not."""
     work = device.work
-    length = work.end_ns[here] - work.start_ns[here]
     codes, number = np.unique(work.name[here], return_inverse=True)
     time = np.zeros(len(codes), np.int64)
-    np.add.at(time, number.reshape(-1), length)
+    np.add.at(time, number.reshape(-1), work.end_ns[here] - work.start_ns[here])
     calls = np.bincount(number.reshape(-1), minlength=len(codes))
-    sums: dict[str, RunKernel] = {}
-    for code, count, spent in zip(codes.tolist(), calls.tolist(), time.tolist(), strict=True):
-        bare = _bare(trace, code)
-        held = sums.get(bare)
-        before = (held.calls, held.time_ns) if held else (0, 0)
-        name = trace.strings.text(code) or ""
-        sums[bare] = RunKernel(name, bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, before[0] + count, before[1] + spent)
-    return tuple(sums.values())
-
-
-def _calls(device: Device, stretch: Span) -> tuple[Call, ...]:
-    """The steady steps' CUDA calls by function, of the processes that use this GPU; most time first."""
-    every = device.host.calls
-    return by_function(every.where(begins_in(stretch, every) & of_this_gpu(device, every)))
+    names = [trace.strings.text(code) or "" for code in codes.tolist()]
+    kernels = (
+        RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, count, spent_ns)
+        for name, count, spent_ns in zip(names, calls.tolist(), time.tolist(), strict=True)
+    )
+    return summed(kernels, as_last=True)
 
 
 def by_function(calls: Rows) -> tuple[Call, ...]:
     """Calls by function, the most time first."""
-    names, number = functions_of(calls)
+    names, number = calls.strings.kinds(calls.codes("name"), without_version)
     count = np.bincount(number, minlength=len(names)).tolist()
     time = np.zeros(len(names), np.int64)
     np.add.at(time, number, calls.duration_ns)
@@ -250,9 +379,6 @@ def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:
         way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
         before = sums.get(way) or Copied(way, 0, 0, 0)
         sums[way] = Copied(
-            way,
-            before.count + copied.count,
-            (before.bytes or 0) + copied.total_bytes,
-            before.time_ns + copied.total_ns,
+            way, before.count + copied.count, (before.bytes or 0) + copied.total_bytes, before.time_ns + copied.total_ns
         )
     return tuple(sums.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -19,36 +19,22 @@ from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.lines import Line, LineKind
-from gpuledger.trace.health import NotMeasured
+from gpuledger.ledger.books import Line, LineKind
+from gpuledger.trace.model import NotMeasured
 
 TIME, COUNT, SIZE = "time", "count", "size"
 
 KINDS: Final[Mapping[str, tuple[str, bool]]] = {
-    "step": (TIME, False),
-    "compute": (TIME, False),
-    "comm": (TIME, False),
-    "copy": (TIME, False),
-    "idle": (TIME, True),
-    "family": (TIME, True),
-    "kernel": (TIME, True),
-    "range": (TIME, True),
-    "call": (TIME, True),
+    **dict.fromkeys(("step", "compute", "comm", "copy"), (TIME, False)),
+    **dict.fromkeys(("idle", "family", "kernel", "range", "call"), (TIME, True)),
     "launches": (COUNT, False),
-    "copied": (SIZE, False),
-    "memory": (SIZE, False),
+    **dict.fromkeys(("copied", "memory"), (SIZE, False)),
 }
 """What can be asked about: what is measured, and whether a regular expression may follow."""
 
 UNITS: Final[Mapping[str, tuple[str, int]]] = {
-    "ns": (TIME, 1),
-    "us": (TIME, 1_000),
-    "ms": (TIME, 1_000_000),
-    "s": (TIME, 1_000_000_000),
-    "B": (SIZE, 1),
-    "kB": (SIZE, 10**3),
-    "MB": (SIZE, 10**6),
-    "GB": (SIZE, 10**9),
+    **{unit: (TIME, 1000**power) for power, unit in enumerate(("ns", "us", "ms", "s"))},
+    **{unit: (SIZE, 1000**power) for power, unit in enumerate(("B", "kB", "MB", "GB"))},
 }
 
 GRAMMAR: Final = """WHAT[:REGEX]>LIMIT, e.g. 'step>2%', 'launches>0', 'kernel:flash>5%', 'step>500us'
@@ -104,7 +90,7 @@ def parse_gate(text: str) -> DiffGate:
     match = _FORM.fullmatch(text.strip())
     if match is None:
         raise BadExpression(f"{text!r} is no gate")
-    what, pattern, unit = match["what"], match["pattern"], match["unit"]
+    what, pattern, unit, limit = match["what"], match["pattern"], match["unit"], Decimal(match["limit"])
     if what not in KINDS:
         raise BadExpression(f"{text!r}: there is no {what!r} to compare")
     measures, takes_pattern = KINDS[what]
@@ -116,18 +102,18 @@ def parse_gate(text: str) -> DiffGate:
         re.compile(pattern or "")
     except re.error as error:
         raise BadExpression(f"{text!r}: {pattern!r} is no regular expression: {error}") from None
-    return DiffGate(text.strip(), what, pattern, _limit(text, Decimal(match["limit"]), unit, measures), unit == "%")
+    if unit != "%" and (unit or (limit and measures != COUNT)):
+        limit *= _factor(text, unit, measures)
+    return DiffGate(text.strip(), what, pattern, limit, unit == "%")
 
 
-def _limit(text: str, limit: Decimal, unit: str, measures: str) -> Decimal:
-    if unit == "%" or (unit == "" and (limit == 0 or measures == COUNT)):
-        return limit
+def _factor(text: str, unit: str, measures: str) -> int:
     if unit not in UNITS:
         raise BadExpression(f"{text!r}: a {measures} needs a unit" if not unit else f"{text!r}: {unit!r} is no unit")
     of, factor = UNITS[unit]
     if of != measures:
         raise BadExpression(f"{text!r}: {unit} is no unit of a {measures}")
-    return limit * factor
+    return factor
 
 
 def outcome(gate: DiffGate, diff: Diff) -> GateOutcome:
@@ -140,8 +126,11 @@ def outcome(gate: DiffGate, diff: Diff) -> GateOutcome:
     return GateOutcome(gate, before, after, interval, over and sure, over and not sure)
 
 
-def _measured(gate: DiffGate, diff: Diff) -> tuple[float, float, Interval | NotMeasured]:
-    """The value per step before and after, and what the noise allows."""
+_Values = tuple[float, float, Interval | NotMeasured]
+"""A value per step before and after, and what the noise allows."""
+
+
+def _measured(gate: DiffGate, diff: Diff) -> _Values:
     sides = (diff.before, diff.after)
     match gate.what:
         case "step":
@@ -149,10 +138,10 @@ def _measured(gate: DiffGate, diff: Diff) -> tuple[float, float, Interval | NotM
                 raise _unknown(gate, "`nsys stats` tables do not show how long a step takes")
             return diff.before.median_ns, diff.after.median_ns, diff.interval
         case "launches":
-            launches = [side.launches for side in sides if side.launches is not None]
+            launches = [side.launches.per_step for side in sides if side.launches is not None]
             if len(launches) < len(sides):
                 raise _unknown(gate, "launch calls are not recorded on both sides")
-            return _by_step(*(launch_calls.per_step for launch_calls in launches))
+            return _by_step(*launches)
         case "memory":
             peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
             if len(peaks) < len(sides):
@@ -161,77 +150,61 @@ def _measured(gate: DiffGate, diff: Diff) -> tuple[float, float, Interval | NotM
                 )
             return peaks[0], peaks[1], NotMeasured("one figure a side")
         case "copied":
-            sizes = [sum(copied.bytes or 0 for copied in side.copies) / side.steps for side in sides]
-            return sizes[0], sizes[1], NotMeasured("a sum")
-        case "kernel":
-            return _named(gate, sides, lambda side: _kernels(side, gate))
-        case "range":
-            return _named(gate, sides, lambda side: _ranges(side, gate))
-        case "call":
-            return _named(gate, sides, lambda side: _calls(side, gate))
+            return _sums(sides, lambda side: sum(copied.bytes or 0 for copied in side.copies))
+        case "kernel" | "range" | "call":
+            return _named(gate, sides)
         case _:
             return _lines(gate, sides)
 
 
-_Found = tuple[int, Sequence[tuple[int, ...] | None], list[str]]
-"""Time in all steps, the same by step for each name that matches (None: not known), and all names there are."""
+def _sums(sides: tuple[RunSide, RunSide], total: Callable[[RunSide], int]) -> _Values:
+    before, after = (total(side) / side.steps for side in sides)
+    return before, after, NotMeasured("a sum")
 
 
-def _named(
-    gate: DiffGate, sides: tuple[RunSide, RunSide], of: Callable[[RunSide], _Found]
-) -> tuple[float, float, Interval | NotMeasured]:
-    held = [of(side) for side in sides]
-    if not any(by_step for _, by_step, _ in held):
-        names = list(dict.fromkeys(name for _, _, every in held for name in every))
-        raise _unknown(gate, f"no {gate.what} matches", names)
-    totals = [total / side.steps for side, (total, _, _) in zip(sides, held, strict=True)]
-    known = [_summed(by_step, side.steps) for side, (_, by_step, _) in zip(sides, held, strict=True)]
-    vectors = [amounts for amounts in known if amounts is not None]
-    if len(vectors) < len(sides):
-        return totals[0], totals[1], NotMeasured("not known step by step")
-    return totals[0], totals[1], mean_interval(*vectors)
+def _named(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> _Values:
+    """Kernels, ranges or calls whose names match; with an interval where all of them are known step by step."""
+    totals, vectors, names = list[float](), list[list[int]](), list[str]()
+    is_any = False
+    for side in sides:
+        total, by_step, every = _matching(side, gate)
+        totals.append(total / side.steps)
+        names += every
+        is_any = is_any or bool(by_step)
+        known = [amounts for amounts in by_step if amounts is not None]
+        if len(known) == len(by_step):
+            vectors.append([sum(amounts) for amounts in zip([0] * side.steps, *known, strict=True)])
+    if not is_any:
+        raise _unknown(gate, f"no {gate.what} matches", list(dict.fromkeys(names)))
+    interval = mean_interval(*vectors) if len(vectors) == len(sides) else NotMeasured("not known step by step")
+    return totals[0], totals[1], interval
 
 
-def _summed(by_step: Iterable[tuple[int, ...] | None], steps: int) -> list[int] | None:
-    """Their sum in each step; None where one of them is not known by step."""
-    total = [0] * steps
-    for amounts in by_step:
-        if amounts is None:
-            return None
-        total = [so_far + amount for so_far, amount in zip(total, amounts, strict=True)]
-    return total
+def _matching(side: RunSide, gate: DiffGate) -> tuple[int, list[tuple[int, ...] | None], list[str]]:
+    """Time in all steps, the same by step for each name that matches (None: not known), and all names there are."""
+    if gate.what == "kernel":
+        every = (*side.kernels, *side.comm)
+        kernels = [kernel for kernel in every if _matches(gate, kernel.name)]
+        by_step = [side.kernel_steps.get(name) for name in dict.fromkeys(kernel.bare for kernel in kernels)]
+        return sum(kernel.time_ns for kernel in kernels), by_step, [kernel.name for kernel in every]
+    if gate.what == "call":
+        calls = [call for call in side.calls or () if _matches(gate, call.name)]
+        return sum(call.time_ns for call in calls), [None] * len(calls), [call.name for call in side.calls or ()]
+    ranges = [run_range for run_range in side.ranges or () if _matches(gate, run_range.name)]
+    names = {run_range.name for run_range in ranges}
+    outer = [run_range for run_range in ranges if names.isdisjoint(run_range.inside)] or ranges[:1]
+    by_step = [side.range_steps.get(run_range.name) for run_range in outer]
+    return sum(run_range.host_ns for run_range in outer), by_step, [run_range.name for run_range in side.ranges or ()]
 
 
-def _kernels(side: RunSide, gate: DiffGate) -> _Found:
-    matching = [kernel for kernel in (*side.kernels, *side.comm) if _matches(gate, kernel.name)]
-    bare = dict.fromkeys(kernel.bare for kernel in matching)
-    names = [kernel.name for kernel in (*side.kernels, *side.comm)]
-    return sum(kernel.time_ns for kernel in matching), [side.kernel_steps.get(name) for name in bare], names
-
-
-def _ranges(side: RunSide, gate: DiffGate) -> _Found:
-    matching = [run_range for run_range in side.ranges or () if _matches(gate, run_range.name)]
-    names = {run_range.name for run_range in matching}
-    outer = [run_range for run_range in matching if names.isdisjoint(run_range.inside)] or matching[:1]
-    every = [run_range.name for run_range in side.ranges or ()]
-    return (
-        sum(run_range.host_ns for run_range in outer),
-        [side.range_steps.get(run_range.name) for run_range in outer],
-        every,
-    )
-
-
-def _calls(side: RunSide, gate: DiffGate) -> _Found:
-    matching = [call for call in side.calls or () if _matches(gate, call.name)]
-    return sum(call.time_ns for call in matching), [None for _ in matching], [call.name for call in side.calls or ()]
-
-
-def _lines(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float, Interval | NotMeasured]:
+def _lines(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> _Values:
     """Lines of the ledger: compute, a family of it, exposed communication and copies, idle time."""
     if any(side.whole == KERNEL_TIME for side in sides):
         if gate.what not in ("family", "compute"):
             raise _unknown(gate, "tables of `nsys stats` do not say when the GPU was idle")
-        return _families(gate, sides)
+        return _sums(
+            sides, lambda side: sum(kernel.time_ns for kernel in side.kernels if _matches(gate, kernel.family))
+        )
 
     kind = LineKind.COMPUTE if gate.what == "family" else LineKind(gate.what)
 
@@ -245,12 +218,7 @@ def _lines(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float
     return _by_step(*(side.line_steps(belongs).tolist() for side in sides))
 
 
-def _families(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float, Interval | NotMeasured]:
-    sums = [sum(kernel.time_ns for kernel in side.kernels if _matches(gate, kernel.family)) for side in sides]
-    return sums[0] / sides[0].steps, sums[1] / sides[1].steps, NotMeasured("a sum")
-
-
-def _by_step(before: Sequence[int], after: Sequence[int]) -> tuple[float, float, Interval | NotMeasured]:
+def _by_step(before: Sequence[int], after: Sequence[int]) -> _Values:
     return sum(before) / len(before), sum(after) / len(after), mean_interval(before, after)
 
 

@@ -2,31 +2,33 @@
 
 Sums are over all steps of the side, so that they stay whole numbers; divide by `steps` for one step. Books and lengths
 are kept step by step, because that is where the noise shows. Where a profile has no steps its window is the one step;
-tables of `nsys stats` have not even that, and their whole is the time of the kernels.
+tables of `nsys stats` have not even that, and their whole is the time of the kernels. Saved as JSON, a side is a
+baseline for CI, without the profile it came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from itertools import chain
+from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from gpuledger.analyse.use.use_figure import UseFigure
-from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.lines import Line
-from gpuledger.trace.kernel_report import Dim3
+from gpuledger.analyse.timed_operations import CALL, TimedOperation
+from gpuledger.analyse.utilization.kernel_use import UseFigure
+from gpuledger.catalog.calls import CallKind
+from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.ledger.books import UNCLASSIFIED, Line
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles
 
-STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")
-"""What the difference is a difference of."""
+STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")  # what the difference is a difference of
 
-NO_SHAPE: Final[Dim3] = (0, 0, 0)
-"""Stands for a grid or block that is not known, or that there is none of."""
+NO_SHAPE: Final[Dim3] = (0, 0, 0)  # stands for a grid or block that is not known, or that there is none of
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +174,16 @@ class RunSide:
         """The lengths of each run's steps."""
         return np.split(np.array(self.length_ns, np.int64), np.cumsum(self.run_steps)[:-1])
 
-    def line_steps(self, belongs: Callable[[Line], bool]) -> NDArray[np.int64]:
+    def line_steps(self, belongs: Callable[[Line], bool]) -> Ints:
         """For each step the time of the lines that belong."""
         chosen = [index for index, line in enumerate(self.lines) if belongs(line)]
         books = np.array(self.books_ns, np.int64).reshape(self.steps, len(self.lines))
-        total: NDArray[np.int64] = books[:, chosen].sum(axis=1)
-        return total
+        return np.asarray(books[:, chosen].sum(axis=1), np.int64)
 
     def line_mean_ns(self, line: Line) -> float:
         """One line, per step."""
-        if line not in self.lines:
-            return 0.0
-        index = self.lines.index(line)
-        return sum(row[index] for row in self.books_ns) / self.steps
+        index = self.lines.index(line) if line in self.lines else None
+        return 0.0 if index is None else sum(row[index] for row in self.books_ns) / self.steps
 
 
 def median_of(length_ns: Ints) -> int:
@@ -202,6 +201,8 @@ def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
             states = "\n".join(f"{side.name}: {getattr(side, key)}" for side in sides[:6])
             raise GpuledgerError(f"{name}: {what} of these runs differ, so they are not runs of the same", found=states)
     lines = tuple(dict.fromkeys(line for side in sides for line in side.lines))
+    books = [dict(zip(side.lines, row, strict=False)) for side in sides for row in side.books_ns]
+    launches = [side.launches for side in sides if side.launches is not None]
     peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
     return replace(
         first,
@@ -209,18 +210,27 @@ def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
         run_steps=tuple(count for side in sides for count in side.run_steps),
         length_ns=tuple(length for side in sides for length in side.length_ns),
         lines=lines,
-        books_ns=tuple(row for side in sides for row in _on_lines(side, lines)),
-        kernels=_added([side.kernels for side in sides], _kernel_key, _kernel_sum),
-        comm=_added([side.comm for side in sides], _kernel_key, _kernel_sum),
-        calls=_if_all([side.calls for side in sides], lambda runs: _added(runs, lambda call: call.name, _call_sum)),
-        launches=_if_all([side.launches for side in sides], _launches_sum),
-        ranges=_if_all([side.ranges for side in sides], lambda runs: _added(runs, lambda part: part.name, _range_sum)),
-        copies=_added([side.copies for side in sides], lambda copied: copied.kind, _copied_sum),
+        books_ns=tuple(tuple(row.get(line, 0) for line in lines) for row in books),
+        kernels=summed(kernel for side in sides for kernel in side.kernels),
+        comm=summed(kernel for side in sides for kernel in side.comm),
+        calls=_if_all([side.calls for side in sides], lambda runs: summed(chain(*runs))),
+        launches=StepLaunches(
+            tuple(count for run in launches for count in run.per_step),
+            summed(call for run in launches for call in run.functions),
+        )
+        if len(launches) == len(sides)
+        else None,
+        ranges=_if_all([side.ranges for side in sides], lambda runs: _added(chain(*runs), _like, added_ranges)),
+        copies=_added((copied for side in sides for copied in side.copies), lambda copied: copied.kind, _added_copies),
         peak_bytes=max(peaks) if peaks else None,
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
         range_steps=_in_all([side.range_steps for side in sides]),
         losses=tuple(dict.fromkeys(loss for side in sides for loss in side.losses)),
-        use=_added([side.use for side in sides], lambda kernel: (kernel.name, kernel.grid, kernel.block), _use_mean)
+        use=_added(
+            (kernel for side in sides for kernel in side.use),
+            lambda kernel: (kernel.name, kernel.grid, kernel.block),
+            _use_mean,
+        )
         if all(side.use for side in sides)
         else (),
         busy_clock_hz=_if_all([side.busy_clock_hz for side in sides], lambda clocks: sum(clocks) / len(clocks)),
@@ -231,13 +241,31 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def _added(parts: Iterable[Iterable[_T]], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
+_Counted = TypeVar("_Counted", RunKernel, Call)
+
+
+def summed(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Counted, ...]:
+    """Calls and time of like kernels, or of calls of one function, together; what else there is, from first or last."""
+    return _added(
+        items,
+        _like,
+        lambda one, other: replace(
+            other if as_last else one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns
+        ),
+    )
+
+
+def _like(item: RunKernel | Call | RunRange) -> object:
+    """What tells items of one list apart."""
+    return (item.bare, item.grid, item.block, item.place) if isinstance(item, RunKernel) else item.name
+
+
+def _added(items: Iterable[_T], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
     """Like things together, in the order in which each first comes."""
     sums: dict[object, _T] = {}
-    for part in parts:
-        for item in part:
-            like = key(item)
-            sums[like] = add(sums[like], item) if like in sums else item
+    for item in items:
+        like = key(item)
+        sums[like] = add(sums[like], item) if like in sums else item
     return tuple(sums.values())
 
 
@@ -256,71 +284,141 @@ def _in_all(parts: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[i
     }
 
 
-def _on_lines(side: RunSide, lines: Sequence[Line]) -> list[tuple[int, ...]]:
-    place = {line: index for index, line in enumerate(side.lines)}
-    return [tuple(row[place[line]] if line in place else 0 for line in lines) for row in side.books_ns]
-
-
-def _kernel_key(kernel: RunKernel) -> object:
-    return (kernel.bare, kernel.grid, kernel.block, kernel.place)
-
-
-def _kernel_sum(first: RunKernel, second: RunKernel) -> RunKernel:
-    return replace(first, calls=first.calls + second.calls, time_ns=first.time_ns + second.time_ns)
-
-
 def _use_mean(first: RunUse, second: RunUse) -> RunUse:
     """By time; so is the interval, as what runs have in common does not shrink with their number."""
     time_ns = first.time_ns + second.time_ns
     share = second.time_ns / time_ns if time_ns else 0.0
+
+    def between(metric: str, side: str) -> float:
+        one, other = (getattr(use.figures[metric], side) for use in (first, second))
+        return float((1 - share) * one + share * other)
+
     figures = {
-        metric: UseFigure(
-            *(
-                (1 - share) * getattr(one, side) + share * getattr(second.figures[metric], side)
-                for side in ("percent", "low", "high")
-            )
-        )
-        for metric, one in first.figures.items()
+        metric: UseFigure(*(between(metric, side) for side in ("percent", "low", "high")))
+        for metric in first.figures
         if metric in second.figures
     }
     return replace(first, time_ns=time_ns, figures=figures)
 
 
-def _call_sum(first: Call, second: Call) -> Call:
-    return replace(first, calls=first.calls + second.calls, time_ns=first.time_ns + second.time_ns)
-
-
-def _launches_sum(parts: Sequence[StepLaunches]) -> StepLaunches:
-    functions = _added([part.functions for part in parts], lambda call: call.name, _call_sum)
-    return StepLaunches(tuple(count for part in parts for count in part.per_step), functions)
-
-
-def _copied_sum(first: Copied, second: Copied) -> Copied:
-    size = None if first.bytes is None or second.bytes is None else first.bytes + second.bytes
+def _added_copies(first: Copied, second: Copied) -> Copied:
+    size = _if_all((first.bytes, second.bytes), sum)
     return Copied(first.kind, first.count + second.count, size, first.time_ns + second.time_ns)
 
 
-def _range_sum(first: RunRange, second: RunRange) -> RunRange:
-    return added_ranges(first, second, first.name)
-
-
-def added_ranges(first: RunRange, second: RunRange, name: str) -> RunRange:
-    """Two kinds of range as one."""
+def added_ranges(first: RunRange, second: RunRange) -> RunRange:
+    """Two kinds of range as one, by the name of the first."""
     return RunRange(
-        name,
+        first.name,
         first.instances + second.instances,
         first.host_ns + second.host_ns,
         _if_all((first.gpu_ns, second.gpu_ns), sum),
         _if_all((first.wait_ns, second.wait_ns), sum),
         tuple(dict.fromkeys((*first.inside, *second.inside))),
-        _if_all((first.calls, second.calls), _counted),
-        _if_all((first.work, second.work), _counted),
+        _if_all((first.calls, second.calls), _added_counts),
+        _if_all((first.work, second.work), _added_counts),
     )
 
 
-def _counted(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, count in part.items():
-            total[name] = total.get(name, 0) + count
-    return total
+def _added_counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(part.get(name, 0) for part in parts) for name in dict.fromkeys(chain(*parts))}
+
+
+SCHEMA: Final = "gpuledger.baseline/1"
+
+_MOST: Final = 2**56  # two years in nanoseconds: the sum of some steps of that still has room in 64 bits
+
+
+def is_baseline(head: bytes) -> bool:
+    """Whether a file that begins so is a baseline."""
+    return SCHEMA.encode() in head[:200]
+
+
+def to_document(side: RunSide) -> dict[str, Any]:
+    """The document; `from_document` gives an equal side back."""
+    content: dict[str, Any] = msgspec.to_builtins(side, str_keys=True, enc_hook=str)  # a sentence is just its text
+    return {"schema": SCHEMA, **content}
+
+
+def from_document(content: bytes, name: str) -> RunSide:
+    """The side that was saved; `name` is what a refusal calls it."""
+    try:
+        raw = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        schema = msgspec.json.decode(raw.pop("schema", b'""'), type=str)
+        if schema != SCHEMA:
+            raise UnreadableProfile(f"{name}: a document {schema or 'without a schema'}, not {SCHEMA}")
+        # a line of the books by its name; what is none is a ValueError, which msgspec turns into its own
+        side = msgspec.json.decode(msgspec.json.encode(raw), type=RunSide, dec_hook=lambda kind, line: kind(line))
+        problem = _problem(side)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        problem = str(error)
+    if problem is not None:
+        raise UnreadableProfile(
+            f"{name}: not a whole baseline: {problem}",
+            hint="save it again with `gpuledger diff --save-baseline FILE PROFILE`",
+        )
+    return side
+
+
+def _problem(side: RunSide) -> str | None:
+    """Why this cannot be a side, as later arithmetic relies on it; None where it can."""
+    pending: list[object] = [msgspec.to_builtins(side, str_keys=True, enc_hook=str)]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, int | float) and abs(part) >= _MOST:
+            return "a number in it is beyond what 64 bits hold"
+        pending += part.values() if isinstance(part, dict) else part if isinstance(part, list | tuple) else ()
+    steps = side.steps
+    by_step = [*side.kernel_steps.values(), *side.range_steps.values()]
+    if side.launches is not None:
+        by_step.append(side.launches.per_step)
+    wrong = {
+        "it has no steps": not steps or min(side.length_ns) < 0,
+        "its runs do not have its steps": sum(side.run_steps) != steps or min(side.run_steps) < 1,
+        f"whole is none of {', '.join(WHOLES)}": side.whole not in WHOLES,
+        "its books do not balance": bool(side.lines)
+        and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
+        "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
+        "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
+        "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
+    }
+    return next((reason for reason, holds in wrong.items() if holds), None)
+
+
+def side_of_timing(timed: TimedOperation, name: str) -> RunSide:
+    """The calls of one operation, in comparable form."""
+    lengths = tuple(round(sample) for sample in timed.samples_ns)
+    call = RunKernel(CALL, CALL, NO_SHAPE, NO_SHAPE, (), UNCLASSIFIED.family, len(lengths), sum(lengths))
+    return RunSide(
+        name=name,
+        tool="gpuledger time",
+        whole=STEP,
+        source="timed calls",
+        run_steps=(len(lengths),),
+        length_ns=lengths,
+        gpu_name=timed.device_name,
+        lines=(UNCLASSIFIED,),
+        books_ns=tuple((length,) for length in lengths),
+        kernels=(call,),
+    )
+
+
+def sides_of_pair(first: TimedOperation, second: TimedOperation) -> tuple[RunSide, RunSide]:
+    """Both operations of a pair; as many samples of each."""
+    usual_ns = first.median_ns
+    rounds = zip(first.samples_ns, second.samples_ns, strict=True)
+    after = tuple(max(usual_ns + other_ns - one_ns, 0.0) for one_ns, other_ns in rounds)
+    before = (usual_ns,) * len(after)
+    return (
+        side_of_timing(msgspec.structs.replace(first, samples_ns=before), first.operation),
+        side_of_timing(msgspec.structs.replace(second, samples_ns=after), second.operation),
+    )
+
+
+def like_sides(read: Callable[[Wanted], tuple[RunSide, RunSide]], wanted: Wanted) -> tuple[RunSide, RunSide]:
+    """Two sides; where neither has steps, by what repeats in both, if anything does."""
+    sides = read(wanted)
+    if any(side.whole != WINDOW for side in sides):
+        return sides
+    repeated = read(replace(wanted, any_level=True))
+    return repeated if all(side.whole == STEP for side in repeated) else sides

@@ -2,28 +2,79 @@
 
 Launches of one name, grid and block are one kernel, unless their times differ so much that they must have worked on
 problems of different size: a GEMM of the same shape may have a longer inner dimension.
+
+What to try for each limit that a verdict names, and what NVIDIA's own rules add.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.kernels.advice import advice
-from gpuledger.analyse.kernels.device_roofs import Roofs, roofs
-from gpuledger.analyse.kernels.launch_figures import Figure, LaunchFigures, figures
-from gpuledger.analyse.kernels.roofline_points import RooflinePoint, points
-from gpuledger.analyse.kernels.verdict import KernelVerdict, verdict
+from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs, points, roofs
+from gpuledger.analyse.kernels.verdict import Figure, KernelVerdict, LaunchFigures, figures, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.kernel_report import Dim3, Profiled
+from gpuledger.messages import say
+from gpuledger.trace.measured import Advice, Dim3, Profiled
+from gpuledger.trace.model import NotMeasured
+from gpuledger.units import share_text
 
-OTHER_SIZE: Final = 1.5
-"""Launches of one shape whose times differ by this factor worked on problems of different size."""
+MOST_RULES: Final = 3  # so many of NVIDIA's rules are passed on: those about the whole kernel that promise the most
 
-FLOOR_NS: Final = 2_000
-"""No kernel is made shorter than this: starting and ending one takes about as long."""
+ADVICE: Final[Mapping[str, str]] = {
+    "DRAM": say("only fewer bytes make it faster: fuse it with its neighbors, use a smaller type, read nothing twice"),
+    "L2": say("reduce L2 traffic: larger tiles, blocks ordered so that neighbors share data, TMA multicast"),
+    "L1": say("reduce shared-memory traffic: wider accesses, no bank conflicts, more reuse in registers"),
+    "tensor": say("it is near the tensor-core peak: only a smaller type, sparsity or less work makes it faster"),
+    "fp64": say("use FP32, or tensor cores, where the accuracy allows"),
+    "fma": say("use tensor cores, or packed half precision, where the accuracy allows"),
+    "alu": say("use fewer integer instructions: simpler indexing, wider loads, more elements per thread"),
+    "fp16": say("use tensor cores where the shapes allow"),
+    "special functions": say("replace exponentials, divisions and roots by cheaper approximations"),
+    "load/store": say("move more bytes per instruction: vectorized loads and stores, coalesced accesses"),
+    "uniform": say("move work from uniform instructions into vector ones"),
+    "texture": say("replace texture accesses by plain loads"),
+    "issue": say("use fewer instructions per element: wider loads, packed arithmetic, more elements per thread"),
+    "sm": say("collect the section ComputeWorkloadAnalysis: it shows which pipeline is busy"),
+    "too few blocks": say(
+        "give it more parallel work: split the reduction, batch calls, or run other work concurrently"
+    ),
+    "tail": say("choose a tile or grid that fills whole waves, or a persistent kernel"),
+    "occupancy": say("use fewer registers or less shared memory per block, or keep more loads in flight per warp"),
+    "uneven": say("balance the work: smaller tiles, or dynamic tile scheduling"),
+    "short": say("fuse it with its neighbors: a kernel this short is mostly start-up and tear-down"),
+    "stalls": say("keep more loads in flight: prefetch, asynchronous copies, more work per thread"),
+    "unexplained": say("collect the sections Occupancy, LaunchStats and WarpStateStats"),
+    "unmeasured": say("collect the section SpeedOfLight"),
+}
+"""By `KernelVerdict.limiter`."""
+
+COALESCE: Final = say(
+    "coalesce its accesses: let neighboring threads touch neighboring addresses, change the "
+    "layout, or go through shared memory"
+)
+"""For a kernel whose memory is busy with bytes that nobody uses."""
+
+
+def advice(launch: Profiled, verdict: KernelVerdict) -> tuple[str, ...]:
+    """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
+    promising = (rule for rule in launch.advice if rule.speedup_share)
+    rules = sorted(promising, key=lambda rule: (rule.scope != "global", -(rule.speedup_share or 0.0), rule.rule))
+    ours = ADVICE[verdict.limiter] if verdict.wasted is None else COALESCE
+    return (ours, *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
+
+
+def _of_nvidia(rule: Advice) -> str:
+    title = f"{rule.rule}: {rule.title}" if rule.title else rule.rule
+    share = share_text(rule.speedup_share or 0.0)
+    if rule.scope == "local":
+        return say("NVIDIA: {title} (estimate: {share} of the part it is about)", title=title, share=share)
+    return say("NVIDIA: {title} (estimate: {share} of the kernel's time)", title=title, share=share)
+
+
+OTHER_SIZE: Final = 1.5  # launches of one shape whose times differ by this factor worked on problems of different size
+FLOOR_NS: Final = 2_000  # no kernel is made shorter than this: starting and ending one takes about as long
 
 SEVERITIES: Final = (("high", 0.1), ("medium", 0.03), ("low", 0.005))
 """Severity by what reaching the nearest roof would save, as a share of the whole time."""

@@ -4,30 +4,152 @@ Launches of one kernel with the same grid and block, from the same place in the 
 are alike, and one stands for all. Those with the most time are taken until they hold the share of kernel time that was
 asked for; none where all of them are next to nothing of the step. Communication is never taken: ncu runs a launch
 again and again, and the other ranks take part once, so that it would wait for ever.
+
+Which launches to hand to Nsight Compute: launches in the order of time in, runs of ncu out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpuledger.analyse.kernels.ncu_runs import LaunchColumns, NcuRun, ncu_runs
 from gpuledger.analyse.kernels.step_kernels import by_size
-from gpuledger.analyse.launch_places import LaunchPlaces, places
+from gpuledger.attribution.launch_places import LaunchPlaces, places
 from gpuledger.catalog.kernel_names import KernelName, parse
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
+from gpuledger.ledger.books import WHOLE_GRAPHS
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import WHOLE_GRAPHS
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaunchColumns:
+    """The launches of one GPU in the order of time, as columns."""
+
+    functions: tuple[str, ...]
+    function: Ints
+    """Position in `functions`: the bare name, all that ncu filters by."""
+    alike: Ints
+    """Number of the kernel, grid and block; one launch stands for all of a number."""
+    counted: Ints
+    """Number of what ncu counts by itself: process, function and launch configuration."""
+    steady: NDArray[np.bool_]
+    ns: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class NcuRun:
+    """One run of ncu."""
+
+    functions: tuple[str, ...]
+    skip: int
+    count: int
+    launches: int
+    """How many launches that takes in all, with those that merely have the same name."""
+    ns: int
+    """How long they ran in the profile."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sequence:
+    """Launches that ncu counts together; ordinals are from 0 on."""
+
+    function: int
+    warm: int
+    """How many there are before the steady steps."""
+    wanted: tuple[Ints, ...]
+    """Of each wanted kernel among them the ordinals in the steady steps."""
+
+    @property
+    def last(self) -> int:
+        """The most that can be skipped with all wanted kernels still to come."""
+        return min(int(positions[-1]) for positions in self.wanted)
+
+
+def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool = True) -> tuple[NcuRun, ...]:
+    """Runs in which each wanted kernel (a number of `alike`) is met in the steady steps.
+
+    `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
+    function gets a run of its own.
+    """
+    ordinal = _ordinal(launches.counted)
+    waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
+    runs = []
+    while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
+        pressing = waiting[0]
+        now = [
+            sequence
+            for sequence in waiting
+            if sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
+        ]
+        runs.append(_run(launches, ordinal, now))
+        waiting = [sequence for sequence in waiting if sequence not in now]
+    return tuple(runs)
+
+
+def _ordinal(counted: Ints) -> Positions:
+    """How many launches of the same count come before each."""
+    order = np.argsort(counted, kind="stable")
+    first = np.searchsorted(counted[order], counted[order], side="left")
+    ordinal = np.empty(len(counted), np.intp)
+    ordinal[order] = np.arange(len(counted)) - first
+    return ordinal
+
+
+def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
+    """The sequences that wanted kernels are in; one that is in several counts where it is most often."""
+    rows = np.flatnonzero(launches.steady & np.isin(launches.alike, list(wanted)))
+    _, pair = group(launches.alike[rows], launches.counted[rows])
+    ordered = rows[np.argsort(pair, kind="stable")]
+    main: dict[int, Positions] = {}
+    for part in np.split(ordered, np.cumsum(np.bincount(pair))[:-1]) if len(rows) else []:
+        kernel = int(launches.alike[part[0]])
+        if kernel not in main or len(part) > len(main[kernel]):
+            main[kernel] = part
+    members: dict[int, list[Positions]] = {}
+    for part in main.values():
+        members.setdefault(int(launches.counted[part[0]]), []).append(part)
+    warm = np.full(int(launches.counted.max(initial=-1)) + 1, len(ordinal))
+    np.minimum.at(warm, launches.counted[launches.steady], ordinal[launches.steady])
+    return [
+        _Sequence(int(launches.function[parts[0][0]]), int(warm[counted]), tuple(ordinal[part] for part in parts))
+        for counted, parts in members.items()
+    ]
+
+
+def _run(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]) -> NcuRun:
+    """The run that meets every wanted kernel of these sequences after all their warm-up, with the fewest launches."""
+    functions = sorted({number.function for number in sequences}, key=lambda number: launches.functions[number])
+    named = np.isin(launches.function, functions)
+    numbers, lengths = np.unique(launches.counted[named], return_counts=True)
+    passing = lengths[~np.isin(numbers, launches.counted[launches.steady])]
+    least = max(sequence.warm for sequence in sequences)
+    # skipping more gets past what has the same name, but is only in the warm-up; half the way is kept for shorter runs
+    most = (least + min(sequence.last for sequence in sequences)) // 2
+    choices = [least, *(length for length in np.unique(passing).tolist() if least < length <= most)]
+
+    def count_after(skip: int) -> int:
+        met = [
+            int(positions[np.searchsorted(positions, skip)]) for sequence in sequences for positions in sequence.wanted
+        ]
+        return max(met) - skip + 1
+
+    skip = min(choices, key=lambda skip: (np.clip(lengths - skip, 0, count_after(skip)).sum(), skip))
+    count = count_after(skip)
+    taken = named & (ordinal >= skip) & (ordinal < skip + count)
+    names = tuple(launches.functions[number] for number in functions)
+    return NcuRun(names, skip, count, int(taken.sum()), int(launches.ns[taken].sum()))
+
 
 COMMUNICATION: Final = "communication: replayed alone, it would wait for the other ranks for ever"
 NAMELESS: Final = "its name cannot be typed, so ncu cannot be told to take it"
@@ -37,8 +159,7 @@ HARDLY: Final = "kernels are too small a part of the step: faster ones would har
 WORTHWHILE: Final = 0.05
 """Kernels that are together less than this share of the step are not worth it: no kernel takes less than no time."""
 
-LONGEST_NAME: Final = 2000
-"""Longer than any compiler's; an operating system takes no argument of any length."""
+LONGEST_NAME: Final = 2000  # longer than any compiler's; an operating system takes no argument of any length
 
 _NOT_NVIDIA: Final = re.compile(r"\bAMD\b|Instinct|Radeon|\bgfx\d|\bMI\d{2,3}", re.IGNORECASE)
 

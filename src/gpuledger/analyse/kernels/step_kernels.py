@@ -2,22 +2,30 @@
 
 Kernels are alike if name, grid, block and place in the program are the same and their times are of one size. Where
 kernels overlap, an instant belongs to the one that started first, as in the ledger.
+
+The timeline and Nsight Compute together: which profiled launch speaks for which kernel of the step.
+
+Judged kernels counted: bottlenecks by kind and severity, how many are far below a peak, how many hit rarely.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.kernels.judgement import OTHER_SIZE
-from gpuledger.analyse.launch_places import launched_inside, places
-from gpuledger.catalog.kernel_names import parse
+from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
+from gpuledger.attribution.launch_places import launched_inside, places
+from gpuledger.catalog.kernel_names import normalised, parse
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
-from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Trace
+from gpuledger.trace.measured import Dim3
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, shares_in_order
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
@@ -135,3 +143,238 @@ def _usual_step(device: Device, chosen: Positions, number: Positions) -> tuple[i
     distinct, counts = np.unique(step, return_counts=True)
     usual = np.sort(counts)[len(counts) // 2]
     return tuple(number[step == distinct[(counts == usual).argmax()]].tolist())
+
+
+LEVELS: Final = ("order", "range", "shape", "size", "name", "function", "none")
+"""How well a launch matches, the best first: name, shape and its place in the sequence; name, shape and NVTX range;
+name and shape; the same, but it took so much longer or shorter that the problem must be another; the name in another
+shape; the function with other template arguments; not at all."""
+
+COVERED: Final = LEVELS[:3]  # a launch at one of these levels speaks for the kernel
+FEWEST_IN_ORDER: Final = 4  # so many launches in a row that follow the timeline's sequence are taken to be in order
+MOST_PAIRS: Final = 4_000_000  # longer sequences are not laid over each other: it would take longer than it is worth
+
+OTHER_PROBLEM: Final = 2.5
+"""A launch that takes so many times longer or shorter is another problem: clocks and caches explain less."""
+
+TINY_NS: Final = 5_000  # times this short do not tell problems apart
+
+CANDIDATES: Final = ("order", "range", "shape", "name", "function")
+"""Levels at which launches are looked for, the best first."""
+
+Key = tuple[str, Dim3, Dim3]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMatch:
+    """A kernel of the step, and the launch that speaks for it."""
+
+    entry: StepKernel
+    level: str
+    launch: JudgedLaunch | None
+    alike: tuple[JudgedLaunch, ...]
+    """All launches that match as well and took about as long."""
+    share: float
+    """Of the GPU's compute in the steady steps."""
+
+    @property
+    def covered(self) -> bool:
+        return self.level in COVERED
+
+    @property
+    def headroom(self) -> float | NotMeasured:
+        """How far the launch that speaks for the kernel is from what it could reach."""
+        if self.launch is None or not self.covered:
+            return NotMeasured("no profiled launch speaks for it")
+        return self.launch.verdict.headroom
+
+    @property
+    def judged(self) -> JudgedKernel:
+        """The launches that speak for it, as one kernel of its name and shape."""
+        return JudgedKernel(self.entry.name, self.entry.grid, self.entry.block, self.alike)
+
+    @property
+    def saving_ns(self) -> int:
+        """What reaching the nearest roof would save in all steady steps; 0 where nothing is known."""
+        saved = saving(self.entry.time_ns, self.entry.calls, self.headroom)
+        return 0 if isinstance(saved, NotMeasured) else saved
+
+    @property
+    def severity(self) -> str:
+        """By what it would save of the GPU's compute."""
+        if isinstance(self.headroom, NotMeasured) or not self.share:
+            return "unknown"
+        return severity(self.saving_ns, round(self.entry.time_ns / self.share))
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTimeline:
+    """The kernels of the steady steps in the order of execution, each with its match."""
+
+    overview: StepOverview
+    matches: tuple[KernelMatch, ...]
+    unused: tuple[JudgedLaunch, ...]
+    """Profiled launches that speak for no kernel of the steady steps."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of compute in kernels that a profiled launch speaks for."""
+        total = self.overview.time_ns
+        return sum(match.entry.time_ns for match in self.matches if match.covered) / total if total else 0.0
+
+    def share_at(self, level: str) -> float:
+        """The share of compute matched at one level."""
+        total = self.overview.time_ns
+        return sum(match.entry.time_ns for match in self.matches if match.level == level) / total if total else 0.0
+
+
+def matched_timeline(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> MatchedTimeline:
+    """Match every kernel of the steady steps."""
+    by_key: dict[Key, list[JudgedLaunch]] = defaultdict(list)
+    by_name: dict[str, list[JudgedLaunch]] = defaultdict(list)
+    by_function: dict[str, list[JudgedLaunch]] = defaultdict(list)
+    for judged in launches:
+        name = parse(judged.launch.name)
+        by_name[name.bare].append(judged)
+        by_function[name.short].append(judged)
+        if (key := _key(judged)) is not None:
+            by_key[key].append(judged)
+    in_order = _timeline_match_in_order(overview, launches)
+    total = overview.time_ns
+    matches = []
+    for index, entry in enumerate(overview.entries):
+        exact = by_key.get((entry.bare, entry.grid, entry.block), [])
+        here = [judged for judged in exact if judged.launch.nvtx and _same_place(entry.place, judged.launch.nvtx)]
+        others = by_name.get(entry.bare, []), by_function.get(parse(entry.name).short, [])
+        candidates = dict(zip(CANDIDATES, (in_order.get(index, []), here, exact, *others), strict=True))
+        level = next((level for level, alike in candidates.items() if alike), "none")
+        matches.append(_match(entry, level, candidates.get(level, []), entry.time_ns / total if total else 0.0))
+    spoken = {(match.entry.bare, match.entry.grid, match.entry.block) for match in matches if match.covered}
+    unused = tuple(judged for judged in launches if _key(judged) not in spoken)
+    return MatchedTimeline(overview, tuple(matches), unused)
+
+
+def _key(judged: JudgedLaunch) -> Key | None:
+    """What tells kernels apart; None where the report does not give the launch's shape."""
+    grid, block = judged.launch.grid, judged.launch.block
+    return None if grid is None or block is None else (parse(judged.launch.name).bare, grid, block)
+
+
+def _match(entry: StepKernel, level: str, candidates: list[JudgedLaunch], share: float) -> KernelMatch:
+    if not candidates:
+        return KernelMatch(entry, level, None, (), share)
+    launch = min(candidates, key=lambda judged: _distance(judged.duration_ns, entry.mean_ns))
+    alike = tuple(judged for judged in candidates if _distance(judged.duration_ns, launch.duration_ns) <= OTHER_SIZE)
+    if level in COVERED and _is_another_problem(entry, launch):
+        level = "size"
+    return KernelMatch(entry, level, launch, alike, share)
+
+
+def _is_another_problem(entry: StepKernel, launch: JudgedLaunch) -> bool:
+    """Whether a launch of the same shape took so much longer or shorter that it must have had other work.
+
+    Of very short ones cold caches alone may double the time.
+    """
+    far = _distance(launch.duration_ns, entry.mean_ns) > OTHER_PROBLEM
+    return far and launch.duration_ns > 0 and max(launch.duration_ns, entry.mean_ns) >= TINY_NS
+
+
+def _distance(first_ns: int, second_ns: int) -> float:
+    """How many times longer the longer one takes."""
+    shorter, longer = sorted((max(first_ns, 1), max(second_ns, 1)))
+    return longer / shorter
+
+
+def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
+    """Whether the innermost ranges are the same, numbers aside."""
+    return bool(place) and place[-1] == normalised(nvtx[-1]) and set(map(normalised, nvtx)) >= set(place[-2:])
+
+
+def _timeline_match_in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:
+    """For each entry the launches that stand where it stands in the sequence of a step.
+
+    The launches may begin anywhere in a step and go on into the next one, so they are laid over two of them.
+    """
+    if len(overview.sequence) * len(launches) > MOST_PAIRS:
+        return {}
+    keys: list[Key | None] = [
+        (entry.bare, entry.grid, entry.block) for index in overview.sequence * 2 for entry in (overview.entries[index],)
+    ]
+    profiled = [_key(judged) for judged in launches]
+    placed: dict[int, list[JudgedLaunch]] = defaultdict(list)
+    twice = overview.sequence * 2
+    for block in SequenceMatcher(None, keys, profiled, autojunk=False).get_matching_blocks():
+        if block.size >= FEWEST_IN_ORDER:
+            for offset in range(block.size):
+                placed[twice[block.a + offset]].append(launches[block.b + offset])
+    return placed
+
+
+HALF: Final = 0.5  # below this share of a peak, or of all accesses, a figure is counted as low
+
+ROOF: Final = "roof_share"
+PEAKS: Final = ("sm_busy_share", "dram_share", "occupancy_efficiency")
+HITS: Final = ("l2_hit_share", "l1_hit_share")
+
+
+@dataclass(frozen=True, slots=True)
+class LowCount:
+    """How many kernels are below half in one figure, of those that it was measured of."""
+
+    low: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTally:
+    """The kernels of a report in numbers."""
+
+    kernels: int
+    limits: Mapping[str, Mapping[str, int]]
+    """Kernels by what binds them, and within that by what limits them; the most first."""
+    severities: Mapping[str, int]
+    low: Mapping[str, LowCount]
+    """By ROOF, PEAKS and HITS."""
+
+
+def kernels_tally(kernels: Sequence[JudgedKernel]) -> KernelTally:
+    """Count kernels whose severity is by what they would save of the time of all of them."""
+    whole_ns = sum(kernel.duration_ns for kernel in kernels)
+    return _tally([(kernel.typical, kernel, severity(kernel.saving_ns, whole_ns)) for kernel in kernels])
+
+
+def timeline_tally(timeline: MatchedTimeline) -> KernelTally:
+    """Count the kernels of a step that a profiled launch speaks for."""
+    return _tally(
+        [
+            (match.launch, match.judged, match.severity)
+            for match in timeline.matches
+            if match.covered and match.launch is not None
+        ]
+    )
+
+
+def _tally(judged: Sequence[tuple[JudgedLaunch, JudgedKernel, str]]) -> KernelTally:
+    """Kernels, each with the launch that speaks for it and its severity."""
+    verdicts = [launch.verdict for launch, _, _ in judged]
+    bounds = Counter(verdict.bound for verdict in verdicts)
+    low = {key: _low(_mean(kernel, key) for _, kernel, _ in judged) for key in (*PEAKS, *HITS)}
+    return KernelTally(
+        kernels=len(judged),
+        limits={
+            bound: dict(Counter(verdict.limiter for verdict in verdicts if verdict.bound == bound).most_common())
+            for bound, _ in bounds.most_common()
+        },
+        severities=dict(Counter(severe for _, _, severe in judged)),
+        low={ROOF: _low(verdict.roof_share for verdict in verdicts), **low},
+    )
+
+
+def _mean(kernel: JudgedKernel, key: str) -> float | NotMeasured:
+    spread = kernel.spread(key)
+    return spread if isinstance(spread, NotMeasured) else spread.mean
+
+
+def _low(values: Iterable[float | NotMeasured]) -> LowCount:
+    known = [value for value in values if not isinstance(value, NotMeasured)]
+    return LowCount(sum(value < HALF for value in known), len(known))

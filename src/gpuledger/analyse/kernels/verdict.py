@@ -2,21 +2,217 @@
 
 A unit that is busy for most of its peak limits the kernel: a level of memory, or a pipeline. Where none is, the kernel
 waits: for more blocks, for its last wave, for warps, for its own start. All limits that decide stand here.
+
+The figures of one profiled launch that verdicts and tables use, each with one definition.
+
+How much of what a kernel moves nobody uses: accesses of neighbouring threads that do not share sectors of 32 bytes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.kernels.launch_figures import LaunchFigures, figures
-from gpuledger.analyse.kernels.wasted_traffic import WastedTraffic, wasted_traffic
+from gpuledger.analyse.kernels.roofs import memory_rate, roofs
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import Message, say
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.kernel_report import Profiled
+from gpuledger.trace.measured import Profiled
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, three_figures, time_text
+
+Figure = float | NotMeasured
+
+SHARES: Mapping[str, tuple[str, ...]] = {
+    "sm_share": m.SM_SHARE,
+    "sm_busy_share": m.SM_BUSY,
+    "memory_share": m.MEMORY_SHARE,
+    "dram_share": m.DRAM_SHARE,
+    "l2_share": m.L2_SHARE,
+    "l1_share": m.L1_SHARE,
+    "l2_hit_share": m.L2_HIT,
+    "l1_hit_share": m.L1_HIT,
+    "occupancy_share": m.OCCUPANCY,
+    "occupancy_limit_share": m.OCCUPANCY_LIMIT,
+}
+"""Figures that are shares of a whole, by the metrics that give them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFigures:
+    """One launch in numbers."""
+
+    duration_ns: int | NotMeasured
+    dram_bytes_per_s: Figure
+    shares: Mapping[str, Figure]
+    """By the keys of SHARES, and `occupancy_efficiency`."""
+    pipes: Mapping[str, float]
+    """How busy each pipeline of the multiprocessors was, where that was measured."""
+    stalls: Mapping[str, float]
+    """Warps that stood still per issued instruction, by reason."""
+    waves: Figure
+    """How often the grid fills the device: below 1 it never does."""
+    unreliable: tuple[str, ...]
+    """What in these figures cannot be right, and why."""
+
+    def share(self, key: str) -> Figure:
+        return self.shares[key]
+
+
+def figures(launch: Profiled) -> LaunchFigures:
+    """The figures of one launch."""
+    shares: dict[str, Figure] = {key: launch.metric(*names) for key, names in SHARES.items()}
+    rate, roof = memory_rate(launch, "DRAM"), roofs(launch).memory.get("DRAM")
+    if isinstance(shares["dram_share"], NotMeasured) and not isinstance(rate, NotMeasured) and roof is not None:
+        shares["dram_share"] = rate / roof.per_s
+    if isinstance(shares["l1_share"], NotMeasured):
+        shares["l1_share"] = _l1_of_elapsed(launch)
+    achieved, allowed = shares["occupancy_share"], shares["occupancy_limit_share"]
+    if isinstance(achieved, NotMeasured) or isinstance(allowed, NotMeasured) or not allowed:
+        shares["occupancy_efficiency"] = NotMeasured("achieved or possible occupancy was not collected")
+    else:
+        shares["occupancy_efficiency"] = achieved / allowed
+    duration = launch.metric(*m.DURATION)
+    return LaunchFigures(
+        duration_ns=duration if isinstance(duration, NotMeasured) else round(duration),
+        dram_bytes_per_s=rate,
+        shares=shares,
+        pipes=_pipes(launch),
+        stalls={
+            match["why"]: value
+            for name, value in launch.metrics.items()
+            if (match := m.STALLS.fullmatch(name)) and match["why"] not in _NO_STALL
+        },
+        waves=launch.metric(*m.WAVES),
+        unreliable=tuple(_unreliable(shares)),
+    )
+
+
+_NO_STALL = ("selected", "not_selected")  # warps that are issued, or could be: no reason to wait
+
+
+def _l1_of_elapsed(launch: Profiled) -> Figure:
+    """L1's share of the peak over all cycles, from that over active ones; the latter where cycles were not counted."""
+    share = launch.metric(*m.L1_SHARE_OF_ACTIVE)
+    active, elapsed = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ELAPSED)
+    if isinstance(share, NotMeasured) or isinstance(active, NotMeasured) or isinstance(elapsed, NotMeasured):
+        return share
+    return share * active / elapsed if elapsed else share
+
+
+def _pipes(launch: Profiled) -> dict[str, float]:
+    shares = {}
+    for pipe, counters in m.PIPES.items():
+        value = launch.metric(*(f"{counter}{suffix}" for suffix in m.PIPE_SUFFIXES for counter in counters))
+        if not isinstance(value, NotMeasured):
+            shares[pipe] = value
+    return shares
+
+
+def _unreliable(shares: Mapping[str, Figure]) -> list[str]:
+    """Shares of a whole that are over it."""
+    return [
+        say(
+            "{figure} reads {value}, over 100 %: on a kernel this short the replay passes do not add up",
+            figure=FIGURE_NAMES[key],
+            value=share_text(value),
+        )
+        for key, value in shares.items()
+        if not isinstance(value, NotMeasured) and value > 1
+    ]
+
+
+FIGURE_NAMES: Mapping[str, str] = {
+    "sm_share": say("SM throughput"),
+    "sm_busy_share": say("SM efficiency"),
+    "memory_share": say("memory throughput"),
+    "dram_share": say("DRAM throughput"),
+    "l2_share": say("L2 throughput"),
+    "l1_share": say("L1 throughput"),
+    "l2_hit_share": say("L2 hit rate"),
+    "l1_hit_share": say("L1 hit rate"),
+    "occupancy_share": say("occupancy"),
+    "occupancy_limit_share": say("theoretical occupancy"),
+    "occupancy_efficiency": say("occupancy efficiency"),
+    "dram_bytes_per_s": say("DRAM bandwidth"),
+}
+"""What figures are called."""
+
+
+MUCH: Final = 0.2  # from this share of wasted sectors, and of the kernel's time, on it is worth telling
+CACHED: Final = 0.5  # where so much of the traffic is found in L2, wasted sectors need not come from DRAM
+
+UNCOALESCED: Final = "UncoalescedGlobalAccess"
+PATTERN: Final = "MemoryCacheAccessPattern"  # NVIDIA's rules about it
+
+_EXCESSIVE: Final = re.compile(r"\((?P<percent>\d+(?:\.\d+)?)% of the total")
+_USED: Final = re.compile(r"only (?P<used>\d+(?:\.\d+)?) of the 32 bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class WastedTraffic:
+    """Sectors of 32 bytes that are moved, and that coalesced accesses would not need."""
+
+    share: float
+    """Of all sectors of global accesses."""
+    saving_share: float
+    """How much of the kernel's time coalesced accesses would save."""
+    is_nvidias: bool
+    """Whether that is NVIDIA's estimate."""
+
+    @property
+    def sentence(self) -> str:
+        share, saving = share_text(self.share), share_text(self.saving_share)
+        if self.is_nvidias:
+            return say(
+                "{share} of the sectors that its global accesses move are excessive (uncoalesced): NVIDIA estimates "
+                "that {saving} of the kernel's time would go",
+                share=share,
+                saving=saving,
+            )
+        return say(
+            "{share} of the sectors that its global accesses move are excessive (uncoalesced): up to {saving} of the "
+            "kernel's time would go",
+            share=share,
+            saving=saving,
+        )
+
+
+def wasted_traffic(launch: Profiled, l2_hit: float | NotMeasured, limiter: str) -> WastedTraffic | None:
+    """What a launch bound by this memory wastes; None where that is little, or nothing says so."""
+    share = _wasted_share(launch)
+    if share is None or share < MUCH:
+        return None
+    estimates = [
+        rule.speedup_share
+        for rule in launch.advice
+        if rule.rule in (UNCOALESCED, PATTERN) and rule.scope != "local" and rule.speedup_share is not None
+    ]
+    if estimates:
+        saving = min(max(estimates), 1.0)
+        return WastedTraffic(share, saving, is_nvidias=True) if saving >= MUCH else None
+    if limiter == "L1":  # shared memory's accesses keep it busy too
+        return None
+    if limiter == "DRAM" and (isinstance(l2_hit, NotMeasured) or l2_hit >= CACHED):
+        return None
+    return WastedTraffic(share, share, is_nvidias=False)
+
+
+def _wasted_share(launch: Profiled) -> float | None:
+    """The share of wasted sectors: by the counters of the source, NVIDIA's rule, or the bytes used of each sector."""
+    moved, excessive = launch.metric(*m.GLOBAL_SECTORS), launch.metric(*m.EXCESSIVE_SECTORS)
+    if not isinstance(moved, NotMeasured) and not isinstance(excessive, NotMeasured) and moved > 0:
+        return min(max(excessive / moved, 0.0), 1.0)
+    said = {rule.rule: rule.message for rule in reversed(launch.advice)}
+    if match := _EXCESSIVE.search(said.get(UNCOALESCED, "")):
+        return min(float(match["percent"]) / 100, 1.0)
+    used = [value for names in m.USED_OF_SECTOR if not isinstance(value := launch.metric(*names), NotMeasured)]
+    if not any(used) and (match := _USED.search(said.get(PATTERN, ""))):
+        used = [float(match["used"])]
+    used = [value for value in used if value > 0]  # 0: there are no such accesses
+    return max(1 - max(used) / m.SECTOR_BYTES, 0.0) if used else None
+
 
 BUSY: Final = 0.6
 """From this share of its peak on, a unit is what limits a kernel. NVIDIA's own rules draw the line there too."""
@@ -25,23 +221,15 @@ ALIKE: Final = 0.1
 """Compute and memory that differ by less than this limit a kernel together; the verdict is compute's then, as caches
 and shared memory are busy because they feed it."""
 
-FULL: Final = 0.9
-"""A grid of this many waves or more fills the device; a persistent kernel has a little under one."""
-
-TAIL: Final = 0.2
-"""A last wave that leaves this share of the multiprocessors' time unused is worth naming."""
-
-LOW_OCCUPANCY: Final = 0.35
-"""Fewer warps than this share of the possible rarely hide memory latency."""
-
-UNEVEN: Final = 0.8
-"""Multiprocessors that work this share of the busiest one's time, or less, are unevenly loaded."""
+FULL: Final = 0.9  # a grid of this many waves or more fills the device; a persistent kernel has a little under one
+TAIL: Final = 0.2  # a last wave that leaves this share of the multiprocessors' time unused is worth naming
+LOW_OCCUPANCY: Final = 0.35  # fewer warps than this share of the possible rarely hide memory latency
+UNEVEN: Final = 0.8  # multiprocessors that work this share of the busiest one's time, or less, are unevenly loaded
 
 REACHABLE: Final = 0.9
 """How much of a peak a kernel can sustain: the best GEMMs and copies seen reach 89 to 92 % of theirs."""
 
-SHORT_NS: Final = 10_000
-"""A kernel this short spends much of its time starting and ending."""
+SHORT_NS: Final = 10_000  # a kernel this short spends much of its time starting and ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +367,7 @@ def _too_few(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]
     processors = launch.metric(*m.SM_COUNT)
     if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
         text = say(
-            "{blocks} blocks for {processors} SMs",
-            blocks=count_text(blocks),
-            processors=count_text(int(processors)),
+            "{blocks} blocks for {processors} SMs", blocks=count_text(blocks), processors=count_text(int(processors))
         )
         return [("too few blocks", text)]
     if not isinstance(measured.waves, NotMeasured) and measured.waves < FULL:

@@ -25,12 +25,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpuledger.analyse.operators.operators import Ops
-from gpuledger.catalog.gpu_peaks import peak_bytes_per_s, peak_flops, peaks_of
+from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops, peaks_of
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Gpu, Trace
+from gpuledger.trace.model import Gpu, NotMeasured, Trace
 
 Shape = tuple[int, ...]
 
@@ -73,14 +73,11 @@ class Count(NamedTuple):
     """The operations of one execution."""
 
     flops: int
-    kind: str | None
-    """The type of what is multiplied; None: not recorded."""
-    is_bound: bool = False
-    """At most so many."""
+    kind: str | None  # the type of what is multiplied; None: not recorded
+    is_bound: bool = False  # at most so many
     moved_bytes: int | None = None
     """What a matrix product reads and writes at least; None: another operator, or a type of unknown size."""
-    rows: int = 0
-    """Of a product with one matrix of weights."""
+    rows: int = 0  # of a product with one matrix of weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +92,10 @@ class OperatorWork:
     """Of the kernels that the operator itself launched; where there are none, of those launched inside it."""
     kind: str | None
     is_bound: bool
-    peak: float | NotMeasured
-    """The GPU's operations per second in this type."""
-    moved_bytes: int | None
-    """That all executions read and write at least; None: not a matrix product, or not known."""
-    bandwidth: float | NotMeasured
-    """The GPU's bytes per second to and from its memory."""
-    rows: int
-    """Of a product with one matrix of weights; 0 for others."""
+    peak: float | NotMeasured  # the GPU's operations per second in this type
+    moved_bytes: int | None  # that all executions read and write at least; None: not a matrix product, or not known
+    bandwidth: float | NotMeasured  # the GPU's bytes per second to and from its memory
+    rows: int  # of a product with one matrix of weights; 0 for others
 
     @property
     def memory_ns(self) -> float | None:
@@ -141,13 +134,10 @@ class OperatorWork:
 class WorkDone:
     """All counted work of one GPU's steady stretch."""
 
-    work: tuple[OperatorWork, ...]
-    """The longest first."""
+    work: tuple[OperatorWork, ...]  # the longest first
     steady_ns: int
-    matrix_ns: int
-    """GPU time of all kernels that look like matrix products, convolutions, attention or experts."""
-    counted_ns: int
-    """Of it, the part inside counted operators: the coverage of MFU."""
+    matrix_ns: int  # GPU time of all kernels that look like matrix products, convolutions, attention or experts
+    counted_ns: int  # of it, the part inside counted operators: the coverage of MFU
     gpu: str
 
     @property
@@ -192,13 +182,12 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     inside = operators.nest.summed_up(can_count.astype(np.int64)) - can_count
     chosen = can_count & (inside == 0)
     spent = np.where(operators.own_ns > 0, operators.own_ns, operators.whole_ns)
-    times, spent_ns = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
-    np.add.at(times, number[chosen], 1)
-    np.add.at(spent_ns, number[chosen], spent[chosen])
+    times = np.bincount(number[chosen], minlength=len(first))
+    spent_ns = sweep.fold("sum", number[chosen], spent[chosen], np.zeros(len(first), np.int64))
     gpu = trace.origin.gpu(device.gpu) or Gpu("GPU, not described")
     # the number of the counted operator around each activity, -1 for none
     around = np.append(operators.nest.handed_down(np.where(chosen, number, -1)), -1)[operators.innermost]
-    singles = _singles(trace, device, operators, gpu, around)
+    singles = _single_types(trace, device, operators, gpu, around)
     bandwidth = gpu.bandwidth_bytes_per_s or peak_bytes_per_s(gpu)
     work = []
     for position in np.flatnonzero(times).tolist():
@@ -218,25 +207,21 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     return WorkDone(tuple(work), device.steady_ns, whole, counted, gpu.name)
 
 
-def _singles(trace: Trace, device: Device, operators: Ops, gpu: Gpu, around: Positions) -> dict[int, str]:
+def _single_types(trace: Trace, device: Device, operators: Ops, gpu: Gpu, around: Positions) -> dict[int, str]:
     """Whether products of `float` ran in fp32 or in tf32: the kernels' names say it, or the GPU knows only one."""
     peaks = peaks_of(gpu)
     only_fp32 = not isinstance(peaks, NotMeasured) and "tf32" not in peaks.tera
     inside = np.flatnonzero(around >= 0)
     names = device.work.name[operators.activity[inside]]
-    told = {code: _told(trace.strings.text(code) or "", only_fp32) for code in np.unique(names).tolist()}
     first, _ = group(around[inside], names)
     seen: dict[int, set[str]] = {}
     for number, code in zip(around[inside[first]].tolist(), names[first].tolist(), strict=True):
-        seen.setdefault(number, set()).update(told[code])
-    return {number: kinds.pop() for number, kinds in seen.items() if len(kinds) == 1}
-
-
-def _told(kernel: str, only_fp32: bool) -> tuple[str, ...]:
-    """What a kernel's name says of how `float` is multiplied, if anything."""
-    if not only_fp32 and _TF32.search(kernel):
-        return ("tf32",)
-    return ("fp32",) if only_fp32 or _FP32.search(kernel) else ()
+        kernel, types = trace.strings.text(code) or "", seen.setdefault(number, set())
+        if not only_fp32 and _TF32.search(kernel):
+            types.add("tf32")
+        elif only_fp32 or _FP32.search(kernel):
+            types.add("fp32")
+    return {number: types.pop() for number, types in seen.items() if len(types) == 1}
 
 
 @lru_cache(maxsize=65536)
@@ -255,13 +240,13 @@ def parse_inputs(text: str | None) -> Inputs | None:
     lists = [part for part in (*parsed, [], [])[:2] if isinstance(part, list)]
     if not parsed or len(lists) < 2:
         return None
-    return Inputs(tuple(map(_shape, lists[0])), tuple(name if isinstance(name, str) else "" for name in lists[1]))
-
-
-def _shape(given: object) -> Shape:
-    if not isinstance(given, list) or not all(isinstance(size, int) and 0 <= size < 2**40 for size in given):
-        return ()
-    return tuple(given)
+    shapes = (
+        tuple(shape)
+        if isinstance(shape, list) and all(isinstance(size, int) and 0 <= size < 2**40 for size in shape)
+        else ()
+        for shape in lists[0]
+    )
+    return Inputs(tuple(shapes), tuple(name if isinstance(name, str) else "" for name in lists[1]))
 
 
 def _product(rows: Shape, columns: Shape) -> int | None:
@@ -348,8 +333,7 @@ def _convolution_back(given: Inputs, order: tuple[int, int, int]) -> Count | Non
     return Count(2 * 2 * prod(gradient) * prod(weight[1:]), given.kind(order[0]), is_bound=True)
 
 
-Outputs = Mapping[tuple[Shape, Shape], set[Shape]]
-"""Output shapes of convolutions, by the shapes of images and weights."""
+Outputs = Mapping[tuple[Shape, Shape], set[Shape]]  # output shapes of convolutions, by the shapes of images and weights
 
 _CONV_BACK: Final = {
     "aten::convolution_backward": (0, 1, 2),

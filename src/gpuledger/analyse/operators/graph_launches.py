@@ -2,25 +2,27 @@
 
 A symbol is equal for equal work: a kernel by its name and shape, a copy by its kind and bytes. Symbols of two files can
 be compared, if both were made together. Names are compared as they stand where one tool wrote both files, else in
-the form that profilers agree on; shapes only where all graph kernels have one, as ROCm's have none.
+the form that profilers agree on; shapes only where all graph kernels have one, as ROCm's have none. `Runs` finds the
+stretches of such sequences that also occur in a long one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import compress
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.activity import Activities, launching_call
 from gpuledger.ledger.host import Host, host_and_activities
-from gpuledger.ledger.launches import launching_call
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -35,8 +37,7 @@ _LAUNCH, _BEGIN, _END = (re.compile(name) for name in ("GraphLaunch", "StreamBeg
 class LaunchedRows:
     """Kernels, then copies and memsets, that took time."""
 
-    row: Positions
-    """In the kernels, or behind them in the copies."""
+    row: Positions  # in the kernels, or behind them in the copies
     start_ns: Ints
     end_ns: Ints
     gpu: Ints
@@ -44,8 +45,7 @@ class LaunchedRows:
     symbol: Positions
     is_copy: Flags
     call: Positions
-    launch: Positions
-    """A number for each triple of process, correlation and GPU."""
+    launch: Positions  # a number for each triple of process, correlation and GPU
     in_graph: Flags
 
     def __len__(self) -> int:
@@ -59,37 +59,21 @@ class LaunchedRows:
 class GraphSequences:
     """Graph launches in order, and the distinct sequences of nodes that they run."""
 
-    ordered: LaunchedRows
-    """The nodes, launch by launch, in order of execution."""
+    ordered: LaunchedRows  # the nodes, launch by launch, in order of execution
     distinct: list[LaunchedRows]
-    which: list[int]
-    """For each launch the position of its sequence in `distinct`."""
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(nodes) for nodes in self.distinct]
+    which: list[int]  # for each launch the position of its sequence in `distinct`
 
 
 class LaunchSide:
     """One trace, seen as what it launched."""
 
-    def __init__(self, trace: Trace, host: Host, launching: Positions) -> None:
-        self.trace, self.host = trace, host
-        self._launching = launching
+    def __init__(self, trace: Trace, host: Host, work: Activities) -> None:
+        self.trace, self.host, self.calls = trace, host, host.calls
+        self._launching = work.launch
 
     @classmethod
     def of(cls, trace: Trace) -> LaunchSide:
-        host, work = host_and_activities(trace)
-        return cls.seen(trace, host, work)
-
-    @classmethod
-    def seen(cls, trace: Trace, host: Host, work: Activities) -> LaunchSide:
-        """Where host and activities are known already."""
-        return cls(trace, host, work.launch)
-
-    @property
-    def calls(self) -> Rows:
-        return self.host.calls
+        return cls(trace, *host_and_activities(trace))
 
     @cached_property
     def _took_time(self) -> tuple[Rows, Rows, Positions]:
@@ -111,7 +95,7 @@ class LaunchSide:
 
     @cached_property
     def in_graph(self) -> Flags:
-        by_graph = np.append(_named(self.calls, _LAUNCH), [False])[self.call]
+        by_graph = np.append(_matching(self.calls, _LAUNCH), [False])[self.call]
         inside: Flags = by_graph | (self.column("graph_node") > 0)
         return inside
 
@@ -127,53 +111,45 @@ class LaunchSide:
         shapes = np.concatenate((kernels["grid"], kernels["block"]), axis=1) * shaped
         sizes = np.zeros((len(copies), shapes.shape[1]), np.int64)
         sizes[:, 0] = copies["bytes"]
-        named = (numbered(kernels.codes("name"), self.trace, numbers, spelled=spelled), self._kinds(copies, numbers))
-        return np.concatenate(named), *np.concatenate((shapes, sizes)).T
-
-    def _kinds(self, copies: Rows, numbers: dict[str, int]) -> Ints:
-        return copies.strings.each(copies.codes("kind"), lambda kind: numbers.setdefault(f"copy {kind}", len(numbers)))
+        names = _name_numbers(kernels.codes("name"), self.trace, numbers, spelled=spelled)
+        kinds = copies.strings.each(copies.codes("kind"), lambda kind: numbers.setdefault(f"copy {kind}", len(numbers)))
+        return np.concatenate((names, kinds)), *np.concatenate((shapes, sizes)).T
 
     def rows(self, symbol: Positions) -> LaunchedRows:
         """All that took time, with its symbols."""
         kernels, copies, row = self._took_time
+        start, end, gpu, stream = (self.column(name) for name in ("start_ns", "end_ns", "gpu", "stream"))
         return LaunchedRows(
             row,
-            self.column("start_ns"),
-            self.column("end_ns"),
-            self.column("gpu"),
-            self.column("stream"),
+            start,
+            end,
+            gpu,
+            stream,
             symbol,
             np.repeat((False, True), (len(kernels), len(copies))),
             self.call,
-            group(self.column("pid"), self.column("correlation"), self.column("gpu"))[1],
+            group(self.column("pid"), self.column("correlation"), gpu)[1],
             self.in_graph,
         )
 
     def captures(self) -> Iterator[Positions]:
         """For each capture the calls that put work into the graph, in order: those in it that ran nothing."""
-        calls = self.calls
+        calls, start = self.calls, self.calls["start_ns"]
         makes = self.host.are(CallKind.LAUNCH) | self.host.are(CallKind.COPY_CALL)
         makes[self._launching[self._launching >= 0]] = False
-        makes &= ~_named(calls, _LAUNCH)
-        candidates, ends = (
-            chosen[np.argsort(calls["start_ns"][chosen], kind="stable")]
-            for chosen in (np.flatnonzero(makes), np.flatnonzero(_named(calls, _END)))
+        makes &= ~_matching(calls, _LAUNCH)
+        candidates, begins, ends = (
+            chosen[np.argsort(start[chosen], kind="stable")]
+            for chosen in map(np.flatnonzero, (makes, _matching(calls, _BEGIN), _matching(calls, _END)))
         )
-        begins = np.flatnonzero(_named(calls, _BEGIN))
-        for begin in begins[np.argsort(calls["start_ns"][begins], kind="stable")].tolist():
-            began, pid = calls["start_ns"][begin], calls["pid"][begin]
-            later = ends[(calls["start_ns"][ends] > began) & (calls["pid"][ends] == pid)]
+        for begin in begins.tolist():
+            later = ends[(start[ends] > start[begin]) & (calls["pid"][ends] == calls["pid"][begin])]
             if len(later):
-                ended = calls["start_ns"][later[0]]
-                inside = candidates[slice(*np.searchsorted(calls["start_ns"][candidates], (began, ended)))]
-                yield inside[calls["pid"][inside] == pid]
-
-    def is_copy_call(self, calls: Positions) -> Flags:
-        copying: Flags = self.host.are(CallKind.COPY_CALL)[calls]
-        return copying
+                inside = candidates[slice(*np.searchsorted(start[candidates], (start[begin], start[later[0]])))]
+                yield inside[calls["pid"][inside] == calls["pid"][begin]]
 
 
-def numbered(codes: Codes, trace: Trace, numbers: dict[str, int], *, spelled: bool) -> Ints:
+def _name_numbers(codes: Codes, trace: Trace, numbers: dict[str, int], *, spelled: bool) -> Ints:
     """A number for each name; equal names have equal ones, whichever trace they are of."""
 
     def number(name: str) -> int:
@@ -182,14 +158,12 @@ def numbered(codes: Codes, trace: Trace, numbers: dict[str, int], *, spelled: bo
     return trace.strings.each(codes, number)
 
 
-def _named(calls: Rows, pattern: re.Pattern[str]) -> Flags:
+def _matching(calls: Rows, pattern: re.Pattern[str]) -> Flags:
     """Which calls are of functions whose name matches."""
-    codes = [code for code in np.unique(calls.codes("name")).tolist() if pattern.search(calls.strings.text(code) or "")]
-    matching: Flags = np.isin(calls.codes("name"), codes)
-    return matching
+    return calls.strings.each(calls.codes("name"), lambda name: bool(pattern.search(name)), np.bool_)
 
 
-def sequences(work: LaunchedRows) -> GraphSequences:
+def _graph_sequences(work: LaunchedRows) -> GraphSequences:
     """Graph work launch by launch in order of execution."""
     mine = np.flatnonzero(work.in_graph)
     ordered = work.at(mine[np.lexsort((work.stream[mine], work.start_ns[mine], work.launch[mine]))])
@@ -207,35 +181,26 @@ def sequences(work: LaunchedRows) -> GraphSequences:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLaunches:
-    """Launches of which one knows what they launched, in order: what ran by itself, then what was only captured."""
-
-    call: Positions
-    symbol: Positions
-    ran: int
-    """How many of them ran by themselves."""
-
-
-@dataclass(frozen=True, slots=True)
 class ComparedSides:
     """The graphs of one trace and the launches of another, or of the same, with symbols that can be compared."""
 
     graphs: GraphSequences
-    launches: KnownLaunches
-    captures: list[Positions]
-    """The captures whose calls do not say what they launch."""
+    call: Positions  # launches whose work is known, in order: what ran by itself, then what was only captured
+    symbol: Positions  # of what each launched
+    ran: int  # how many of them ran by themselves
+    captures: list[Positions]  # the captures whose calls do not say what they launch
 
 
-def compared(target: LaunchSide, source: LaunchSide) -> ComparedSides:
+def compare_sides(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     """The graphs of `target` and the launches of `source`."""
     numbers: dict[str, int] = {}
     spelled = target.trace.origin.tool == source.trace.origin.tool
     shaped = target.has_shapes
-    captures = list(source.captures())
-    says = [not shaped and _says_kernels(source.calls, capture) for capture in captures]
-    captured = np.concatenate((np.empty(0, np.intp), *compress(captures, says)))
+    captures, kernel = list(source.captures()), source.calls.codes("kernel")
+    is_named = [not shaped and len(calls) > 0 and bool((kernel[calls] != NO_TEXT).all()) for calls in captures]
+    captured = np.concatenate((np.empty(0, np.intp), *compress(captures, is_named)))
     of_target, of_source = (side.keys(numbers, spelled=spelled, shaped=shaped) for side in (target, source))
-    of_calls = numbered(source.calls.codes("kernel")[captured], source.trace, numbers, spelled=spelled)
+    of_calls = _name_numbers(kernel[captured], source.trace, numbers, spelled=spelled)
     nothing = np.zeros(len(captured), np.int64)
     keys = [
         np.concatenate((one, other, of_calls if place == 0 else nothing))
@@ -248,13 +213,139 @@ def compared(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     process, start = (source.calls[column][work.call[ran]] for column in ("pid", "start_ns"))
     ran = ran[np.lexsort((work.start_ns[ran], start, work.gpu[ran], process))]
     return ComparedSides(
-        sequences(target.rows(ours)),
-        KnownLaunches(
-            np.concatenate((work.call[ran], captured)), np.concatenate((work.symbol[ran], of_captured)), len(ran)
-        ),
-        [capture for capture, is_named in zip(captures, says, strict=True) if not is_named],
+        _graph_sequences(target.rows(ours)),
+        np.concatenate((work.call[ran], captured)),
+        np.concatenate((work.symbol[ran], of_captured)),
+        len(ran),
+        [calls for calls, named in zip(captures, is_named, strict=True) if not named],
     )
 
 
-def _says_kernels(calls: Rows, capture: Positions) -> bool:
-    return len(capture) > 0 and bool((calls.codes("kernel")[capture] != NO_TEXT).all())
+MOST_TRIED: Final = 32  # so many equal runs on either side are compared for what they agree on
+_MOST_PLACES: Final = 10_000  # what occurs more often says nothing of where one is
+_MOST_COMPARED: Final = 1_000_000_000  # so many pairs of a place and a sequence are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stretch of a sequence that also occurs in the eager work, as long as it gets."""
+
+    start: int
+    length: int
+    equal: Positions  # where it begins in the eager work: each place, up to a limit
+
+
+class Runs:
+    """For each of some sequences, its longest runs that also occur in `eager`.
+
+    Ranks of all stretches of 1, 2, 4, ... symbols sort the places by what follows them, so that the best partner of a
+    place is a neighbour.
+    """
+
+    def __init__(self, eager: Positions, sequences: Sequence[Positions]) -> None:
+        self._count = len(eager)
+        self._lengths = [len(sequence) for sequence in sequences]
+        # where each sequence begins among all symbols, a separator after each
+        self._begins = np.cumsum([self._count + 1, *(length + 1 for length in self._lengths)])[:-1].tolist()
+        parts = [
+            part for number, symbols in enumerate((eager, *sequences)) for part in (symbols, np.array([-1 - number]))
+        ]
+        rank = np.unique(np.concatenate(parts), return_inverse=True)[1]  # no two separators are equal
+        self._ranks = [rank]
+        reach = 1
+        while reach < max(self._lengths, default=0):
+            following = np.append(rank[reach:], np.full(min(reach, len(rank)), -1)) + 1
+            rank = np.unique(rank * (len(rank) + 1) + following, return_inverse=True)[1]
+            self._ranks.append(rank)
+            reach *= 2
+        self._sorted = np.argsort(rank[: self._count], kind="stable")
+
+    def __iter__(self) -> Iterator[list[Run]]:
+        for begin, length in zip(self._begins, self._lengths, strict=True):
+            yield list(self._longest_runs(np.arange(begin, begin + length)))
+
+    def occurrences(self) -> Iterator[Positions]:
+        """For each sequence every place where the whole of it occurs in `eager`, in order; none if there are many."""
+        is_much = len(self._lengths) * self._count > _MOST_COMPARED
+        for begin, length in zip(self._begins, self._lengths, strict=True):
+            if is_much:
+                yield np.empty(0, np.intp)
+                continue
+            level = length.bit_length() - 1
+            rank, last = self._ranks[level], length - (1 << level)
+            possible = max(self._count - length + 1, 0)
+            equal = rank[:possible] == rank[begin]
+            places = np.flatnonzero(equal & (rank[last : last + possible] == rank[begin + last]))
+            yield places if len(places) <= _MOST_PLACES else places[:0]
+
+    def _longest_runs(self, places: Positions) -> Iterator[Run]:
+        if not self._count:
+            return
+        ranks = self._ranks[-1]
+        after = np.searchsorted(ranks[self._sorted], ranks[places])
+        neighbours = [self._sorted[np.clip(rank, 0, self._count - 1)] for rank in (after - 1, after)]
+        longest = np.maximum(*(self._common(places, neighbour) for neighbour in neighbours))
+        for start in np.flatnonzero((longest > 0) & (np.append(0, longest[:-1]) <= longest)).tolist():
+            tried = self._sorted[max(int(after[start]) - MOST_TRIED, 0) : int(after[start]) + MOST_TRIED]
+            equal = tried[self._common(np.full(len(tried), places[start]), tried) >= longest[start]]
+            yield Run(start, int(longest[start]), equal)
+
+    def _common(self, left: Positions, right: Positions) -> Positions:
+        """How many symbols are equal from each two places on."""
+        length = np.zeros(len(left), np.intp)
+        for level in range(len(self._ranks) - 1, -1, -1):
+            rank = self._ranks[level]
+            equal = rank[left + length] == rank[right + length]
+            length[equal] += 1 << level
+        return length
+
+
+def in_order(
+    which: Sequence[int],
+    occurrences: Sequence[Positions],
+    lengths: Sequence[int],
+    is_again: Callable[[int, list[int]], bool],
+) -> list[int]:
+    """For sequences that follow each other, which of its occurrences each is; -1 where that cannot be told.
+
+    Layers of a model are often equal, and each of them a graph of its own: what comes before and after tells them
+    apart. Sequences that occur once are known; those between are known where counting on from the one before and
+    counting back from the one after say the same. Where all occur several times, as in two warm-ups, one round counts:
+    `is_again` says of a sequence whether it means the same at all these places.
+    """
+    rounds = _one_round([places.tolist() for places in occurrences], is_again)
+    mirrored = [[-place - length for place in reversed(own)] for own, length in zip(rounds, lengths, strict=True)]
+    forward, backward = _counted_on(which, rounds, lengths), _counted_on(which[::-1], mirrored, lengths)[::-1]
+    return [
+        place if place is not None and back is not None and back == -place - lengths[number] else -1
+        for number, place, back in zip(which, forward, backward, strict=True)
+    ]
+
+
+def _counted_on(which: Sequence[int], places: Sequence[list[int]], lengths: Sequence[int]) -> list[int | None]:
+    """For each the only place it has, or the first one at or after the end of the one before it."""
+    chosen: list[int | None] = []
+    end: int | None = None
+    for number in which:
+        own = places[number]
+        here = own[0] if len(own) == 1 else None
+        if len(own) > 1 and end is not None:
+            following = bisect_left(own, end)
+            here = own[following] if following < len(own) else None
+        if own:
+            end = None if here is None else here + lengths[number]
+        chosen.append(here)
+    return chosen
+
+
+def _one_round(places: list[list[int]], is_again: Callable[[int, list[int]], bool]) -> list[list[int]]:
+    """The places from one to the next of what occurs the least often, where that is the same thing again."""
+    least = min((len(own) for own in places if own), default=0)
+    if least < 2:
+        return places
+    rarest = next((number for number, own in enumerate(places) if len(own) == least and is_again(number, own)), None)
+    if rarest is None:
+        return places
+    first, last = places[rarest][:2]
+    in_round = [[place for place in own if first <= place < last] for own in places]
+    return [inside or own for inside, own in zip(in_round, places, strict=True)]

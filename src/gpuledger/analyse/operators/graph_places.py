@@ -7,51 +7,67 @@ itself was recorded, its launch calls are the graph's nodes in order: call by ca
 launch, else if there are as many. Where several runs or captures fit and differ, what was launched before and after
 may tell them apart; if not, only what they agree on is a name, counted from the innermost. Where nothing fits there
 is none.
+
+`graph_names` sums the work inside graphs by its place; `named_by_trace` and `named_by_nodes` give a trace the names of
+a second file.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.operators.equal_runs import MOST_TRIED, Run, Runs, in_order
-from gpuledger.analyse.operators.graph_launches import ComparedSides, LaunchedRows, LaunchSide, compared
+from gpuledger.analyse.operators.graph_launches import (
+    MOST_TRIED,
+    ComparedSides,
+    LaunchedRows,
+    LaunchSide,
+    Run,
+    Runs,
+    compare_sides,
+    in_order,
+)
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR, Paths, nest
-from gpuledger.analyse.range_nest import Nest
-from gpuledger.analyse.stack_places import place
+from gpuledger.attribution.places import place
+from gpuledger.attribution.ranges import Nest
+from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.kernel_names import normalised
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
-from gpuledger.trace.graph_places import GraphPlace, GraphPlaces, Names
+from gpuledger.messages import say
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NAMES_FROM, GraphPlace, GraphPlaces, NameCoverage, Names, Note, Severity, Trace
 from gpuledger.trace.spans import parents
-from gpuledger.trace.stacks import torch_frame
+from gpuledger.trace.strings import torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text, share_text
 
-SHORTEST_RUN: Final = 4
-"""Fewer kernels in a row say too little, unless they are the whole graph."""
+SHORTEST_RUN: Final = 4  # fewer kernels in a row say too little, unless they are the whole graph
 
 LIKELY: Final = 0.7
 """A capture of another file that only has as many calls must give so much of the work the operator that equal work
 has elsewhere in the graph."""
 
 EAGER, CAPTURE, ANNOTATED = "equal run", "capture", "annotation"
-_MODULE: Final = "nn.Module: "
-_DEEPEST: Final = 200
-"""Of so many functions around a call its line of code is looked for."""
+_DEEPEST: Final = 200  # of so many functions around a call its line of code is looked for
 
 
 def graph_places(target: LaunchSide, source: LaunchSide, file: str = "") -> GraphPlaces:
     """Where the work in the graphs of `target` comes from, as `source` tells; both may be the same."""
-    sides = compared(target, source)
+    sides = compare_sides(target, source)
     of_row = np.full(len(target.trace[Table.KERNELS]) + len(target.trace[Table.COPIES]), -1, np.int32)
     places: list[GraphPlace] = []
     if sides.graphs.which:
         namer = _Namer(source, sides, is_other=source is not target)
         of_row[sides.graphs.ordered.row] = namer.numbers() - 1
-        places = namer.known
+        places = list(namer.known)
     of_kernel, of_copy = np.split(of_row, [len(target.trace[Table.KERNELS])])
     return GraphPlaces(file, tuple(places), of_kernel, of_copy)
 
@@ -81,35 +97,24 @@ class _CallPlaces:
     """The names around calls, as they enclose each other, and the lines of code that made the calls."""
 
     def __init__(self, trace: Trace, calls: Rows, used: Positions) -> None:
-        rows = _naming(trace)
+        rows = _naming_ranges(trace)
         paths = Paths(Nest(rows, parents(rows["start_ns"], rows["end_ns"], thread(rows))))
-        path, (lines, line) = paths.of_row[innermost(rows, calls.at(used))], _lines(trace, calls.at(used))
+        path, (lines, line) = paths.of_row[innermost(rows, calls.at(used))], _code_lines(trace, calls.at(used))
         first, number = group(path, line)
-        self._of_call = np.full(len(calls) + 1, -1, np.intp)
-        self._of_call[used] = number
-        self._names = [paths.names(each) for each in path[first].tolist()]
-        self._lines: list[str] = [lines[each] for each in line[first].tolist()]
-
-    def of(self, calls: NDArray[np.intp]) -> NDArray[np.intp]:
+        self.of_call: Final = np.full(len(calls) + 1, -1, np.intp)
         """The place of each call, as a number."""
-        return self._of_call[calls]
-
-    def names(self, number: int) -> Names:
-        """Annotations, modules and operators."""
-        return self._names[number]
-
-    def line(self, number: int) -> str:
-        """The line of code; '' where none was recorded."""
-        return self._lines[number]
+        self.of_call[used] = number
+        self.names: Final[list[Names]] = [paths.names(position) for position in path[first].tolist()]
+        """Of each place: annotations, modules and operators."""
+        self.lines: Final[list[str]] = [lines[position] for position in line[first].tolist()]
+        """Of each place: the line of code; '' where none was recorded."""
 
 
-def _lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
+def _code_lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
     """The lines of code that made these calls, as Python's functions around them tell; and which one each call has."""
-    ranges = trace[Table.RANGES]
-    functions = nest(trace, "python") if trace.strings.code("python") in ranges.codes("kind") else None
-    lines = {"": 0}
-    if functions is None:
+    if trace.strings.code("python") not in trace[Table.RANGES].codes("kind"):
         return [""], np.zeros(len(calls), np.intp)
+    functions, lines = nest(trace, "python"), {"": 0}
     around, number = np.unique(innermost(functions.rows, calls), return_inverse=True)
     names, above = functions.rows.codes("name"), functions.parent
     of_function = []
@@ -122,12 +127,12 @@ def _lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
     return list(lines), np.array(of_function, np.intp)[number.reshape(-1)]
 
 
-def _naming(trace: Trace) -> Rows:
+def _naming_ranges(trace: Trace) -> Rows:
     """The ranges that say where one is: annotations, operators, and of Python's functions the modules."""
     ranges = trace[Table.RANGES]
     named = np.isin(ranges.codes("kind"), [trace.strings.code(kind) for kind in (ANNOTATION, OPERATOR)])
     python = np.flatnonzero(ranges.codes("kind") == trace.strings.code("python"))
-    is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(_MODULE), np.bool_)
+    is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(MODULE), np.bool_)
     named[python[is_module]] = True
     return ranges.where(named)
 
@@ -137,21 +142,25 @@ class _Namer:
 
     def __init__(self, source: LaunchSide, sides: ComparedSides, *, is_other: bool) -> None:
         self._source, self._sides, self._is_other = source, sides, is_other
-        self._eager, calls = sides.launches.call, source.calls
+        self._eager, calls = sides.call, source.calls
         self._places = _CallPlaces(source.trace, calls, np.unique(np.concatenate((self._eager, *sides.captures))))
         annotations = nest(source.trace, ANNOTATION)
         outermost = np.append(annotations.outermost(), -1)[innermost(annotations.rows, calls.at(self._eager))]
         self._crossed = np.cumsum(np.diff(outermost, prepend=-1) != 0)
         self._agreed: dict[tuple[frozenset[int], str], int] = {}
         self._numbers: dict[GraphPlace, int] = {}
-        self.known: Final[list[GraphPlace]] = []
+
+    @property
+    def known(self) -> tuple[GraphPlace, ...]:
+        return tuple(self._numbers)
 
     def numbers(self) -> Positions:
         """For each node of each launch, in order, the number of its place."""
         graphs = self._sides.graphs
-        runs = Runs(self._sides.launches.symbol, [nodes.symbol for nodes in graphs.distinct])
-        whole = in_order(graphs.which, list(runs.occurrences()), graphs.lengths, self._is_run_again)
-        fitting = [self._fitting(nodes) for nodes in graphs.distinct]
+        runs = Runs(self._sides.symbol, [nodes.symbol for nodes in graphs.distinct])
+        lengths = [len(nodes) for nodes in graphs.distinct]
+        whole = in_order(graphs.which, list(runs.occurrences()), lengths, self._is_run_again)
+        fitting = [self._fitting_captures(nodes) for nodes in graphs.distinct]
         captured = in_order(graphs.which, fitting, [1] * len(fitting), self._is_captured_again)
         named: dict[tuple[int, int, int], Positions] = {}
         longest = list(runs)
@@ -160,7 +169,7 @@ class _Namer:
                 nodes = graphs.distinct[number]
                 runs_of = longest[number] if run < 0 else [Run(0, len(nodes), np.array([run]))]
                 captures = fitting[number] if capture < 0 else np.array([capture])
-                named[number, run, capture] = self._sequence(nodes, runs_of, captures)
+                named[number, run, capture] = self._node_places(nodes, runs_of, captures)
         return np.concatenate([named[key] for key in keys])
 
     def _is_run_again(self, number: int, places: list[int]) -> bool:
@@ -173,20 +182,22 @@ class _Namer:
 
     def _are_alike(self, calls: NDArray[np.intp]) -> bool:
         """Whether the calls of each column were made at the same place."""
-        places = self._places.of(calls)
+        places = self._places.of_call[calls]
         return bool((places == places[0]).all())
 
-    def _sequence(self, nodes: LaunchedRows, runs: Sequence[Run], captures: Positions) -> Positions:
+    def _node_places(self, nodes: LaunchedRows, runs: Sequence[Run], captures: Positions) -> Positions:
         """For each node of one graph the number of its place: that of its capture, unless an equal run denies it."""
-        by_run, by_capture = self._by_run(len(nodes), runs), self._by_capture(nodes, captures)
+        by_run = self._by_run(len(nodes), runs)
+        if not len(captures):
+            return by_run
+        calls = np.stack([self._sides.captures[capture] for capture in captures.tolist()])
+        by_capture = np.array(self._common_places(calls, CAPTURE), np.intp)
+        paths: list[Names] = [(), *(place.path for place in self.known)]
         fits = [
-            _ends_with(self._path(capture), self._path(run))
+            not paths[run] or paths[capture][-len(paths[run]) :] == paths[run]
             for capture, run in zip(by_capture.tolist(), by_run.tolist(), strict=True)
         ]
         return np.where(fits, by_capture, by_run)
-
-    def _path(self, number: int) -> Names:
-        return self.known[number - 1].path if number else ()
 
     def _by_run(self, length: int, runs: Sequence[Run]) -> Positions:
         """By the longest run around each node; of equal ones, those that cross the fewest outermost annotations."""
@@ -196,11 +207,11 @@ class _Namer:
                 crossed = self._crossed[run.equal + run.length - 1] - self._crossed[run.equal]
                 best = run.equal[crossed == crossed.min()]
                 free = np.flatnonzero(number[run.start : run.start + run.length] == 0)
-                source = CAPTURE if (best >= self._sides.launches.ran).all() else EAGER
-                number[run.start + free] = self._common(self._eager[best[:, None] + free], source)
+                source = CAPTURE if (best >= self._sides.ran).all() else EAGER
+                number[run.start + free] = self._common_places(self._eager[best[:, None] + free], source)
         return number
 
-    def _fitting(self, nodes: LaunchedRows) -> Positions:
+    def _fitting_captures(self, nodes: LaunchedRows) -> Positions:
         """The captures with as many calls, if the order of execution is that of the capture: on one stream.
 
         Those of another file must agree in more than their number.
@@ -214,50 +225,196 @@ class _Namer:
     def _is_likely(self, nodes: LaunchedRows, calls: Positions) -> bool:
         if not self._is_other:
             return True
-        if len(calls) < SHORTEST_RUN or (self._source.is_copy_call(calls) != nodes.is_copy).any():
+        is_copy = self._source.host.are(CallKind.COPY_CALL)[calls]
+        if len(calls) < SHORTEST_RUN or (is_copy != nodes.is_copy).any():
             return False
-        inner = [self._places.names(number)[-1:] for number in self._places.of(calls).tolist()]
         of_symbol: dict[int, list[Names]] = {}
-        for symbol, name in zip(nodes.symbol.tolist(), inner, strict=True):
-            of_symbol.setdefault(symbol, []).append(name)
+        for symbol, number in zip(nodes.symbol.tolist(), self._places.of_call[calls].tolist(), strict=True):
+            of_symbol.setdefault(symbol, []).append(self._places.names[number][-1:])
         repeated = [names for names in of_symbol.values() if len(names) > 1]
         usual = sum(max(map(names.count, set(names))) for names in repeated)
         return usual >= LIKELY * sum(map(len, repeated))
 
-    def _by_capture(self, nodes: LaunchedRows, captures: Positions) -> Positions:
-        if not len(captures):
-            return np.zeros(len(nodes), np.intp)
-        calls = np.stack([self._sides.captures[capture] for capture in captures.tolist()])
-        return np.array(self._common(calls, CAPTURE), np.intp)
-
-    def _common(self, calls: NDArray[np.intp], source: str) -> list[int]:
+    def _common_places(self, calls: NDArray[np.intp], source: str) -> list[int]:
         """For each column of `calls`, the number of what their places have in common."""
-        return [self._agreed_place(frozenset(column), source) for column in self._places.of(calls).T.tolist()]
+        return [self._agreed_place(frozenset(column), source) for column in self._places.of_call[calls].T.tolist()]
 
     def _agreed_place(self, places: frozenset[int], source: str) -> int:
         if (places, source) not in self._agreed:
-            whole = {self._places.names(number) for number in places}
-            lines = {self._places.line(number) for number in places}
-            common = _common_ending(whole)
-            line = lines.pop() if len(lines) == 1 else ""
-            agreed = GraphPlace(common, source, len(whole) > 1, line)
-            self._agreed[places, source] = self._number(agreed) if common else 0
+            paths = {self._places.names[number] for number in places}
+            lines = {self._places.lines[number] for number in places}
+            shortest, length = min(paths, key=len), 0  # what all paths end with
+            while length < len(shortest) and len({names[-length - 1] for names in paths}) == 1:
+                length += 1
+            common = shortest[len(shortest) - length :]
+            agreed = GraphPlace(common, source, len(paths) > 1, lines.pop() if len(lines) == 1 else "")
+            number = self._numbers.setdefault(agreed, len(self._numbers) + 1) if common else 0
+            self._agreed[places, source] = number
         return self._agreed[places, source]
 
-    def _number(self, place: GraphPlace) -> int:
-        if place not in self._numbers:
-            self.known.append(place)
-            self._numbers[place] = len(self.known)
-        return self._numbers[place]
+
+MODULE: Final = "nn.Module: "  # what torch puts before a module's class and number
+
+_MODULE_NUMBER: Final = re.compile(r"_\d+$")
 
 
-def _common_ending(paths: set[Names]) -> Names:
-    """What all paths end with."""
-    shortest, length = min(paths, key=len), 0
-    while length < len(shortest) and len({names[-length - 1] for names in paths}) == 1:
-        length += 1
-    return shortest[len(shortest) - length :]
+@dataclass(frozen=True, slots=True)
+class GraphWork:
+    """What one place in the program does inside graphs."""
+
+    path: Names | None  # annotations, modules and operators, the outermost first; None: not known
+    source: str | None  # how it is known
+    where: str | None  # the line of code, where stacks were recorded
+    count: int
+    device_ns: int
 
 
-def _ends_with(names: Names, ending: Names) -> bool:
-    return len(names) >= len(ending) and names[len(names) - len(ending) :] == ending
+@dataclass(frozen=True, slots=True)
+class GraphNames:
+    """The work of the graphs launched in the steady stretch of one GPU."""
+
+    launches: int
+    work: tuple[GraphWork, ...]  # by GPU time, the longest first
+
+    @property
+    def device_ns(self) -> int:
+        return sum(work.device_ns for work in self.work)
+
+    @property
+    def named_ns(self) -> int:
+        return sum(work.device_ns for work in self.work if work.path is not None)
+
+    @property
+    def named_share(self) -> float | None:
+        """Coverage: the share of the graphs' GPU time that has a name."""
+        return self.named_ns / self.device_ns if self.device_ns else None
+
+    @property
+    def layers_together(self) -> tuple[GraphWork, ...]:
+        """The same with equal layers as one: `Layer_3 > aten::mm` and `Layer_7 > aten::mm` are `Layer_# > aten::mm`.
+
+        A place that is alone keeps its name; the line of code is that of most of the time.
+        """
+        alike: dict[Names | None, list[GraphWork]] = {}
+        for work in self.work:
+            alike.setdefault(work.path and tuple(map(_of_any_layer, work.path)), []).append(work)
+        together = (
+            replace(
+                same[0],
+                path=same[0].path if len(same) == 1 else path,
+                count=sum(work.count for work in same),
+                device_ns=sum(work.device_ns for work in same),
+            )
+            for path, same in alike.items()
+        )
+        return tuple(sorted(together, key=lambda work: (-work.device_ns, work.path or ())))
+
+
+def graph_names(trace: Trace, device: Device) -> GraphNames:
+    """The work inside graphs by its place, as the second file tells it, or else the profile itself."""
+    side = LaunchSide(trace, device.host, device.work)
+    places = trace.places or graph_places(side, side)
+    work = side.rows(np.zeros(len(side.call), np.intp))
+    mine = np.flatnonzero(work.in_graph & (work.gpu == device.gpu))
+    mine = mine[np.lexsort((work.stream[mine], work.start_ns[mine], work.launch[mine]))]
+    launch = np.flatnonzero(np.diff(work.launch[mine], prepend=-1))
+    steady = device.begins_steady(work.start_ns[mine[launch]])
+    mine = mine[np.repeat(steady, np.diff(launch, append=len(mine)))]
+    place = np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]
+    first, number = group(place)
+    sums = sweep.fold("sum", number, work.end_ns[mine] - work.start_ns[mine], np.zeros(len(first), np.int64))
+    amounts = zip(np.bincount(number, minlength=len(first)).tolist(), sums.tolist(), strict=True)
+    known = [places.places[position] if position >= 0 else None for position in place[first].tolist()]
+    by_place = [
+        GraphWork(place and place.path, place and place.source, (place and place.where) or None, count, time_ns)
+        for place, (count, time_ns) in zip(known, amounts, strict=True)
+    ]
+    opaque = trace[Table.GRAPHS]
+    opaque = opaque.where((opaque["gpu"] == device.gpu) & device.begins_steady(opaque["start_ns"]))
+    if len(opaque):
+        by_place.append(GraphWork(None, None, None, len(opaque), int(np.maximum(opaque.duration_ns, 0).sum())))
+    by_place.sort(key=lambda work: (-work.device_ns, work.path or (), work.source or "", work.where or ""))
+    return GraphNames(int(steady.sum()) + len(opaque), tuple(by_place))
+
+
+def _of_any_layer(name: str) -> str:
+    """Without the number that tells equal ones apart; a number in a class's or an operator's name is part of it."""
+    if name.startswith(MODULE):
+        return _MODULE_NUMBER.sub("_#", name)
+    return name if "::" in name else normalised(name)
+
+
+LEAST_SHARE: Final = 0.5  # of the time inside graphs so much must get a name
+ENOUGH_SHARE: Final = 0.95  # with less than so much, numbers by name are incomplete
+
+
+def named_by_trace(trace: Trace, profile: str, other: Trace, file: str) -> Trace:
+    """The trace, with names inside its graphs from another trace of the same program."""
+    side = _with_graphs(trace, profile)
+    return _with_places(trace, profile, side, graph_places(side, LaunchSide.of(other), file))
+
+
+def named_by_nodes(trace: Trace, profile: str, names_of_node: Mapping[int, Names], file: str) -> Trace:
+    """The trace, with names that were recorded by the graphs' nodes."""
+    side = _with_graphs(trace, profile)
+    return _with_places(trace, profile, side, places_of_nodes(trace, names_of_node, file))
+
+
+def _with_graphs(trace: Trace, profile: str) -> LaunchSide:
+    side = LaunchSide.of(trace)
+    if side.in_graph.any():
+        return side
+    if len(trace[Table.GRAPHS]):
+        raise NothingRecorded(
+            f"{profile}: graphs were traced as a whole, so there are no kernels in them to name",
+            hint="record with `gpuledger capture nsys`, or `nsys profile --cuda-graph-trace=node`",
+        )
+    raise NothingRecorded(
+        f"{profile}: no kernel ran in a CUDA graph, so there is nothing to name",
+        hint="leave --names-from out: what ran by itself has its own names",
+    )
+
+
+def coverage(side: LaunchSide, places: GraphPlaces) -> NameCoverage:
+    """How much of the work inside a trace's graphs these places name."""
+    work = side.rows(np.zeros(len(side.call), np.intp))
+    mine = np.flatnonzero(work.in_graph)
+    place = np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]
+    time, has_name = (work.end_ns - work.start_ns)[mine], place >= 0
+    is_part: NDArray[np.bool_] = np.array([*(place.is_part for place in places.places), False], np.bool_)
+    return NameCoverage(
+        len(mine), int(has_name.sum()), int(time.sum()), int(time[has_name].sum()), int(is_part[place].sum())
+    )
+
+
+def _with_places(trace: Trace, profile: str, side: LaunchSide, places: GraphPlaces) -> Trace:
+    covered = coverage(side, places)
+    if covered.named_share < LEAST_SHARE:
+        raise NothingRecorded(
+            f"{places.file} does not name the graphs of {profile}: is it of the same model, at the same size?",
+            found=f"{count_text(covered.named)} of {count_text(covered.count)} kernels and copies in graphs would get "
+            f"a name, {share_text(covered.named_share)} of their time; less than {share_text(LEAST_SHARE)} is not used",
+            hint="give a trace of the same program in which the graph is captured, or runs without a graph, "
+            "with the same batch size",
+        )
+    places = replace(places, coverage=covered)
+    return replace(trace, places=places, health=(*trace.health, _note(places, covered)))
+
+
+def _note(places: GraphPlaces, covered: NameCoverage) -> Note:
+    text = say(
+        "names inside graphs are from {file}: {named} of {count} kernels and copies in graphs have one, "
+        "{share} of their time",
+        file=places.file,
+        named=count_text(covered.named),
+        count=count_text(covered.count),
+        share=share_text(covered.named_share),
+    )
+    if covered.in_part:
+        text = say(
+            "{told}; for {count} several places fit, and only the names that these agree on are given",
+            told=text,
+            count=count_text(covered.in_part),
+        )
+    severity = Severity.INFO if covered.named_share >= ENOUGH_SHARE else Severity.WARNING
+    return Note(severity, NAMES_FROM, text, covered.count - covered.named)

@@ -17,15 +17,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.range_nest import Nest
-from gpuledger.catalog.step_marks import PROFILER_STEP
+from gpuledger.attribution.ranges import Nest, levels
+from gpuledger.catalog.range_names import PROFILER_STEP
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
@@ -41,17 +41,14 @@ class OpGroup:
     """The operators of one name, or of one name and inputs."""
 
     name: str
-    inputs: str | None
-    """As recorded; None where it was not, and for groups by name."""
+    inputs: str | None  # as recorded; None where it was not, and for groups by name
     count: int
     host_ns: int
     host_self_ns: int
     device_ns: int
     device_self_ns: int
-    kernels: int
-    """Kernels launched inside, those of graphs included."""
-    launches: int
-    """Calls inside that launched GPU work, a graph being one."""
+    kernels: int  # kernels launched inside, those of graphs included
+    launches: int  # calls inside that launched GPU work, a graph being one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,28 +56,17 @@ class Ops:
     """One GPU's work by operator."""
 
     by_name: tuple[OpGroup, ...]
-    by_inputs: tuple[OpGroup, ...]
-    """Both by GPU time of their own, the longest first."""
-    device_ns: int
-    """GPU time in all, durations added up."""
-    attributed_ns: int
-    """Of it, what an operator launched."""
-    annotated_ns: int
-    """Of it, what was launched inside an annotation of the user; torch's marks of steps are none."""
-    annotations: int
-    """How many such annotations the trace holds."""
-    nest: Nest
-    """Every operator of the trace."""
-    counted: Flags
-    """Which operators are in the figures."""
-    own_ns: Ints
-    """GPU time launched with an operator as the innermost one."""
-    whole_ns: Ints
-    """GPU time launched anywhere inside an operator."""
-    activity: Positions
-    """The GPU's activities of the stretch, as positions in the device's `found`."""
-    innermost: Positions
-    """For each of them its operator as a position in `nest`; -1 for none."""
+    by_inputs: tuple[OpGroup, ...]  # both by GPU time of their own, the longest first
+    device_ns: int  # GPU time in all, durations added up
+    attributed_ns: int  # of it, what an operator launched
+    annotated_ns: int  # of it, what was launched inside an annotation of the user; torch's marks of steps are none
+    annotations: int  # how many such annotations the trace holds
+    nest: Nest  # every operator of the trace
+    counted: Flags  # which operators are in the figures
+    own_ns: Ints  # GPU time launched with an operator as the innermost one
+    whole_ns: Ints  # GPU time launched anywhere inside an operator
+    activity: Positions  # the GPU's activities of the stretch, as positions in the device's `found`
+    innermost: Positions  # for each of them its operator as a position in `nest`; -1 for none
 
     @property
     def attributed_share(self) -> float | NotMeasured:
@@ -139,8 +125,8 @@ def ops(trace: Trace, device: Device) -> Ops:
     counted = np.where(by_work >= 0, by_work > 0, device.begins_steady(operators.rows["start_ns"]))
     named = operators.rows.codes("name")
     return Ops(
-        by_name=_grouped(operators, (named,), counted, own, whole),
-        by_inputs=_grouped(operators, (named, operators.rows.codes("inputs")), counted, own, whole),
+        by_name=_op_groups(operators, (named,), counted, own, whole),
+        by_inputs=_op_groups(operators, (named, operators.rows.codes("inputs")), counted, own, whole),
         device_ns=int(length.sum()),
         attributed_ns=int(length[operator >= 0].sum()),
         annotated_ns=int(length[annotated].sum()),
@@ -154,7 +140,7 @@ def ops(trace: Trace, device: Device) -> Ops:
     )
 
 
-def _grouped(
+def _op_groups(
     operators: Nest, keys: tuple[Codes, ...], counted: Flags, own: NDArray[np.int64], whole: NDArray[np.int64]
 ) -> tuple[OpGroup, ...]:
     """Sums over the counted operators with equal keys."""
@@ -163,38 +149,30 @@ def _grouped(
     # an operator inside another one of its group is in that one's totals already
     _, on_thread = group(number, thread(rows))
     top = counted & (parents(rows["start_ns"], rows["end_ns"], on_thread) < 0)
-
-    def summed(values: Ints, chosen: Flags) -> list[int]:
-        total = np.zeros(len(first), np.int64)
-        np.add.at(total, number[chosen], values[chosen])
-        amounts: list[int] = total.tolist()
-        return amounts
-
+    in_counted, in_top = np.where(counted, number, -1), np.where(top, number, -1)
     host_ns = np.maximum(rows.duration_ns, 0)
-    columns = (
-        summed(np.ones(len(rows), np.int64), counted),
-        summed(host_ns, top),
-        summed(_host_self(operators, host_ns), counted),
-        summed(whole[:, 0], top),
-        summed(own[:, 0], counted),
-        summed(whole[:, 1], top),
-        summed(whole[:, 2], top),
+    amounts_of = (
+        (in_counted, np.ones(len(rows), np.int64)),
+        (in_top, host_ns),
+        (in_counted, _host_self_ns(operators, host_ns)),
+        (in_top, whole[:, 0]),
+        (in_counted, own[:, 0]),
+        (in_top, whole[:, 1]),
+        (in_top, whole[:, 2]),
     )
+    columns = [sweep.fold("sum", of, values, np.zeros(len(first), np.int64)).tolist() for of, values in amounts_of]
     names, *inputs = (rows.strings.decode(key[first]) for key in keys)
-    given = inputs[0] if inputs else [None] * len(first)
     groups = [
         OpGroup(name or "?", recorded, *amounts)
-        for name, recorded, *amounts in zip(names, given, *columns, strict=True)
+        for name, recorded, *amounts in zip(names, inputs[0] if inputs else [None] * len(first), *columns, strict=True)
         if amounts[0]
     ]
-    return tuple(sorted(groups, key=_rank))
+    return tuple(
+        sorted(groups, key=lambda op: (-op.device_self_ns, -op.device_ns, -op.host_self_ns, op.name, op.inputs or ""))
+    )
 
 
-def _rank(group: OpGroup) -> tuple[int, int, int, str, str]:
-    return (-group.device_self_ns, -group.device_ns, -group.host_self_ns, group.name, group.inputs or "")
-
-
-def _host_self(operators: Nest, host_ns: Ints) -> Ints:
+def _host_self_ns(operators: Nest, host_ns: Ints) -> Ints:
     """Time of each operator outside the operators in it; those that overlap each other count once."""
     start, parent = operators.rows["start_ns"], operators.parent
     child = np.flatnonzero(parent >= 0)
@@ -204,9 +182,7 @@ def _host_self(operators: Nest, host_ns: Ints) -> Ints:
     order = np.argsort(begin, kind="stable")
     child, begin = child[order], begin[order]
     own_start, own_end = shares_in_order(begin, begin + host_ns[child])
-    inside = np.zeros(len(host_ns), np.int64)
-    np.add.at(inside, parent[child], own_end - own_start)
-    return host_ns - inside
+    return host_ns - sweep.fold("sum", parent[child], own_end - own_start, np.zeros(len(host_ns), np.int64))
 
 
 class Paths:
@@ -214,18 +190,13 @@ class Paths:
 
     def __init__(self, ranges: Nest) -> None:
         self._strings = ranges.rows.strings
-        self._steps = [
-            code
-            for code in np.unique(ranges.rows.codes("name")).tolist()
-            if PROFILER_STEP.match(self._strings.text(code) or "")
-        ]
         names = ranges.rows.codes("name")
-        is_step = np.isin(names, self._steps)
+        is_step = self._strings.each(names, lambda name: bool(PROFILER_STEP.match(name)), np.bool_)
         self.of_row: Final = np.full(len(ranges) + 1, -1, np.intp)
         """For each row the number of its path; -1 for none, also at the end, for row -1."""
         self._above: list[int] = []
         self._name: list[int] = []
-        for here in ranges.levels():
+        for here in levels(ranges.parent):
             above = self.of_row[ranges.parent[here]]
             first, number = group(above, names[here])
             self.of_row[here] = np.where(is_step[here], above, len(self._name) + number)

@@ -6,7 +6,7 @@ The wait of a collective is given per rank: what its ranks waited, divided by ho
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 import numpy as np
@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.tables import NOT_RECORDED
 
-WORST: Final = 20
-"""So many single collectives are described."""
+WORST: Final = 20  # so many single collectives are described
 
 _LARGEST: Final = 2.0**62
 
@@ -153,57 +152,37 @@ def worst_place(job: Job) -> WorstPlace | NotMeasured:
 
 def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
     """One entry per kind and group, the most waited at first; what was matched nowhere comes last."""
-    seen = _seen(job)
-    entries = []
-    for lane in job.lanes:
-        for kind in np.unique(lane.kind).tolist():
-            here = lane.kind == kind
-            matched = int(here.sum())
-            entries.append(
-                CollectivesOfGroup(
-                    kind=KINDS[kind],
-                    group=lane.name,
-                    matched=matched,
-                    seen=max(matched, seen.pop((lane.name, kind), 0)),
-                    wait_ns=int(lane.wait_ns[here].sum()),
-                    figures=_figures(job, lane, here),
-                )
-            )
-    entries += [
-        CollectivesOfGroup(KINDS[kind], name, matched=0, seen=count, wait_ns=0, figures=None)
-        for (name, kind), count in sorted(seen.items())
-    ]
-    return tuple(sorted(entries, key=_rank))
-
-
-def _rank(entry: CollectivesOfGroup) -> tuple[bool, int, str]:
-    return entry.figures is None, -entry.wait_ns, str((entry.kind, entry.group))
-
-
-def _figures(job: Job, lane: Lane, here: NDArray[np.bool_]) -> MatchedCollectives:
-    wait, rate = lane.wait_ns.sum(axis=1)[here], bus_bytes_per_s(lane)
-    known, moving = here & (lane.bytes >= 0), here & (rate >= 0)
-    late, share = _most_waited_for(lane.late[here], wait)
-    return MatchedCollectives(
-        ranks=lane.size,
-        mean_bytes=int(lane.bytes[known].mean()) if known.any() else None,
-        median_transfer_ns=lower_median(lane.transfer_ns[here]),
-        wait_per_rank_ns=int(wait.sum()) // (int(here.sum()) * len(lane.members)),
-        late_rank=job.ranks[late].label if wait.any() else None,
-        late_share=share,
-        median_bus_bytes_per_s=lower_median(rate[moving]) if moving.any() else None,
-    )
-
-
-def _seen(job: Job) -> dict[tuple[str, int], int]:
-    """How many collectives of each group and kind the rank that has the most of them has."""
-    most: Counter[tuple[str, int]] = Counter()
+    seen: Counter[tuple[str, int]] = Counter()  # by group and kind, on the rank that has the most of them
     for rank in job.ranks:
         for key, positions in rank.collectives.lanes().items():
             name = f"stream {key + 1}" if isinstance(key, int) else key.name or "unnamed"
             kinds, counts = np.unique(rank.collectives.kind[positions], return_counts=True)
-            most |= Counter({(name, kind): n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)})
-    return dict(most)
+            seen |= Counter({(name, kind): n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)})
+    entries = []
+    for lane in job.lanes:
+        wait, rate = lane.wait_ns.sum(axis=1), bus_bytes_per_s(lane)
+        for kind in np.unique(lane.kind).tolist():
+            here = lane.kind == kind
+            matched, known, moving = int(here.sum()), here & (lane.bytes >= 0), here & (rate >= 0)
+            late, share = _most_waited_for(lane.late[here], wait[here])
+            figures = MatchedCollectives(
+                ranks=lane.size,
+                mean_bytes=int(lane.bytes[known].mean()) if known.any() else None,
+                median_transfer_ns=lower_median(lane.transfer_ns[here]),
+                wait_per_rank_ns=int(wait[here].sum()) // (matched * len(lane.members)),
+                late_rank=job.ranks[late].label if wait[here].any() else None,
+                late_share=share,
+                median_bus_bytes_per_s=lower_median(rate[moving]) if moving.any() else None,
+            )
+            most = max(matched, seen.pop((lane.name, kind), 0))
+            entries.append(CollectivesOfGroup(KINDS[kind], lane.name, matched, most, int(wait[here].sum()), figures))
+    entries += [
+        CollectivesOfGroup(KINDS[kind], name, matched=0, seen=count, wait_ns=0, figures=None)
+        for (name, kind), count in sorted(seen.items())
+    ]
+    return tuple(
+        sorted(entries, key=lambda entry: (entry.figures is None, -entry.wait_ns, str((entry.kind, entry.group))))
+    )
 
 
 def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
@@ -214,34 +193,25 @@ def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
 
 
 def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
-    """The single collectives that ranks waited at the longest."""
-    worst = [collective for lane in job.lanes for collective in _worst_of(job, lane)]
-    return tuple(sorted(worst, key=_most_waited_at)[:WORST])
-
-
-def _most_waited_at(collective: SingleCollective) -> tuple[int, str]:
-    """The longest wait first; equal ones in the order of what is printed of them."""
-    place = (collective.begun_ns, collective.step, collective.kind, collective.ordinal, collective.group)
-    times = (collective.skew_ns, collective.wait_per_rank_ns, collective.transfer_ns)
-    return -collective.wait_ns, str((*place, collective.mean_bytes, *times, collective.late_rank))
-
-
-def _worst_of(job: Job, lane: Lane) -> list[SingleCollective]:
-    wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals(lane), lane.last_ns
-    skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
-    return [
-        SingleCollective(
-            begun_ns=int(last_ns[row]) - job.zero_ns,
-            step=int(lane.step[row]) if lane.step[row] >= 0 else None,
-            kind=KINDS[lane.kind[row]],
-            ordinal=int(ordinal[row]),
-            group=lane.name,
-            mean_bytes=int(lane.bytes[row]) if lane.bytes[row] >= 0 else None,
-            skew_ns=int(skew[row]),
-            wait_ns=int(wait[row]),
-            wait_per_rank_ns=int(wait[row]) // len(lane.members),
-            transfer_ns=int(transfer[row]),
-            late_rank=job.ranks[int(late[row])].label,
-        )
-        for row in np.argsort(-wait, kind="stable")[:WORST].tolist()
-    ]
+    """The single collectives that ranks waited at the longest; equal ones in the order of what is printed of them."""
+    worst = []
+    for lane in job.lanes:
+        wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals(lane), lane.last_ns
+        skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
+        worst += [
+            SingleCollective(
+                begun_ns=int(last_ns[row]) - job.zero_ns,
+                step=int(lane.step[row]) if lane.step[row] >= 0 else None,
+                kind=KINDS[lane.kind[row]],
+                ordinal=int(ordinal[row]),
+                group=lane.name,
+                mean_bytes=int(lane.bytes[row]) if lane.bytes[row] >= 0 else None,
+                skew_ns=int(skew[row]),
+                wait_ns=int(wait[row]),
+                wait_per_rank_ns=int(wait[row]) // len(lane.members),
+                transfer_ns=int(transfer[row]),
+                late_rank=job.ranks[int(late[row])].label,
+            )
+            for row in np.argsort(-wait, kind="stable")[:WORST].tolist()
+        ]
+    return tuple(sorted(worst, key=lambda collective: (-collective.wait_ns, str(astuple(collective))))[:WORST])

@@ -1,4 +1,9 @@
-"""Several profiles of one job: the ranks' summaries in, collectives matched across them and who waits for whom out."""
+"""Several profiles of one job: the ranks' summaries in, collectives matched across them and who waits for whom out.
+
+Steps across ranks: a job in; the steps that all ranks have, and how long each rank took for them, out.
+
+How evenly compute is spread over ranks: a job in; for all of it and for each kernel family the most and the mean.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +15,15 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.ranks.clocks import RankClock, on_one_clock, overlapping, rank_clocks
-from gpuledger.analyse.ranks.matching import Lane, matched_lanes
+from gpuledger.analyse.ranks.matching import Lane, RankClock, matched_lanes, on_one_clock, overlapping, rank_clocks
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.messages import joined, say
-from gpuledger.trace.health import Note, NotMeasured, Severity
-from gpuledger.trace.spans import Spans, clip, intersection, total, union
+from gpuledger.trace.model import Note, NotMeasured, Severity
+from gpuledger.trace.spans import Ints, Spans, clip, intersection, total, union
+from gpuledger.trace.statistics import lower_median
 from gpuledger.units import count_text
 
-_NAMED: Final = 8
-"""So many ranks are named where a sentence is about several."""
+_NAMED: Final = 8  # so many ranks are named where a sentence is about several
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +288,117 @@ def _listed(who: Sequence[object], count: int) -> str:
     """The first few of so many by name."""
     names = joined(say(", "), map(str, who[:_NAMED]))
     return say("{names} and {count} more", names=names, count=count_text(count - _NAMED)) if count > _NAMED else names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepLengths:
+    """The steps that all ranks have, warm-up left out."""
+
+    steps: Ints
+    """Their numbers on the first rank."""
+    length_ns: Ints
+    """A row per step, a column per rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepAcrossRanks:
+    """One step on all ranks."""
+
+    step: int
+    longest_ns: int
+    slowest_rank: str
+    median_ns: int
+    shortest_ns: int
+
+
+def step_lengths(job: Job) -> StepLengths | NotMeasured:
+    """How long each rank took for each step."""
+    if not job.ranks or any(rank.steps_source is None for rank in job.ranks):
+        return NotMeasured("steps were not found on every rank")
+    shifts = step_shifts(job.ranks, job.clocks)
+    if isinstance(shifts, NotMeasured):
+        return shifts
+    first = job.ranks[0]
+    step = np.arange(first.warm_up, len(first.edges_ns) - 1)
+    for rank, by in zip(job.ranks, shifts, strict=True):
+        step = step[(step + by >= rank.warm_up) & (step + by < len(rank.edges_ns) - 1)]
+    if not len(step):
+        return NotMeasured("no step is in every rank's profile")
+    lengths = [rank.length_ns[step + by] for rank, by in zip(job.ranks, shifts, strict=True)]
+    return StepLengths(step, np.stack(lengths, axis=1))
+
+
+def step_shifts(ranks: Sequence[RankSummary], clocks: Sequence[RankClock]) -> tuple[int, ...] | NotMeasured:
+    """By how much the number of a step is higher on each rank than on the first; 0 where no rank has steps."""
+    sources = sorted({rank.steps_source or "none" for rank in ranks})
+    if len(sources) > 1:
+        return NotMeasured(f"steps were found in different ways: {', '.join(sources)}")
+    return tuple(
+        0 if isinstance(clock.residual_ns, NotMeasured) else _later(ranks[0], rank, clock.offset_ns)
+        for rank, clock in zip(ranks, clocks, strict=True)
+    )
+
+
+def _later(first: RankSummary, rank: RankSummary, offset_ns: int) -> int:
+    """By how much the number of a step is higher on `rank` than on the first rank."""
+    if not len(first.edges_ns) or not len(rank.edges_ns):
+        return 0
+    middle = (first.edges_ns[:-1] + np.diff(first.edges_ns) // 2) + offset_ns
+    step = np.searchsorted(rank.edges_ns, middle, side="right") - 1
+    inside = np.flatnonzero((step >= 0) & (step < len(rank.edges_ns) - 1))
+    return lower_median(step[inside] - inside) if len(inside) else 0
+
+
+def slowest_step_ns(job: Job) -> int | NotMeasured:
+    """The median over steps of what the slowest rank takes."""
+    lengths = step_lengths(job)
+    return lengths if isinstance(lengths, NotMeasured) else lower_median(lengths.length_ns.max(axis=1))
+
+
+def steps_across_ranks(job: Job) -> tuple[StepAcrossRanks, ...]:
+    """Every step that all ranks have, in order; none where they cannot be matched."""
+    lengths = step_lengths(job)
+    if isinstance(lengths, NotMeasured):
+        return ()
+    return tuple(
+        StepAcrossRanks(
+            step=step,
+            longest_ns=int(row.max()),
+            slowest_rank=job.ranks[int(row.argmax())].label,
+            median_ns=lower_median(row),
+            shortest_ns=int(row.min()),
+        )
+        for step, row in zip(lengths.steps.tolist(), lengths.length_ns, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeBalance:
+    """Compute per step, across ranks."""
+
+    family: str | None
+    """A kernel family; None: all compute."""
+    mean_ns: int
+    most_ns: int
+    most_rank: str
+    imbalance: float
+    """The most as a multiple of the mean."""
+
+
+def compute_balance(job: Job) -> tuple[ComputeBalance, ...]:
+    """All compute, then each kernel family, the largest first."""
+    families = Counter[str]()
+    for rank in job.ranks:
+        families.update(rank.families_ns)
+    entries = []
+    for family in (None, *sorted(families, key=lambda name: (-families[name], name))):
+        times = [
+            (rank.compute_ns if family is None else rank.families_ns.get(family, 0)) // rank.step_count
+            for rank in job.ranks
+        ]
+        imbalance = job.imbalance(family)
+        if not isinstance(imbalance, NotMeasured):
+            most = int(np.argmax(times))
+            mean = sum(times) // len(times)
+            entries.append(ComputeBalance(family, mean, times[most], job.ranks[most].label, imbalance))
+    return tuple(entries)

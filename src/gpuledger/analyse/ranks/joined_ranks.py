@@ -2,6 +2,12 @@
 
 Times are on the first rank's clock, steps go by the first rank's numbers. Replayed as it is, every rank's times come
 out as they were recorded.
+
+The median rank's pace: joined ranks in; what each operation, call and stretch of code would take at it, out.
+
+Collectives that take longer than their like: matched lanes in; by how much, and at which place in the step, out.
+
+The graph of all ranks with some of them fixed: joined ranks and what is fixed in, an edited graph out.
 """
 
 from __future__ import annotations
@@ -12,19 +18,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.clocks import RankClock
-from gpuledger.analyse.ranks.matching import Lane
-from gpuledger.analyse.ranks.rank import RankSummary
-from gpuledger.analyse.ranks.rank_steps import step_shifts
-from gpuledger.analyse.ranks.rank_work import RankWork, WorkPart
+from gpuledger.analyse.ranks.collectives import ordinals
+from gpuledger.analyse.ranks.job import step_shifts
+from gpuledger.analyse.ranks.matching import Lane, RankClock
+from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPart
+from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
-from gpuledger.replay.graph import DependencyGraph, Times
-from gpuledger.replay.joined import JoinedGraphs, joined
-from gpuledger.replay.rendezvous import with_rendezvous
+from gpuledger.replay.cross_stream_waits import with_rendezvous
+from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, joined
 from gpuledger.replay.scenario import Anchor, AnchorKind
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
-from gpuledger.trace.spans import Ints, Span, Spans, clip, total
+from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
+from gpuledger.trace.statistics import lower_median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,3 +185,261 @@ def _numbers(lane: Ints, row: Ints, lanes: Sequence[Lane]) -> Ints:
     """One number for each collective."""
     longest = max((len(each) for each in lanes), default=0)
     return np.where(lane >= 0, lane * longest + row, -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MedianPace:
+    """By how much everything would change at the median rank's pace; 0 where nothing is known to compare it with."""
+
+    operation_ns: Ints
+    call_ns: Ints
+    code_ns: Ints
+    """The host's own code before each call."""
+    known_code_ns: Ints
+    """The rest of it, a column for each of `OF_CODE`."""
+    is_measured: NDArray[np.bool_]
+    """Which calls belong to the measured steps."""
+
+
+def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
+    """`roles` has a number for each rank: those with the same one are compared."""
+    stretch, call_stretch, each_step = stretches(ranks)
+    own = np.flatnonzero((stretch >= 0) & (ranks.lane < 0))
+    own = own[np.lexsort((ranks.graph.recorded.start[own], ranks.graph.operations.call[own]))]
+    calls = np.flatnonzero((call_stretch >= 0) & ~ranks.is_first_call)
+    graph = ranks.graph
+    code = graph.calls.code_ns[calls] - ranks.code_ns[calls].sum(axis=1)
+    # a call's code comes before it: the two alternate
+    duration = np.where(ranks.synchronises[calls], 0, graph.calls.duration_ns[calls])
+    host = np.stack((code, duration), axis=1).ravel()
+    known = np.flatnonzero(ranks.code_ns.any(axis=0)).tolist()
+    values = [graph.operations.duration_ns[own], host, *(ranks.code_ns[calls, column] for column in known)]
+    rank_of = [ranks.rank_of_operation[own], np.repeat(ranks.rank_of_call[calls], 2)]
+    rank_of += [ranks.rank_of_call[calls]] * len(known)
+    stretch_of = [stretch[own], np.repeat(call_stretch[calls], 2), *([call_stretch[calls]] * len(known))]
+    part_of = [ranks.part[own].astype(np.int64), np.full(len(host), WorkPart.HOST)]
+    part_of += [np.full(len(calls), OF_CODE[column]) for column in known]
+    rank, value = np.concatenate(rank_of), np.concatenate(values)
+    key = np.concatenate(stretch_of) * len(WorkPart) + np.concatenate(part_of)
+    change = np.zeros(len(value), np.int64)
+    role = np.array(roles)
+    for number in np.unique(role):
+        members = np.flatnonzero(role == number)
+        rows = np.flatnonzero(role[rank] == number)
+        if len(members) > 1 and len(rows):
+            place = np.searchsorted(members, rank[rows])
+            change[rows] = _medians(value[rows], group(key[rows])[1], place, len(members)) - value[rows]
+    measured = call_stretch >= ranks.first_measured * each_step
+    return _spread(ranks, (own, calls, known), change, measured)
+
+
+def _spread(
+    ranks: JoinedRanks, rows: tuple[Positions, Positions, list[int]], change: Ints, measured: NDArray[np.bool_]
+) -> MedianPace:
+    """The changes, back where they belong: operations, calls with their code, and columns of what is known of it."""
+    own, calls, columns = rows
+    operation = np.zeros(len(ranks.graph.operations), np.int64)
+    operation[own] = change[: len(own)]
+    host = change[len(own) : len(own) + 2 * len(calls)].reshape(-1, 2)
+    code, call = (np.zeros(len(ranks.graph.calls), np.int64) for _ in range(2))
+    code[calls], call[calls] = host[:, 0], host[:, 1]
+    known = np.zeros(ranks.code_ns.shape, np.int64)
+    if columns:
+        known[np.ix_(calls, np.array(columns))] = change[len(own) + 2 * len(calls) :].reshape(len(columns), -1).T
+    return MedianPace(operation, call, code, known, measured)
+
+
+def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:
+    """What each value becomes: those of one key sum to what the median rank's do. In order within key and rank."""
+    keys, place = int(key.max()) + 1, key * ranks + rank
+    totals = np.bincount(place, value, minlength=keys * ranks).reshape(keys, ranks).astype(np.float64)
+    counts = np.bincount(place, minlength=keys * ranks).reshape(keys, ranks)
+    usual = _lower_median(totals)
+    own = totals.ravel()[place]
+    becomes = np.where(own > 0, value * (usual[key] / np.maximum(own, 1)), value)
+    is_even = (counts == counts[:, :1]).all(axis=1)
+    order = np.argsort(place, kind="stable")
+    rows = order[is_even[key[order]]]
+    if len(rows):
+        each = np.where(is_even, counts[:, 0], 0)
+        begin = np.cumsum(each) - each
+        nth = np.arange(len(order)) - np.searchsorted(place[order], place[order], side="left")
+        slot = begin[key[rows]] + nth[is_even[key[order]]]
+        table = np.empty((int(each.sum()), ranks))
+        table[slot, rank[rows]] = value[rows]
+        middle = _lower_median(table)
+        sums = np.bincount(np.repeat(np.arange(keys), each), middle, minlength=keys)
+        known = sums[key[rows]] > 0
+        rows, slot = rows[known], slot[known]
+        becomes[rows] = middle[slot] * (usual[key[rows]] / sums[key[rows]])
+    return np.rint(becomes).astype(np.int64)
+
+
+def _lower_median(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each row."""
+    middle = (table.shape[1] - 1) // 2
+    return np.partition(table, middle, axis=1)[:, middle]
+
+
+def stretches(ranks: JoinedRanks) -> tuple[Ints, Ints, int]:
+    """The stretch that each operation and each call belongs to, -1 for none; and how many numbers a step has.
+
+    Stretches go by the step, and by the collectives before them in it.
+    """
+    graph, step = ranks.graph, ranks.step
+    call, start = graph.operations.call, graph.recorded.start
+    by_start = np.lexsort((start, ranks.rank_of_operation))
+    filled = np.empty(len(call), np.int64)
+    filled[by_start] = furthest(call[by_start])
+    launched = np.where(call >= 0, call, filled)  # what no call launched comes after what began before it
+    order = np.lexsort((start, launched, step, ranks.rank_of_operation))
+    meets = (ranks.lane[order] >= 0).astype(np.int64)
+    before = np.cumsum(meets) - meets
+    begins = np.append(True, (np.diff(step[order]) != 0) | (np.diff(ranks.rank_of_operation[order]) != 0))[: len(order)]
+    before -= furthest(np.where(begins, before, 0))
+    most = int(before.max(initial=0)) + 1
+    stretch = np.empty(len(call), np.int64)
+    stretch[order] = np.where(step[order] >= 0, step[order] * most + before, -1)
+    of_call = np.full(len(graph.calls) + 1, -1, np.int64)
+    first_wins = order[::-1]
+    of_call[call[first_wins]] = stretch[first_wins]  # the last is for what no call launched
+    return stretch, _of_the_next(of_call[:-1], graph.calls.thread), most
+
+
+def _of_the_next(known: Ints, thread: NDArray[np.int32]) -> Ints:
+    """Calls that launched nothing go with the next one of their thread that did; -1 where none follows."""
+    order = np.argsort(thread, kind="stable")
+    place = np.where(known[order] >= 0, np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(place[::-1])[::-1] if len(order) else place
+    there = np.minimum(following, max(len(order) - 1, 0))
+    is_own = (following < len(order)) & (thread[order][there] == thread[order])
+    filled = np.full(len(known), -1, np.int64)
+    filled[order] = np.where(is_own, known[order][there], -1)
+    return filled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlowPlace:
+    """A collective of the step that takes longer than its like do."""
+
+    kind: str
+    group: str
+    members: tuple[int, ...]
+    """Positions in `Job.ranks`."""
+    ordinal: int
+    """The how-manieth of its kind in the group's step, from 1."""
+    longer_ns: int
+    """Than its like, in all measured steps."""
+    operations: Positions
+    """Its kernels, among those of the joined ranks."""
+    change_ns: Ints
+    """By how much each changes if it takes as long as its like."""
+
+
+def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[SlowPlace, ...]:
+    """The slowest first."""
+    if not lanes:
+        return ()
+    longer = _longer(lanes)
+    ordinal = [ordinals(lane) for lane in lanes]
+    met = np.flatnonzero((ranks.graph.operations.group >= 0) & (ranks.step >= 0))
+    lane, row = ranks.lane[met], ranks.row[met]
+    begins = np.cumsum([0, *map(len, lanes)])[:-1]
+    at = begins[lane] + row
+    kind = np.concatenate([each.kind for each in lanes])[at]
+    nth = np.concatenate(ordinal)[at]
+    by = np.concatenate(longer)[at]
+    first, place = group(lane, kind, nth)
+    counted = np.where(ranks.is_measured[met], by, 0) / np.array([len(each.members) for each in lanes])[lane]
+    totals = np.bincount(place, counted, minlength=len(first))
+    chosen = [number for number in np.argsort(-totals, kind="stable")[:most].tolist() if totals[number] > 0]
+    return tuple(
+        SlowPlace(
+            kind=KINDS[kind[first[number]]],
+            group=lanes[lane[first[number]]].name,
+            members=lanes[lane[first[number]]].members,
+            ordinal=int(nth[first[number]]),
+            longer_ns=round(totals[number]),
+            operations=met[place == number],
+            change_ns=-by[place == number],
+        )
+        for number in chosen
+    )
+
+
+def _longer(lanes: Sequence[Lane]) -> list[Ints]:
+    """For each collective of each lane by how much its transfer is longer than the median of its like."""
+    number, nth, kind, size, ranks, transfer = (
+        np.concatenate(columns)
+        for columns in zip(
+            *(
+                (
+                    np.full(len(lane), at),
+                    ordinals(lane),
+                    lane.kind,
+                    lane.bytes,
+                    np.full(len(lane), lane.size),
+                    lane.transfer_ns,
+                )
+                for at, lane in enumerate(lanes)
+            ),
+            strict=True,
+        )
+    )
+    is_sized = size >= 0
+    _, like = group(kind, ranks, np.where(is_sized, size, -1 - number), np.where(is_sized, 0, nth))
+    order = np.argsort(like, kind="stable")
+    longer = np.empty(len(transfer), np.int64)
+    for rows in np.split(order, np.flatnonzero(np.diff(like[order])) + 1):
+        longer[rows] = transfer[rows] - lower_median(transfer[rows])
+    return np.split(longer, np.cumsum([len(lane) for lane in lanes])[:-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed:
+    """What is fixed."""
+
+    at_median: NDArray[np.bool_]
+    """A row per rank, a column per part of its work: whether it takes what the median rank's does."""
+    factor: NDArray[np.float64]
+    """By the same: what it takes, as a multiple."""
+    places: tuple[SlowPlace, ...] = ()
+    """Collectives that take as long as their like."""
+
+
+def nothing_fixed(ranks: JoinedRanks) -> Fixed:
+    """To begin with."""
+    shape = (ranks.ranks, len(WorkPart))
+    return Fixed(np.zeros(shape, np.bool_), np.ones(shape))
+
+
+def fixed_graph(ranks: JoinedRanks, pace: MedianPace, fixed: Fixed) -> DependencyGraph:
+    """What a rank does itself changes; its waiting follows from that."""
+    graph, rank, part = ranks.graph, ranks.rank_of_operation, ranks.part
+    duration = graph.operations.duration_ns + np.where(fixed.at_median[rank, part], pace.operation_ns, 0)
+    own = (ranks.lane < 0) & (ranks.step >= 0)
+    duration = _times(duration, np.where(own, fixed.factor[rank, part], 1.0))
+    for place in fixed.places:
+        duration[place.operations] += place.change_ns
+    return replace(
+        graph,
+        calls=_calls(ranks, pace, fixed),
+        operations=replace(graph.operations, duration_ns=np.maximum(duration, 0)),
+    )
+
+
+def _calls(ranks: JoinedRanks, pace: MedianPace, fixed: Fixed) -> CallNodes:
+    calls, rank = ranks.graph.calls, ranks.rank_of_call
+    host, factor = fixed.at_median[rank, WorkPart.HOST], fixed.factor[rank, WorkPart.HOST]
+    duration = _times(calls.duration_ns + np.where(host, pace.call_ns, 0), factor)
+    code = calls.code_ns + np.where(host, pace.code_ns, 0)
+    for column, known in enumerate(OF_CODE):
+        code += np.where(fixed.at_median[rank, known], pace.known_code_ns[:, column], 0)
+    code = np.where(ranks.is_first_call, calls.code_ns, np.maximum(_times(code, factor), 0))
+    after = np.where(calls.after >= 0, np.maximum(calls.after_ns + code - calls.code_ns, 0), calls.after_ns)
+    return replace(calls, code_ns=code, duration_ns=np.maximum(duration, 0), after_ns=after)
+
+
+def _times(values: Ints, factor: NDArray[np.float64]) -> Ints:
+    """Exactly as they were where the factor is 1."""
+    return np.where(factor == 1, values, np.rint(values * factor).astype(np.int64))

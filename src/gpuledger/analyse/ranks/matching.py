@@ -2,7 +2,8 @@
 
 A group's ranks call its collectives in one order, so the n-th on one rank is the n-th on another, but for a shift where
 captures began apart. That shift is the one under which kind, type and size agree and the ends keep the most even
-distance: a collective ends on all ranks at nearly the same instant, whatever their clocks say.
+distance: a collective ends on all ranks at nearly the same instant, whatever their clocks say. The same ends tell each
+rank's clock against the first one's.
 
 Arrival is a kernel's start. Until the last rank arrives the others wait; from then to the first end is the transfer. So
 on each rank wait and transfer together are at most the kernel's duration.
@@ -11,7 +12,7 @@ on each rank wait and transfer together are at most the kernel's duration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, OTHER, Collectives, Group
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.tables import NOT_RECORDED
@@ -29,8 +31,7 @@ CLOCKS_AGREE_NS: Final = 20_000
 HOSTS_AGREE_NS: Final = 5_000_000
 """A time service keeps the clocks of hosts this close; where all else is equal, that speaks for a shift."""
 
-FURTHEST_SHIFT: Final = 500
-"""So many collectives apart may two captures begin, or end."""
+FURTHEST_SHIFT: Final = 500  # so many collectives apart may two captures begin, or end
 
 _SAMPLE: Final = 250
 _NEARLY: Final = 0.9
@@ -91,21 +92,16 @@ class Lane:
 
 def matched_lanes(members: Sequence[RankSummary]) -> list[Lane]:
     """What the ranks did together, each on its own clock, and not yet placed in steps."""
-    return [_matched(members, key, positions) for key, positions in _shared(members).items()]
-
-
-def _shared(members: Sequence[RankSummary]) -> dict[Group | int, dict[int, Ints]]:
-    """The lanes of the job: for each the ranks that have it, and the positions of its collectives on each of them."""
     own = [rank.collectives.lanes() for rank in members]
     streams = {sum(isinstance(key, int) for key in lanes) for lanes in own}
-    shared: dict[Group | int, dict[int, Ints]] = {}
+    shared: dict[Group | int, dict[int, Ints]] = {}  # for each lane its ranks, and the positions on each of them
     for rank, lanes in enumerate(own):
         for key, positions in lanes.items():
             if isinstance(key, int) and len(streams) > 1:  # which stream is which cannot be told: all in one lane
                 shared.setdefault(0, {})[rank] = np.flatnonzero(members[rank].collectives.group < 0)
             else:
                 shared.setdefault(key, {})[rank] = positions
-    return shared
+    return [_matched(members, key, positions) for key, positions in shared.items()]
 
 
 def _matched(members: Sequence[RankSummary], key: Group | int, positions: dict[int, Ints]) -> Lane:
@@ -172,3 +168,89 @@ def shift(a: Collectives, b: Collectives) -> int:
         uneven = max(residual, CLOCKS_AGREE_NS)  # below that, evenness says little
         tried.append((share, (uneven, abs(middle) > HOSTS_AGREE_NS, first - last, residual, abs(by), by)))
     return min((key for share, key in tried if share >= _NEARLY * best), default=(0,))[-1]
+
+
+CLEARLY_OFF: Final = 4  # times what the ends of collectives scatter: then a clock is set right
+CLOCK_TICK_NS: Final = 2_000  # less is below what older traces record
+
+_ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
+"""Kinds in which a rank that only gives may end before another begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankClock:
+    """One rank's clock against the first rank's."""
+
+    ahead_ns: int | NotMeasured
+    """By how much it is ahead, as the ends of collectives say."""
+    offset_ns: int
+    """What was taken off its times: 0 where the clocks agree or nothing tells."""
+    residual_ns: int | NotMeasured
+    """The median distance of single collectives from `ahead_ns`."""
+
+    @property
+    def open_ns(self) -> int:
+        """How much of a difference the clock leaves open; 0 where nothing tells."""
+        return 0 if isinstance(self.residual_ns, NotMeasured) else self.residual_ns
+
+
+def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Lane]) -> tuple[RankClock, ...]:
+    """Each rank's clock against the first one's, through ranks that share collectives with both where need be."""
+    unknown = NotMeasured("it shares no matched collective with the other ranks")
+    clocks = [RankClock(unknown, 0, unknown)] * len(members)
+    by_clock: dict[str | int, list[int]] = {}
+    for number, rank in enumerate(members):
+        by_clock.setdefault(number if rank.clock is None else rank.clock, []).append(number)
+    first, *waiting = by_clock.values() or [[]]
+    ahead = dict.fromkeys(first, 0)
+    for number in first:
+        clocks[number] = RankClock(0, 0, 0)
+    before = 0
+    while len(ahead) > before:
+        placed, before = dict(ahead), len(ahead)
+        for ranks in (ranks for ranks in waiting if ranks[0] not in placed):
+            distance = _distances(ranks, lanes, placed)
+            if len(distance):
+                middle = lower_median(distance)
+                residual = lower_median(np.abs(distance - middle))
+                is_off = abs(middle) > max(CLEARLY_OFF * residual, CLOCK_TICK_NS)
+                for number in ranks:
+                    ahead[number], clocks[number] = middle, RankClock(middle, middle if is_off else 0, residual)
+    return tuple(clocks)
+
+
+def _distances(ranks: Sequence[int], lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:
+    """How much later than on the first rank the collectives of ranks on one clock end; through any whose is known."""
+    distances, sure = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    for lane in lanes:
+        own, other = (next((member for member in lane.members if member in group), None) for group in (ranks, placed))
+        if own is not None and other is not None:
+            mine, theirs = (lane.end_ns[:, lane.members.index(member)] for member in (own, other))
+            distances.append(mine - theirs + placed[other])
+            sure.append(~_ONE_WAY[lane.kind])
+    distance, good = np.concatenate(distances), np.concatenate(sure)
+    return distance[good] if good.any() else distance
+
+
+def on_one_clock(members: Sequence[RankSummary], lane: Lane, clocks: Sequence[RankClock]) -> Lane:
+    """The same with times on the first rank's clock, and where they lie in the steps."""
+    offset = np.array([clocks[member].offset_ns for member in lane.members], np.int64)
+    ranks = [members[member] for member in lane.members]
+    begin, end = (np.array([rank.steady[side] for rank in ranks], np.int64) for side in (0, 1))
+    steady = np.all((lane.start_ns >= begin) & (lane.start_ns < end), axis=1)
+    step = lane.step
+    if ranks and len(edges := ranks[0].edges_ns):
+        step = np.searchsorted(edges, lane.start_ns[:, 0], side="right") - 1
+        step = np.where(step < len(edges) - 1, step, -1)
+    launched = np.where(lane.launched_ns == NOT_RECORDED, NOT_RECORDED, lane.launched_ns - offset)
+    start, ended = lane.start_ns - offset, lane.end_ns - offset
+    return replace(lane, start_ns=start, end_ns=ended, launched_ns=launched, steady=steady, step=step)
+
+
+def overlapping(lane: Lane, clocks: Sequence[RankClock]) -> Lane:
+    """Without those that only order has matched: on one rank over before another rank began."""
+    slack = CLOCKS_AGREE_NS + 5 * max((clocks[member].open_ns for member in lane.members), default=0)
+    first_end = lane.end_ns.min(axis=1, initial=np.iinfo(np.int64).max)
+    kept = (first_end >= lane.last_ns - slack) | _ONE_WAY[lane.kind]
+    columns = ("kind", "bytes", "start_ns", "end_ns", "launched_ns", "steady", "step")
+    return replace(lane, **{name: getattr(lane, name)[kept] for name in columns})

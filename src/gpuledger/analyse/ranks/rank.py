@@ -1,27 +1,265 @@
 """What one rank contributes to a job: its trace in, a summary out that is small enough to travel between processes.
 
-The figures are those of the rank's GPU, of several the busiest, from the same books as its report, over the steady
-stretch. The collectives are that GPU's communication kernels.
+A profile may hold several ranks; each then gets a trace of its own. The figures are those of the rank's GPU, of several
+the busiest, from the same books as its report, over the steady stretch. The collectives are that GPU's communication
+kernels. Of some steps the dependency graph is kept, to replay the rank with the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, replace
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank_collectives import Collectives, rank_collectives
-from gpuledger.analyse.ranks.rank_traces import Place
-from gpuledger.analyse.ranks.rank_work import RankWork, rank_work
+from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.ledger.activity import State
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.lines import COMM, Line, LineKind
+from gpuledger.ledger.books import COMM, Line, LineKind
+from gpuledger.ledger.busy import default_window
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.ranges import thread
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import say
-from gpuledger.trace.health import NotMeasured, Severity
-from gpuledger.trace.model import Trace
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Note, NotMeasured, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
+
+_ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A process on a GPU."""
+
+    gpu: int
+    pid: int
+
+    def __str__(self) -> str:
+        return f"process {os_pid(self.pid)} on GPU {self.gpu}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankTrace:
+    """One rank of a profile."""
+
+    trace: Trace
+    wanted: Wanted
+    """With times that count from where this rank's own work begins."""
+    place: Place | None = None
+    """None: the profile is this one rank's."""
+    name: str = ""
+    """What tells it from the profile's other ranks: its GPU, its process, or both."""
+
+
+def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
+    """The ranks of a trace that was read whole, by GPU, then process; made one after another, as each takes memory."""
+    chosen = rank_places(trace, wanted.families)
+    asked = [place for place in chosen if wanted.device in (None, place.gpu)]
+    if not asked:  # one rank; or not on that GPU, and whoever analyses it says which ones there are
+        yield RankTrace(trace, wanted)
+        return
+    notes = []
+    for place, count in _kernels_at(trace).items():
+        if place not in chosen:
+            kernels = say("1 kernel") if count == 1 else say("{count} kernels", count=count_text(count))
+            sentence = say(
+                "{place} ran {kernels} and takes no part in collectives: not counted as a rank",
+                place=str(place),
+                kernels=kernels,
+            )
+            notes.append(Note(Severity.LOSS, "not-a-rank", sentence, count))
+    whole = replace(trace, health=(*trace.health, *notes), origin=replace(trace.origin, rank=None, world_size=None))
+    zero_ns = 0 if wanted.time_ns is None else min(_zero_ns(_at(whole, place)) for place in chosen)
+    has_own_gpu, has_own_process = (len(set(ids)) == len(chosen) for ids in zip(*map(astuple, chosen), strict=True))
+    for place in asked:
+        alone, own_times = _at(whole, place), wanted
+        if wanted.time_ns is not None:  # `--time` counts from where the work of the whole profile begins
+            later_ns = _zero_ns(alone) - zero_ns
+            first, last = (None if instant is None else instant - later_ns for instant in wanted.time_ns)
+            own_times = replace(wanted, time_ns=(first, last))
+        process = f"process {os_pid(place.pid)}" if has_own_process else str(place)
+        yield RankTrace(alone, own_times, place, f"GPU {place.gpu}" if has_own_gpu else process)
+
+
+def rank_places(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> list[Place]:
+    """The ranks of a trace that holds several; none where it is one rank's. `families` are the user's own."""
+    kernels = trace[Table.KERNELS]
+    talks = trace.strings.each(kernels.codes("name"), lambda name: family(name, families) == COMMUNICATION, np.bool_)
+    ran, talking = _kernels_at(trace), _places(kernels.only("gpu", "pid").where(talks))
+    is_one_of_several = trace.origin.rank is not None and (trace.origin.world_size or 1) > 1
+    if len(talking) < 2 and (len(ran) < 2 or is_one_of_several):
+        return []
+    return sorted(talking if len(talking) > 1 else ran, key=astuple)
+
+
+def _kernels_at(trace: Trace) -> Counter[Place]:
+    """How many kernels and graphs each process ran on each GPU; where there are none at all, how many copies."""
+    return _places(trace[Table.KERNELS]) + _places(trace[Table.GRAPHS]) or _places(trace[Table.COPIES])
+
+
+def _places(rows: Rows) -> Counter[Place]:
+    """How many of these rows that took time each process has on each GPU."""
+    rows = rows.only("gpu", "pid").where(rows.duration_ns > 0)
+    processes, process = group(rows["pid"])
+    first, number = group(group(rows["gpu"])[1] * len(processes) + process)
+    places = map(Place, rows["gpu"][first].tolist(), rows["pid"][first].tolist())
+    return Counter(dict(zip(places, np.bincount(number, minlength=len(first)).tolist(), strict=True)))
+
+
+def _at(trace: Trace, place: Place) -> Trace:
+    """What there would be if only this rank had been recorded.
+
+    What its process does for other GPUs is not its own: calls that launch work there, and threads that launch nothing
+    else.
+    """
+    launched = threads = np.empty(0, np.int64)
+    work = [trace[table] for table in _ON_A_GPU]
+    mine = [(rows["correlation"], rows["pid"] == place.pid, rows["gpu"] == place.gpu) for rows in work]
+    there = np.concatenate([correlation[own & ~here] for correlation, own, here in mine])
+    if len(there):
+        here_ids = np.concatenate([correlation[own & here] for correlation, own, here in mine])
+        launched = np.setdiff1d(there, np.append(here_ids, NOT_RECORDED))
+        calls = trace[Table.CALLS].only("pid", "tid", "correlation")
+        calls = calls.where(calls["pid"] == place.pid)
+        driving, busy = (calls["tid"][np.isin(calls["correlation"], ids)] for ids in (launched, here_ids))
+        threads = np.setdiff1d(driving, busy)
+    tables = {}
+    for table, rows in trace.tables.items():
+        own: NDArray[np.bool_] = rows["pid"] == place.pid
+        if "gpu" in rows:  # of synchronisations it may not be known
+            own &= (rows["gpu"] == place.gpu) | (rows["gpu"] == NOT_RECORDED) & (table not in _ON_A_GPU)
+        if "tid" in rows and len(threads):
+            own &= ~np.isin(rows["tid"], threads)
+        if table is Table.CALLS and len(launched):
+            own &= ~np.isin(rows["correlation"], launched)
+        if "parent" in rows:  # ranges point to the one around them, which is of the same thread
+            number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
+            number[:-1][own] = np.arange(int(own.sum()))
+            tables[table] = rows.replaced("parent", number[rows["parent"]]).where(own)
+        else:
+            tables[table] = rows.where(own)
+    processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
+    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes), places=None)
+
+
+def _zero_ns(trace: Trace) -> int:
+    """Where a rank's own work begins."""
+    window = default_window(*host_and_activities(trace))
+    return 0 if isinstance(window, NotMeasured) else window.start_ns
+
+
+LONGEST: Final = 25
+"""What has no steps, or long ones, is replayed if it has no more than so many times its share of operations."""
+
+_STEPS_AND_LEAD: Final = ((2, 1), (1, 1), (1, 0))
+"""How many steps are measured at least, and how many lead up to them: the first that are not too long."""
+
+_COLLECTS: Final = re.compile(r"^(python )?gc\b|garbage.?collect|\bgc\.collect\b", re.IGNORECASE)
+"""What ranges around a garbage collection are called: `Python GC` by torch.profiler."""
+
+
+class WorkPart(IntEnum):
+    """What a rank's time between two collectives consists of."""
+
+    COMPUTE = 0
+    COMM = 1
+    COPY = 2
+    HOST = 3
+    """Calls, and the code between them, but for what follows."""
+    GARBAGE = 4
+    SYSTEM = 5
+    """Calls of the operating system."""
+    THREAD = 6
+    """Waiting for another thread, such as a loader's."""
+
+
+OF_STATE: Final = {State.COMPUTE: WorkPart.COMPUTE, State.COMM: WorkPart.COMM, State.COPY: WorkPart.COPY}
+OF_CODE: Final = (WorkPart.GARBAGE, WorkPart.SYSTEM, WorkPart.THREAD)
+"""What is known of the code before a call; the rest of it is the host's own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankWork:
+    """Some steps of a rank, with one step before them where there is one. Times are on the profile's own clock."""
+
+    graph: DependencyGraph
+    part: NDArray[np.int8]
+    """The `WorkPart` of each operation."""
+    step: NDArray[np.int32]
+    """The number of the step that each operation begins in; -1: in none that was kept."""
+    first_step: int
+    edges: tuple[Anchor, ...]
+    """Where the steps that were kept begin and end, one more than there are."""
+    code_ns: Ints
+    """Of the code before each call, a column for each of `OF_CODE`."""
+    synchronises: NDArray[np.bool_]
+    """Which calls wait for the device: what they take is no work of the host's."""
+
+
+def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMeasured:
+    """About so many operations of a rank, in whole steps."""
+    if len(device.steady_stretches) > 1:
+        return NotMeasured(say("only parts of the run are selected, which are not replayed"))
+    steps = 1 if device.steps is None else len(device.steps)
+    most = LONGEST * operations * steps // max(len(device.work), 1)
+    fewest, lead = next((pair for pair in _STEPS_AND_LEAD if sum(pair) <= most), _STEPS_AND_LEAD[-1])
+    kept = excerpt(trace, device, enough=operations, fewest=fewest, lead=lead)
+    if len(kept.work) > LONGEST * operations:
+        return NotMeasured(say("steps are too long to replay all ranks together; --time=FROM:TO looks at less"))
+    graph = dependency_graph(trace, kept.host, kept.work)
+    first, edges_ns = 0, np.array(device.steady, np.int64) if device.steps is None else device.steps.edges_ns
+    if device.steps is not None and kept.rows is not None:
+        begin, end = np.searchsorted(edges_ns, (kept.measured.start_ns[0], kept.measured.end_ns[-1])).tolist()
+        first, edges_ns = begin - lead, edges_ns[begin - lead : end + 1]
+    replayable = Scenario(trace, device, kept, graph)
+    step = np.searchsorted(edges_ns, kept.work.start_ns, side="right") - 1
+    is_kept = (step >= 0) & (step < len(edges_ns) - 1)
+    part = np.array([OF_STATE[state] for state in sorted(OF_STATE)], np.int8)
+    return RankWork(
+        graph=graph,
+        part=part[kept.work.state],
+        step=np.where(is_kept, step + first, -1).astype(np.int32),
+        first_step=first,
+        edges=tuple(replayable.anchor(int(instant)) for instant in edges_ns),
+        code_ns=_code_ns(trace, kept, graph),
+        synchronises=kept.host.are(CallKind.SYNC)[graph.call_row],
+    )
+
+
+def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
+    """How much of the code before each call each of `OF_CODE` takes; nothing of what comes before a thread's first."""
+    calls, recorded = graph.calls, graph.recorded
+    amounts = np.zeros((len(calls), len(OF_CODE)), np.int64)
+    ranges = trace[Table.RANGES]
+    collects = trace.strings.each(ranges.codes("name"), lambda name: bool(_COLLECTS.search(name)), np.bool_)
+    ranges = ranges.where(collects)
+    owner = thread(ranges)
+    for number, identity in enumerate(kept.host.threads.tolist()):
+        own = np.flatnonzero(calls.thread == number)
+        begin, end = recorded.call_end[own[:-1]], recorded.call_begin[own[1:]]
+        by_cause = kept.host.thread(number).split(begin, end)
+        garbage = union(ranges["start_ns"][owner == identity], ranges["end_ns"][owner == identity])
+        columns = (covered(garbage, begin, end), *(by_cause.get(cause, 0) for cause in (Cause.OS, Cause.WAIT_THREAD)))
+        left = calls.code_ns[own[1:]].copy()  # where another thread hands over, less than lies between the calls
+        for column, amount in enumerate(columns):
+            amounts[own[1:], column] = np.minimum(amount, left)
+            left -= amounts[own[1:], column]
+    return amounts
+
 
 NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
 
@@ -136,13 +374,14 @@ def rank_summary(
             )
         )
     gpus, steps, work = trace.origin.gpus, device.steps, device.ledger.busy
+    number, world = trace.origin.rank, trace.origin.world_size
     here = activities.on(device.gpu)
     here = here[activities.state[here] == State.COMM]
     communicating = intersection(union(activities.start_ns[here], activities.end_ns[here]), device.steady_stretches)
     return RankSummary(
         profile=profile,
-        rank=_at_least(0, trace.origin.rank),
-        world_size=_at_least(1, trace.origin.world_size),
+        rank=number if number is not None and number >= 0 else None,
+        world_size=world if world is not None and world >= 1 else None,
         gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
         window=device.ledger.window,
         steady=device.steady,
@@ -162,7 +401,3 @@ def rank_summary(
         clock=trace.origin.capture or (None if place is None else profile),
         work=rank_work(trace, device, operations) if operations else NOT_KEPT,
     )
-
-
-def _at_least(least: int, number: int | None) -> int | None:
-    return number if number is not None and number >= least else None

@@ -25,17 +25,8 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-KINDS: Final = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "barrier",
-    "broadcast",
-    "reduce",
-    "send_recv",
-    "other",
-)
+_OF_ALL: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+KINDS: Final = (*_OF_ALL, "barrier", "broadcast", "reduce", "send_recv", "other")
 """What a collective does; columns hold positions in it."""
 
 OTHER: Final = KINDS.index("other")
@@ -123,18 +114,16 @@ class Collectives:
 
     def at(self, positions: NDArray[Any] | slice) -> Collectives:
         """Those at these positions."""
-        columns = {
-            column.name: getattr(self, column.name)[positions] for column in fields(self) if column.name != "groups"
-        }
-        return Collectives(**columns, groups=self.groups)
+        columns = (column.name for column in fields(self) if column.name != "groups")
+        return Collectives(**{name: getattr(self, name)[positions] for name in columns}, groups=self.groups)
 
     def lanes(self) -> dict[Group | int, Positions]:
         """Those that all ranks do in one order: of a group; where that is not known, of the n-th stream."""
-        lanes: dict[Group | int, Positions] = {}
-        for number in np.unique(self.group[self.group >= 0]).tolist():
-            lanes[self.groups[number]] = np.flatnonzero(self.group == number)
-        streams = np.unique(self.stream[self.group < 0]).tolist()
-        for place, stream in enumerate(streams):
+        lanes: dict[Group | int, Positions] = {
+            self.groups[number]: np.flatnonzero(self.group == number)
+            for number in np.unique(self.group[self.group >= 0]).tolist()
+        }
+        for place, stream in enumerate(np.unique(self.stream[self.group < 0]).tolist()):
             lanes[place] = np.flatnonzero((self.group < 0) & (self.stream == stream))
         return lanes
 
@@ -231,7 +220,7 @@ def _from_annotations(trace: Trace, calls: Rows, launched: Positions, kind: Ints
     alone = np.flatnonzero(around >= 0)
     alone = alone[np.bincount(around[alone], minlength=1)[around[alone]] == 1]
     inputs = sized.codes("inputs")[around[alone]]
-    dtype[launched[alone]] = trace.strings.each(inputs, _dtype_given)
+    dtype[launched[alone]] = trace.strings.each(inputs, lambda text: _first_input(text)[1])
     size[launched[alone]] = trace.strings.each(inputs, _bytes_given)
     return kind, dtype, size
 
@@ -243,10 +232,6 @@ def _first_input(text: str) -> tuple[Any, int]:
         return shapes[0], dtype_of(types[0])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None, NOT_RECORDED
-
-
-def _dtype_given(text: str) -> int:
-    return _first_input(text)[1]
 
 
 def _bytes_given(text: str) -> int:

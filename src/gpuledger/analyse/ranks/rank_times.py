@@ -1,4 +1,4 @@
-"""Each rank of a job, per step: its step, its compute and communication, what it waited and was waited for.
+"""Each rank of a job per step, and who was late when: its step, compute and communication, what it waited and caused.
 
 Times are those of the steady stretch, spread over its steps.
 """
@@ -6,12 +6,15 @@ Times are those of the steady stretch, spread over its steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
-from gpuledger.analyse.ranks.clocks import RankClock
+import numpy as np
+
 from gpuledger.analyse.ranks.fixing import Fixing
-from gpuledger.analyse.ranks.job import Job, RankPart
-from gpuledger.analyse.ranks.rank import RankSummary
-from gpuledger.trace.health import NotMeasured
+from gpuledger.analyse.ranks.job import Job, step_lengths
+from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 
 
@@ -55,25 +58,132 @@ class RankTimes:
 def rank_times(job: Job, fixed: Fixing | NotMeasured) -> tuple[RankTimes, ...]:
     """The ranks in order."""
     saves = (None,) * len(job.ranks) if isinstance(fixed, NotMeasured) else fixed.alone_ns
-    return tuple(map(_times, job.ranks, job.parts, job.clocks, saves))
+    times = []
+    for rank, part, clock, saves_ns in zip(job.ranks, job.parts, job.clocks, saves, strict=True):
+        count = rank.step_count
+        steady_ns = rank.length_ns[rank.warm_up :]
+        waiting = Waiting(
+            part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, saves_ns
+        )
+        times.append(
+            RankTimes(
+                label=rank.label,
+                profile=rank.profile,
+                gpu_name=rank.gpu_name,
+                steps=count if len(rank.edges_ns) else None,
+                median_step_ns=lower_median(steady_ns) if len(steady_ns) else None,
+                compute_ns=rank.compute_ns // count,
+                exposed_comm_ns=rank.exposed_comm_ns // count,
+                hidden_comm_ns=rank.hidden_comm_ns // count,
+                waiting=waiting if part.matched else None,
+                matched=part.matched,
+                seen=part.seen,
+                clock_ahead_ns=None if isinstance(clock.ahead_ns, NotMeasured) else clock.ahead_ns,
+                clock_residual_ns=None if isinstance(clock.residual_ns, NotMeasured) else clock.residual_ns,
+            )
+        )
+    return tuple(times)
 
 
-def _times(rank: RankSummary, part: RankPart, clock: RankClock, saves_ns: int | None) -> RankTimes:
-    count = rank.step_count
-    steady_ns = rank.length_ns[rank.warm_up :]
-    waiting = Waiting(part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, saves_ns)
-    return RankTimes(
-        label=rank.label,
-        profile=rank.profile,
-        gpu_name=rank.gpu_name,
-        steps=count if len(rank.edges_ns) else None,
-        median_step_ns=lower_median(steady_ns) if len(steady_ns) else None,
-        compute_ns=rank.compute_ns // count,
-        exposed_comm_ns=rank.exposed_comm_ns // count,
-        hidden_comm_ns=rank.hidden_comm_ns // count,
-        waiting=waiting if part.matched else None,
-        matched=part.matched,
-        seen=part.seen,
-        clock_ahead_ns=None if isinstance(clock.ahead_ns, NotMeasured) else clock.ahead_ns,
-        clock_residual_ns=None if isinstance(clock.residual_ns, NotMeasured) else clock.residual_ns,
+MOST_STRAGGLERS: Final = 10
+
+
+class LateAt(Enum):
+    """What lateness was seen at."""
+
+    COLLECTIVES = "collectives"
+    STEPS = "steps"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lateness:
+    """One number per rank and step."""
+
+    seen_at: LateAt
+    ranks: tuple[str, ...]
+    steps: tuple[int, ...]
+    """Numbers on the first rank."""
+    late_ns: Ints
+    """A row per rank, a column per step."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorstStep:
+    """In which step a rank was the latest, and by how much."""
+
+    step: int
+    late_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank that others waited for."""
+
+    label: str
+    profile: str
+    late: int
+    """How often it was the last to arrive, of `counted` collectives."""
+    counted: int
+    caused_ns: int
+    """What the others waited for it, added up."""
+    all_caused_ns: int
+    """The same for all ranks."""
+    saves_share: float | None
+    """How much shorter the job's step would be if only this one were fixed; None where that was not replayed."""
+    compute_ratio: float | None
+    """Its compute per step over the median rank's."""
+    worst: WorstStep | None
+    """None where lateness was not measured."""
+
+
+def lateness(job: Job) -> Lateness | NotMeasured:
+    """How late every rank was, from collectives where there are any in steps."""
+    ranks = tuple(rank.label for rank in job.ranks)
+    step = np.unique(np.concatenate([np.empty(0, np.int64), *(lane.step for lane in job.lanes)]))
+    step = step[step >= 0]
+    if len(step):
+        late = np.zeros((len(ranks), len(step)), np.int64)
+        for lane in job.lanes:
+            inside = np.flatnonzero(lane.step >= 0)
+            behind = lane.start_ns[inside] - lane.start_ns[inside].min(axis=1, keepdims=True)
+            row = np.broadcast_to(np.array(lane.members), behind.shape)
+            column = np.broadcast_to(np.searchsorted(step, lane.step[inside])[:, None], behind.shape)
+            np.maximum.at(late, (row, column), behind)
+        return Lateness(LateAt.COLLECTIVES, ranks, tuple(step.tolist()), late)
+    lengths = step_lengths(job)
+    if isinstance(lengths, NotMeasured):
+        return lengths
+    longer = (lengths.length_ns - lengths.length_ns.min(axis=1, keepdims=True)).T
+    return Lateness(LateAt.STEPS, ranks, tuple(lengths.steps.tolist()), longer)
+
+
+def stragglers(job: Job, late: Lateness | NotMeasured, fixed: Fixing | NotMeasured) -> tuple[Straggler, ...]:
+    """The ranks that others waited for, the most waited for first."""
+    caused = [part.caused_ns for part in job.parts]
+    compute = [rank.compute_ns / rank.step_count for rank in job.ranks]
+    usual = lower_median(np.array(compute, np.int64)) if compute else 0
+    waited_for = sorted(
+        (rank for rank, part in enumerate(job.parts) if part.late), key=lambda rank: (-caused[rank], rank)
     )
+    late_ranks = []
+    for rank in waited_for[:MOST_STRAGGLERS]:
+        worst, saves_share = None, None
+        if not isinstance(late, NotMeasured):
+            column = int(late.late_ns[rank].argmax())
+            worst = WorstStep(late.steps[column], int(late.late_ns[rank, column]))
+        if not isinstance(fixed, NotMeasured) and fixed.step_ns and (alone_ns := fixed.alone_ns[rank]) is not None:
+            saves_share = alone_ns / fixed.step_ns
+        late_ranks.append(
+            Straggler(
+                label=job.ranks[rank].label,
+                profile=job.ranks[rank].profile,
+                late=job.parts[rank].late,
+                counted=job.parts[rank].counted,
+                caused_ns=caused[rank],
+                all_caused_ns=sum(caused),
+                saves_share=saves_share,
+                compute_ratio=compute[rank] / usual if usual else None,
+                worst=worst,
+            )
+        )
+    return tuple(late_ranks)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from gpuledger.capture.ncu.command import ENDING, SETS, Choice, Measure, ncu_flags
-from gpuledger.capture.ncu.metric_names import checked
+from gpuledger.capture.launchers import remote
+from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, checked, ncu_flags
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import Recording, recorded
-from gpuledger.capture.remote import remote
 from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
@@ -26,8 +25,8 @@ from gpuledger.cli.capture.options import (
     witness_for,
     word_for,
 )
-from gpuledger.cli.regex import regex_option
-from gpuledger.system.tools import find_ncu
+from gpuledger.cli.output import regex_option
+from gpuledger.system.machine import find_ncu
 
 
 @click.command(context_settings=COMMAND_FIRST)
@@ -108,6 +107,6 @@ def ncu(
         tell,
     )
 
-    from gpuledger.cli.capture.end import ended
+    from gpuledger.cli.capture.options import ended
 
     ended(outcome, None, no_report=manner.no_report)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from gpuledger.capture.launchers import remote
 from gpuledger.capture.output_files import place_for
-from gpuledger.capture.plain_plan import ELSEWHERE, LEFT_OUT, torch_plain
+from gpuledger.capture.plain_run import ELSEWHERE, LEFT_OUT, torch_plain
 from gpuledger.capture.record import Recording, recorded
-from gpuledger.capture.remote import remote
-from gpuledger.capture.torch.command import OURS, RUNNER, Schedule, torch_command, torch_flags
+from gpuledger.capture.torch_command import OURS, RUNNER, Schedule, torch_command, torch_flags
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
     PLAIN_OPTION,
@@ -111,6 +111,6 @@ def torch(
     )
 
     from gpuledger.analyse.capture_checks import CaptureWishes
-    from gpuledger.cli.capture.end import ended
+    from gpuledger.cli.capture.options import ended
 
     ended(outcome, CaptureWishes(memory=memory), no_report=manner.no_report)

@@ -11,31 +11,24 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.align.alignment import Isolation, alignment
-from gpuledger.analyse.align.forwards import Forwards
-from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
-from gpuledger.analyse.align.from_timing import side_of_timing
-from gpuledger.analyse.align.known_differences import KnownDifferences, known
+from gpuledger.analyse.align.kernel_sequences import Forwards
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
+from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, KnownDifferences, known
+from gpuledger.analyse.align.sides_from import mock_from_table, model_from_table, of_mock, of_model, side_of_timing
 from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.cli.completion import files
-from gpuledger.cli.diff_sides import timings_at, told_apart
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.names import named, names_option
-from gpuledger.cli.output import Output, cache_option, page_options
+from gpuledger.cli.output import Output, cache_option, limit_option, named, names_option, page_options, regex_option
 from gpuledger.cli.progress import ProgressLine
-from gpuledger.cli.regex import regex_option
+from gpuledger.cli.verbs.diff import timings_at, told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused
-from gpuledger.fleet.profiles import Profile, job_profiles
+from gpuledger.fleet.run import Profile, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.read import open_trace
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.trace.health import Note
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import Note, Trace
 
 GATE = 3
 """The exit code where --gate was given and a check fails."""
@@ -139,7 +132,7 @@ def align(
     accepted = KnownDifferences() if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
     if junit is not None and junit.exists() and not output.force:
         raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
-    timed = _timed(mock, e2e, limits)
+    timed = _timed_sides(mock, e2e, limits)
     if timed is None and not e2e:
         raise click.UsageError("give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns.")
     reading = _Reading(limits, output.progress, names_from)
@@ -185,7 +178,7 @@ def _toml(path: Path) -> dict[str, object]:
         raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
 
 
-def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
+def _timed_sides(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
     """Both sides where they are what `gpuledger time` wrote; None where neither is."""
     files = [(given, timings_at(given, limits)) for given in (mock, *e2e)]
     operations = [(Path(given).name, operation) for given, timings in files for operation in timings or ()]
@@ -194,7 +187,7 @@ def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide
     if len(operations) != len(_SIDES) or any(timings is None for _, timings in files):
         raise GpuledgerError(
             "a timing is compared with one other timing",
-            found=", ".join(f"{Path(given).name}: {_counted(timings)}" for given, timings in files),
+            found=", ".join(f"{Path(given).name}: {_count_words(timings)}" for given, timings in files),
             hint="give one file of `gpuledger time A B -o FILE.json`, or two of `gpuledger time A -o FILE.json`",
         )
     first, second = (
@@ -203,7 +196,7 @@ def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide
     return first, second
 
 
-def _counted(timings: tuple[TimedOperation, ...] | None) -> str:
+def _count_words(timings: tuple[TimedOperation, ...] | None) -> str:
     return "no timing" if timings is None else "two operations" if len(timings) > 1 else "one operation"
 
 

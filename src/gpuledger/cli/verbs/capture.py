@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuledger.cli.capture.ncu import ncu
-from gpuledger.cli.capture.nsys import nsys
-from gpuledger.cli.capture.session import start, stop
+from gpuledger.cli.capture.nsys import nsys, start, stop
 from gpuledger.cli.capture.torch import torch
 
 

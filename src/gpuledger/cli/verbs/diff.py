@@ -1,4 +1,7 @@
-"""`gpuledger diff`: did the change help, by how much, and why; and may it be merged."""
+"""`gpuledger diff`: did the change help, by how much, and why; and may it be merged.
+
+What the user names, as a side to compare: a profile, several runs, a baseline, or tables of `nsys stats`.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,27 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
-from gpuledger.analyse.diff.like_sides import like_sides
-from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.diff.run_side import (
+    RunSide,
+    from_document,
+    is_baseline,
+    like_sides,
+    pooled,
+    side_of_timing,
+    sides_of_pair,
+    to_document,
+)
+from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.cli.completion import files
-from gpuledger.cli.diff_sides import Sides, pair_of_timings, told_apart
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, page_options, step_options
-from gpuledger.cli.regex import regex_option
-from gpuledger.errors import OutputRefused
+from gpuledger.cli.output import Output, limit_option, page_options, regex_option, step_options
+from gpuledger.cli.progress import ProgressLine
+from gpuledger.errors import OutputRefused, UnreadableProfile
+from gpuledger.fleet.run import job_profiles
+from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.document import Document
@@ -29,6 +42,91 @@ from gpuledger.present.views.diff.tables import gate_result, gate_values
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.read import SAMPLES, open_trace
+from gpuledger.read.source import look_at, opened
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.stages import BOOKS
+from gpuledger.units import bytes_text
+
+
+class Sides:
+    """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
+
+    def __init__(self, wanted: Wanted, tell: ProgressLine, limits: Limits) -> None:
+        self._wanted, self._tell, self._limits = wanted, tell, limits
+        self._gpu: int | None = None
+
+    def read(self, given: str) -> RunSide:
+        """The side at a path or glob."""
+        path = Path(given)
+        if path.is_file() and is_baseline(look_at(path).head):
+            return self._keep_gpu(from_document(_content(path, "baseline", self._limits), path.name))
+        if (timed := timings_at(given, self._limits)) is not None:
+            return side_of_timing(_only(timed, path.name), path.name)
+        if is_printed_tables(given, limits=self._limits):
+            return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
+        found, failed = job_profiles([given], self._limits)
+        if failed:
+            raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
+        runs = [self._of_profile(profile.address, profile.name) for profile in found]
+        return pooled(runs, path.name or given)
+
+    def _of_profile(self, address: str, name: str) -> RunSide:
+        self._tell.clear()
+        trace = open_trace(address, where_sampled=SAMPLES, limits=self._limits, progress=self._tell)
+        self._tell.stage(BOOKS)
+        devices = analysed(trace, name, self._wanted)
+        return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
+
+    def _keep_gpu(self, side: RunSide) -> RunSide:
+        if self._gpu is None:
+            self._gpu = side.gpu
+        return side
+
+
+def told_apart(one: str, other: str) -> tuple[str, str]:
+    """What to call two files: their names, with as many folders as it takes to tell them apart."""
+    parts = Path(one).parts, Path(other).parts
+    longest = max(map(len, parts))
+    least = next((count for count in range(1, longest + 1) if parts[0][-count:] != parts[1][-count:]), 1)
+    return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
+
+
+def timings_at(given: str, limits: Limits) -> tuple[TimedOperation, ...] | None:
+    """What `gpuledger time` wrote there, one operation or two; None where it is something else."""
+    path = Path(given)
+    if not path.is_file() or not is_timing(look_at(path).head):
+        return None
+    return timed_operations(_content(path, "timing", limits), path.name)
+
+
+def pair_of_timings(given: str, limits: Limits) -> tuple[RunSide, RunSide] | None:
+    """Both sides from one file of two operations that were timed in turns; None where it is something else."""
+    timed = timings_at(given, limits)
+    if timed is None or len(timed) == 1:
+        return None
+    return sides_of_pair(*timed)
+
+
+def _only(timed: tuple[TimedOperation, ...], name: str) -> TimedOperation:
+    if len(timed) > 1:
+        raise UnreadableProfile(
+            f"{name}: holds two operations that were timed in turns", hint=f"`gpuledger diff {name}` compares the two"
+        )
+    return timed[0]
+
+
+def _content(path: Path, what: str, limits: Limits) -> bytes:
+    source = look_at(path)
+    if source.size > limits.event_bytes:
+        most = bytes_text(limits.event_bytes)
+        raise UnreadableProfile(
+            f"{source.name}: {bytes_text(source.size)}, and no {what} is larger than {most}",
+            hint=f"if this is one: --limit=event-bytes={source.size}",
+        )
+    with opened(source) as file:
+        return file.read()
+
 
 TRIPPED = 3
 """The exit code where a gate tripped."""

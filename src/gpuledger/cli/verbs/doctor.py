@@ -16,12 +16,12 @@ from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.rep_file import NsysRepReader
+from gpuledger.read.nsys.other_exports import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
 
 
-def _written(profile: Path) -> ProfileWriter:
+def _writer_of(profile: Path) -> ProfileWriter:
     """Who wrote a profile. A report of nsys is not opened: that would need the nsys that is to be judged."""
     if NsysRepReader().recognises(look_at(profile)):
         return ProfileWriter(profile.name, NsysRepReader.name, None)
@@ -34,7 +34,7 @@ def _kernels_in(export: Path) -> int:
 
 
 @contextlib.contextmanager
-def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+def _check_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Says on a terminal which check is made. At once, not after a second: it is the slow one that must be named."""
     waiting = sys.stderr.isatty() and not quiet
 
@@ -71,10 +71,10 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
       gpuledger doctor run.sqlite
       gpuledger doctor --format=json | jq -r '.checks[].commands[]'
     """
-    written = None if profile is None else _written(profile)
+    written = None if profile is None else _writer_of(profile)
     handed = TrialTools(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
     patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
-    with _told(quiet=output.quiet) as tell:
+    with _check_line(quiet=output.quiet) as tell:
         found = diagnosed(patient, tell)
     output.show(doctor_document(found))
     if not found.is_ready:

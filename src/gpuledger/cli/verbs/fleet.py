@@ -8,14 +8,12 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
-from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
-from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
+from gpuledger.analyse.ranks.job import slowest_step_ns
+from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.cli.completion import files
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, page_options, step_options
+from gpuledger.cli.output import Output, limit_option, page_options, step_options
 from gpuledger.findings.ranks import job_findings
-from gpuledger.fleet.profiles import described
-from gpuledger.fleet.run import Fleet
+from gpuledger.fleet.run import Fleet, described
 from gpuledger.fleet.run import fleet as analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -24,7 +22,7 @@ from gpuledger.present.views.fleet import Map, Merged, fleet_document
 from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
 from gpuledger.read.request import Progress
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
 _BAR = 20
@@ -75,17 +73,17 @@ def fleet(
         scheduler=scheduler,
         count=workers,
         limits=limits,
-        tell=_drawn(output.progress),
+        tell=_progress_bar(output.progress),
         operations=OPERATIONS,
     )
     output.progress.stage("putting the ranks together")
     late = lateness(made.job)
-    merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
+    merged = _merge(", ".join(Path(text).name or text for text in given), made, late)
     by_step = None if isinstance(late, NotMeasured) else lateness_sheet(late)
     output.show(fleet_document(merged, by_step))
 
 
-def _drawn(tell: Progress) -> Callable[[int, int], None]:
+def _progress_bar(tell: Progress) -> Callable[[int, int], None]:
     """Progress in profiles, as a bar on the line that readers use for rows."""
 
     def draw(done: int, total: int) -> None:
@@ -96,7 +94,7 @@ def _drawn(tell: Progress) -> Callable[[int, int], None]:
     return draw
 
 
-def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
+def _merge(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
     job, fixed = made.job, fixing(made.job)
     drawn = None if isinstance(late, NotMeasured) else Map(lateness_words(late), late.ranks, late.steps, late.late_ns)
     return Merged(

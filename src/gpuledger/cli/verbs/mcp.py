@@ -11,8 +11,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import cache_option
+from gpuledger.cli.output import cache_option, limit_option
 from gpuledger.errors import MissingPackage
 from gpuledger.limits import Limits
 
@@ -44,8 +43,7 @@ def mcp(folders: tuple[Path, ...], limits: Limits) -> None:
             "the server needs the package mcp, which is not installed",
             hint="`pip install 'gpuledger[mcp]'` installs it",
         )
-    from gpuledger.agents.folders import AllowedFolders
-    from gpuledger.agents.profiles import AgentProfiles
+    from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
     from gpuledger.agents.server import serve
 
     if sys.stdin.isatty():

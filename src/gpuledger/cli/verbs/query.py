@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.completion import words
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, optional_profile_argument, output_options, step_options
+from gpuledger.cli.output import Output, limit_option, optional_profile_argument, output_options, step_options
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.read import open_trace
 from gpuledger.sql.answer import answered, to_read
+from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
-from gpuledger.sql.subject import QuerySubject
 from gpuledger.sql.tables import BY_NAME, TABLES
 
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.limits import limit_option
-from gpuledger.cli.memory_snapshot import analysed_snapshot, show_snapshot
-from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import (
     Output,
+    limit_option,
+    named,
+    names_option,
     page_options,
     profile_argument,
     step_options,
 )
+from gpuledger.cli.verbs.questions import analysed_snapshot, show_snapshot
 from gpuledger.errors import MissingPackage
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.steps import Wanted
@@ -26,7 +27,7 @@ from gpuledger.read import open_trace
 
 if TYPE_CHECKING:
     from gpuledger.read.request import Progress
-    from gpuledger.trace.kernel_report import KernelReport
+    from gpuledger.trace.measured import KernelReport
 
 
 @click.command()
@@ -95,20 +96,20 @@ def report(
     columns = columns_for(profiled=bool(ncu) or names_from is not None)
     trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=output.progress)
     trace = named(trace, profile.name, names_from, limits, output.progress)
-    profiled = _profiled(ncu, limits, output.progress) if ncu else None
+    profiled = _open_kernels(ncu, limits, output.progress) if ncu else None
     snapshot = None if memory is None else analysed_snapshot(memory, limits, output)
     made = diagnosed(trace, profile.name, wanted, profiled, stage=output.progress.stage)
-    pictures = _written(made, output) if charts else []
+    pictures = _write_pictures(made, output) if charts else []
     output.show(report_document(made, pictures, is_brief=brief, memory=snapshot))
 
 
-def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
+def _open_kernels(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
     from gpuledger.read.ncu.reader import open_kernels
 
     return open_kernels(files, limits=limits, progress=tell)
 
 
-def _written(made: ProfiledRun, output: Output) -> list[tuple[str, str]]:
+def _write_pictures(made: ProfiledRun, output: Output) -> list[tuple[str, str]]:
     """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
     from gpuledger.present.charts.png import png
     from gpuledger.present.views.page.pictures import report_pictures

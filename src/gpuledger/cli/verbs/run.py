@@ -16,16 +16,21 @@ from gpuledger.present.formats import FORMATS
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
 from gpuledger.present.writers import write
-from gpuledger.runbook.definition import Runbook
-from gpuledger.runbook.engine import Engine, all_needs
+from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
+from gpuledger.runbook.engine import FINISHED, Engine, all_needs, state_of
 from gpuledger.runbook.files import is_free, locked, make_folder, runbook_text, shipped, shipped_text, written
-from gpuledger.runbook.matrix import MatrixCell, cells_of
-from gpuledger.runbook.needs import missing
-from gpuledger.runbook.plan import Choices, cell_needs, comparisons_of, environment_of, jobs_of, prelude_of
-from gpuledger.runbook.read import runbook_of
-from gpuledger.runbook.shown import shown_jobs, shown_settings
-from gpuledger.runbook.state import FINISHED, state_of
-from gpuledger.runbook.suggestion import suggestion
+from gpuledger.runbook.forms import suggestion
+from gpuledger.runbook.plan import (
+    Choices,
+    cell_needs,
+    comparisons_of,
+    environment_of,
+    jobs_of,
+    prelude_of,
+    shown_jobs,
+    shown_settings,
+)
+from gpuledger.runbook.read import missing, runbook_of
 from gpuledger.runbook.summary import RunSummary, summed_up
 from gpuledger.system.interruption import Interruption
 from gpuledger.version import own_version
@@ -92,7 +97,7 @@ def run(
     if runbook is None or list_:
         _list(Output(format_, None, force=False, quiet=quiet))
         return
-    book, here = _found(runbook)
+    book, here = _find_runbook(runbook)
     lacking = missing(all_needs(book) if book.sizes == {} else ("gpu", *all_needs(book)))
     choices = Choices(
         chosen := _size(book, size, lacking),
@@ -145,7 +150,7 @@ def _list(output: Output) -> None:
     output.show(listing_document([runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped()]))
 
 
-def _found(runbook: str) -> tuple[Runbook, Path]:
+def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
     """The runbook, and the folder that it lies in."""
     path = Path(runbook)
     if runbook in shipped() and not path.is_file():

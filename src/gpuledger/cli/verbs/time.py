@@ -70,7 +70,7 @@ def _input(source: UserFunction) -> PreparedInput:
     return PreparedInput(given if isinstance(given, tuple) else (given,), {})
 
 
-def _prepared(of: UserFunction, given: PreparedInput | None) -> Operation:
+def _prepare(of: UserFunction, given: PreparedInput | None) -> Operation:
     """The operation, bound to its input where one is given."""
     with blamed(of.file, of.line, "failed while preparing"):
         made = prepared(of.function) if given is None else of.function()
@@ -158,7 +158,7 @@ def time(
     }
     with stdout_to_stderr():
         given = None if source is None else _input(source)
-        operations = [_prepared(function, given) for function in functions]
+        operations = [_prepare(function, given) for function in functions]
         if len(operations) > 1:  # so that what fails is told of the one that failed
             for function, first_call in zip(functions, operations, strict=True):
                 with blamed(function.file, function.line, "failed while it was timed"):

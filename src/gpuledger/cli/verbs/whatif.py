@@ -10,14 +10,20 @@ import click
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.cli.completion import finding_codes
-from gpuledger.cli.in_order import InOrder, in_order
-from gpuledger.cli.limits import limit_option
 from gpuledger.cli.main import sentence
-from gpuledger.cli.output import Output, page_options, profile_argument, step_options
-from gpuledger.cli.regex import checked_regex
+from gpuledger.cli.output import (
+    InOrder,
+    Output,
+    checked_regex,
+    in_order,
+    limit_option,
+    page_options,
+    profile_argument,
+    step_options,
+)
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import diagnosed
-from gpuledger.ledger.lines import EXPOSED, LineKind
+from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.tables import tables_document
@@ -25,10 +31,8 @@ from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_she
 from gpuledger.read import open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.units import parse_instant
-from gpuledger.whatif.answer import answer
-from gpuledger.whatif.change import ProgramChange
-from gpuledger.whatif.changes import Changes
-from gpuledger.whatif.of_tables import speed_up_of_tables
+from gpuledger.whatif.answer import answer, speed_up_of_tables
+from gpuledger.whatif.changes import Changes, ProgramChange
 
 
 def _factor(text: str) -> float | None:
@@ -68,7 +72,7 @@ def _costs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     return costs
 
 
-def _hidden(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
+def _hidden_kinds(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
     kinds = {name: kind for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
     for value in values:
         if value not in kinds:
@@ -108,7 +112,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     "hidden",
     multiple=True,
     metavar="comm|copy",
-    callback=_hidden,
+    callback=_hidden_kinds,
     help="Overlap exposed work with compute.",
 )
 @click.option(
@@ -191,7 +195,7 @@ def whatif(
     run = diagnosed(trace, profile.name, wanted, stage=output.progress.stage)
     output.progress.stage("replaying the changes")
     changes = Changes(trace, run.main_device, run.findings, sampled=True)
-    made, refused = _made(changes, asked)
+    made, refused = _make_changes(changes, asked)
     if made:
         replayed = answer(changes.scenario, made, changes.every_fix())
         output.show(whatif_document(replayed, profile.name, trace.health, run.zero_ns))
@@ -202,7 +206,7 @@ def whatif(
         raise refused[-1]
 
 
-def _made(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[ProgramChange], list[NothingRecorded]]:
+def _make_changes(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[ProgramChange], list[NothingRecorded]]:
     """The changes that can be made, and why the others cannot: one does not spoil the rest."""
     makers: dict[str, Callable[[Any], ProgramChange]] = {
         "--fix": changes.fix,

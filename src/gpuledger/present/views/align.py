@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
-from gpuledger.analyse.align.forwards import ForwardKernel
+from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
 from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
-from gpuledger.analyse.align.sequence_alignment import INSERTED, MISSING
-from gpuledger.analyse.align.side_by_side import AlignRow, shape_text
-from gpuledger.analyse.align.verdicts import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck
-from gpuledger.catalog.kernel_names import label
-from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE
+from gpuledger.analyse.align.side_by_side import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck, AlignRow, shape_text
+from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
-from gpuledger.trace.health import Note, Severity, told_always
+from gpuledger.trace.model import Note, Severity, told_always
 from gpuledger.units import count_text, time_text
 
 if TYPE_CHECKING:

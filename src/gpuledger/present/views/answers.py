@@ -10,23 +10,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.analyse.call_times import CallTimes
 from gpuledger.analyse.gap_summary import GapSummary
 from gpuledger.analyse.kernels.step_kernels import StepOverview
-from gpuledger.analyse.launch_costs import LaunchCosts, LaunchQueue
-from gpuledger.analyse.memory.memory_figures import MemoryFigures
-from gpuledger.analyse.operators.operator_costs import OperatorCosts
-from gpuledger.analyse.overlap import Exposure, WorkOverlap
+from gpuledger.analyse.launch_costs import CallTimes, LaunchCosts, LaunchQueue
+from gpuledger.analyse.memory.figures import MemoryFigures
+from gpuledger.analyse.operators.costs import OperatorCosts
+from gpuledger.analyse.overlap import Exposure, StreamOverlap, WorkOverlap
 from gpuledger.analyse.range_tree import RangeTree
-from gpuledger.analyse.stream_overlap import StreamOverlap
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings import idle
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import Message, joined, say
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 Sentences = tuple[Message, ...]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gpuledger.analyse.path_summary import BesidePath, CallOnPath, PathSide, PathSummary, side_of
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.ledger.lines import Line
+from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Document, Paragraph, SheetBlock, SheetTitle
@@ -16,7 +16,7 @@ from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.tables_page import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Note
+from gpuledger.trace.model import Note
 from gpuledger.units import count_text, share_text, time_text
 
 _SIDES: Final = {

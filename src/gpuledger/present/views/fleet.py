@@ -22,7 +22,7 @@ from gpuledger.present.views.finding_head import finding_head
 from gpuledger.present.views.report_json import finding_dict
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.present.writers.markdown import escaped
-from gpuledger.trace.health import Note
+from gpuledger.trace.model import Note
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
 

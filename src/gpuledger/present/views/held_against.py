@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import Any, Final
 
-from gpuledger.analyse.use.against_counters import HeldAgainst, agreement
+from gpuledger.analyse.utilization.against_counters import HeldAgainst, agreement
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import Message, say

@@ -24,8 +24,7 @@ from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.present.writers.json import health_json
-from gpuledger.trace.health import NotMeasured, Severity
-from gpuledger.trace.model import Decoding, Origin, Trace, os_pid
+from gpuledger.trace.model import Decoding, NotMeasured, Origin, Severity, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpuledger.analyse.kernels.judgement import SEVERITIES
-from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES
-from gpuledger.analyse.kernels.tally import HALF, HITS, PEAKS, ROOF, KernelTally
+from gpuledger.analyse.kernels.step_kernels import HALF, HITS, PEAKS, ROOF, KernelTally
+from gpuledger.analyse.kernels.verdict import FIGURE_NAMES
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Points
 from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.kernels.judgement import JudgedKernel, severity
-from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
+from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.kernel_words import shape_text
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 
 _RATE: Final = "dram_bytes_per_s"
 _FIRST: Final = (

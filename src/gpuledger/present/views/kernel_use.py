@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpuledger.analyse.kernels.verdict import LOW_OCCUPANCY
-from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
-from gpuledger.analyse.use.stretches import Clock, UseOfStretches
-from gpuledger.analyse.use.use_class import VAGUE, UseClass
-from gpuledger.analyse.use.use_figure import UseFigure
+from gpuledger.analyse.utilization.kernel_use import VAGUE, KernelUse, UseClass, UseFigure, UseOfKernels
+from gpuledger.analyse.utilization.stretches import Clock, UseOfStretches
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.kernel_words import shape_text
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
 NAMES: Final = {

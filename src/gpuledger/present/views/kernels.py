@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gpuledger.analyse.kernels.device_roofs import device_of
 from gpuledger.analyse.kernels.judgement import FigureSpread, JudgedKernel, JudgedLaunch, severity
-from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
-from gpuledger.analyse.kernels.tally import kernels_tally
+from gpuledger.analyse.kernels.roofs import device_of
+from gpuledger.analyse.kernels.step_kernels import kernels_tally
+from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
@@ -18,8 +18,7 @@ from gpuledger.present.views.kernel_counts import counts_points
 from gpuledger.present.views.kernel_figures import figures_sheet
 from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, severity_cell, shape_text
 from gpuledger.present.views.kernels_json import kernels_data
-from gpuledger.trace.health import Note, NotMeasured, Severity
-from gpuledger.trace.model import Gpu
+from gpuledger.trace.model import Gpu, Note, NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 if TYPE_CHECKING:

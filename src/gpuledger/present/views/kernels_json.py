@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuledger.analyse.kernels.device_roofs import Roof, device_of
 from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, severity
-from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
-from gpuledger.analyse.kernels.tally import kernels_tally
+from gpuledger.analyse.kernels.roofs import Roof, device_of
+from gpuledger.analyse.kernels.step_kernels import kernels_tally
+from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.present.made_at import made_at
 from gpuledger.present.views.kernel_counts import counts_json
 from gpuledger.present.writers.json import health_json
-from gpuledger.trace.health import Note, NotMeasured
-from gpuledger.trace.model import Gpu
+from gpuledger.trace.model import Gpu, Note, NotMeasured
 
 
 def kernels_data(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.analyse.ranks.lateness import LateAt, Lateness, Straggler
+from gpuledger.analyse.ranks.rank_times import LateAt, Lateness, Straggler
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 

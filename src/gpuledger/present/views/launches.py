@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpuledger.analyse.call_times import CallTimes
-from gpuledger.analyse.launch_costs import LaunchCosts
-from gpuledger.ledger.calls import shortened
+from gpuledger.analyse.launch_costs import CallTimes, LaunchCosts
+from gpuledger.ledger.activity import shortened
 from gpuledger.messages import Message, say
 from gpuledger.present.digits import tenths
 from gpuledger.present.sheet import Column, Sheet, Unit

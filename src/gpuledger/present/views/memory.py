@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.call_times import CallTimes
-from gpuledger.analyse.memory.copies import CopiesOfKind
-from gpuledger.analyse.memory.in_use import MemoryTotals
-from gpuledger.analyse.memory.memory_figures import MemoryFigures, memory_figures
-from gpuledger.ledger.calls import shortened
+from gpuledger.analyse.launch_costs import CallTimes
+from gpuledger.analyse.memory.figures import CopiesOfKind, MemoryFigures, MemoryTotals, memory_figures
+from gpuledger.ledger.activity import shortened
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 
 _COPIES: Final = (
     Column("kind", say("Kind"), Unit.TEXT),

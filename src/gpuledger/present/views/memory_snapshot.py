@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.memory.snapshot.figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
-from gpuledger.analyse.memory.snapshot.holders import Holder, NoPlace, with_rest
-from gpuledger.analyse.memory.snapshot.moment import MemoryMoment
+from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace, with_rest
+from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.memory_snapshot import holder_words, place_words
+from gpuledger.findings.memory import holder_words, place_words
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present.document import (
     Block,
@@ -29,8 +28,8 @@ from gpuledger.present.document import (
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Severity
-from gpuledger.trace.memory_snapshot import MemorySnapshot
+from gpuledger.trace.measured import MemorySnapshot
+from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
 

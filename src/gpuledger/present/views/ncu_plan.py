@@ -22,7 +22,7 @@ from gpuledger.present.document import (
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.ncu_plan_tables import covered_sheet, every_kernel_sheet
 from gpuledger.present.writers.json import health_json
-from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.model import Note, Severity
 from gpuledger.units import count_text, share_text, time_text
 
 

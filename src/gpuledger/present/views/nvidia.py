@@ -10,16 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from gpuledger.analyse.nvidia import reports
-from gpuledger.analyse.nvidia.copies import CopyTimes
-from gpuledger.analyse.nvidia.launches import KernelLaunchTimes
-from gpuledger.analyse.nvidia.ranges import RangeKernelTimes, RangeProjection, RangeTimes
-from gpuledger.analyse.nvidia.reports import NvidiaReport
+from gpuledger.analyse import nvidia_tables
+from gpuledger.analyse.nvidia_tables import (
+    CopyTimes,
+    KernelLaunchTimes,
+    NvidiaReport,
+    RangeKernelTimes,
+    RangeProjection,
+    RangeTimes,
+)
 from gpuledger.catalog.kernel_names import label
-from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.activity import shortened
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.statistics import Statistics, shares
 
 Cells = tuple[Cell, ...]
@@ -191,9 +194,9 @@ _PID: Final = Column("pid", "PID", Unit.ID, detail=6)
 _TID: Final = Column("tid", "TID", Unit.ID, detail=6)
 
 NVIDIA_TABLES: Final[tuple[NvidiaTable[Any], ...]] = (
-    NvidiaTable(reports.CUDA_GPU_KERN_SUM, (*_KERNEL_TIMES, _KERNEL), _with_share(lambda kernel: (kernel.name,))),
+    NvidiaTable(nvidia_tables.CUDA_GPU_KERN_SUM, (*_KERNEL_TIMES, _KERNEL), _with_share(lambda kernel: (kernel.name,))),
     NvidiaTable(
-        reports.CUDA_GPU_KERN_GB_SUM,
+        nvidia_tables.CUDA_GPU_KERN_GB_SUM,
         (
             *_KERNEL_TIMES,
             Column("grid", "GridXYZ", Unit.TRIPLE),
@@ -202,16 +205,18 @@ NVIDIA_TABLES: Final[tuple[NvidiaTable[Any], ...]] = (
         ),
         _with_share(lambda kernel: (kernel.grid, kernel.block, kernel.name)),
     ),
-    NvidiaTable(reports.CUDA_API_SUM, _CALLS, _with_share(lambda function: (shortened(function.name),))),
-    NvidiaTable(reports.CUDA_GPU_SUM, _OPERATIONS, _with_share(lambda entry: (entry.category, entry.operation))),
-    NvidiaTable(reports.CUDA_API_GPU_SUM, _OPERATIONS, _with_share(lambda entry: (entry.category, entry.operation))),
+    NvidiaTable(nvidia_tables.CUDA_API_SUM, _CALLS, _with_share(lambda function: (shortened(function.name),))),
+    NvidiaTable(nvidia_tables.CUDA_GPU_SUM, _OPERATIONS, _with_share(lambda entry: (entry.category, entry.operation))),
     NvidiaTable(
-        reports.CUDA_GPU_MEM_TIME_SUM,
+        nvidia_tables.CUDA_API_GPU_SUM, _OPERATIONS, _with_share(lambda entry: (entry.category, entry.operation))
+    ),
+    NvidiaTable(
+        nvidia_tables.CUDA_GPU_MEM_TIME_SUM,
         (_SHARE, *_time_columns("count", "Count"), _COPIED),
         _with_share(lambda copies: (copies.operation,)),
     ),
     NvidiaTable(
-        reports.CUDA_GPU_MEM_SIZE_SUM,
+        nvidia_tables.CUDA_GPU_MEM_SIZE_SUM,
         (
             Column("total_bytes", "Total (MB)", Unit.MB),
             Column("count", "Count", Unit.COUNT),
@@ -225,7 +230,7 @@ NVIDIA_TABLES: Final[tuple[NvidiaTable[Any], ...]] = (
         _row_by_row(_size_cells),
     ),
     NvidiaTable(
-        reports.CUDA_KERN_EXEC_SUM,
+        nvidia_tables.CUDA_KERN_EXEC_SUM,
         (
             _PID,
             _TID,
@@ -242,17 +247,17 @@ NVIDIA_TABLES: Final[tuple[NvidiaTable[Any], ...]] = (
         _row_by_row(_launch_cells),
     ),
     NvidiaTable(
-        reports.NVTX_SUM,
+        nvidia_tables.NVTX_SUM,
         (_SHARE, *_time_columns("instances", "Instances"), _STYLE, _RANGE),
         _range_times(lambda entry: (entry.name.style, entry.name.text)),
     ),
     NvidiaTable(
-        reports.NVTX_PUSHPOP_SUM,
+        nvidia_tables.NVTX_PUSHPOP_SUM,
         (_SHARE, *_time_columns("instances", "Instances"), _RANGE),
         _range_times(lambda entry: (entry.name.text,)),
     ),
     NvidiaTable(
-        reports.NVTX_GPU_PROJ_SUM,
+        nvidia_tables.NVTX_GPU_PROJ_SUM,
         (
             _RANGE,
             _STYLE,
@@ -268,7 +273,7 @@ NVIDIA_TABLES: Final[tuple[NvidiaTable[Any], ...]] = (
         _row_by_row(_projection_cells),
     ),
     NvidiaTable(
-        reports.NVTX_KERN_SUM,
+        nvidia_tables.NVTX_KERN_SUM,
         (
             Column("range", "NVTX Range", Unit.TEXT),
             _STYLE,
@@ -282,6 +287,6 @@ NVIDIA_TABLES: Final[tuple[NvidiaTable[Any], ...]] = (
         ),
         _row_by_row(_range_kernel_cells),
     ),
-    NvidiaTable(reports.OSRT_SUM, _CALLS, _with_share(lambda function: (function.name,))),
+    NvidiaTable(nvidia_tables.OSRT_SUM, _CALLS, _with_share(lambda function: (function.name,))),
 )
 """One for each of NVIDIA_REPORTS."""

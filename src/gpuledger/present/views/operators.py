@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
-from gpuledger.analyse.operators.graph_names import MODULE
-from gpuledger.analyse.operators.operator_costs import OperatorCosts
+from gpuledger.analyse.operators.costs import OperatorCosts
+from gpuledger.analyse.operators.graph_places import MODULE
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
 from gpuledger.present.digits import percent
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 
 MOST_SHAPES: Final = 50
 MOST_PLACES: Final = 50

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.overlap import WorkOverlap
-from gpuledger.analyse.stream_overlap import StreamOverlap
+from gpuledger.analyse.overlap import StreamOverlap, WorkOverlap
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import say
 from gpuledger.present.sheet import Column, Sheet, Unit

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gpuledger.analyse.phases.phase_costs import BetweenPhases, PhaseCosts
-from gpuledger.analyse.phases.phase_waits import PhaseWait
-from gpuledger.analyse.phases.work_phases import ToldBy
-from gpuledger.ledger.lines import Line
+from gpuledger.analyse.phase_costs import BetweenPhases, PhaseCosts, PhaseWait
+from gpuledger.analyse.work_phases import ToldBy
+from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle
@@ -16,7 +15,7 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.tables_page import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Note, NotMeasured
+from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.units import share_text, time_text
 
 Waits = tuple[PhaseWait, ...] | NotMeasured

@@ -13,7 +13,7 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.writers.json import health_json
 from gpuledger.sql.answer import QueryAnswer, Value
 from gpuledger.sql.tables import QueryTable
-from gpuledger.trace.health import Note
+from gpuledger.trace.model import Note
 from gpuledger.units import count_text
 
 SHOWN: Final = 50

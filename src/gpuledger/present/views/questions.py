@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.memory_figures import memory_figures
-from gpuledger.analyse.operators.operator_costs import operator_costs
-from gpuledger.analyse.overlap import overlap
+from gpuledger.analyse.memory.figures import memory_figures
+from gpuledger.analyse.operators.costs import operator_costs
+from gpuledger.analyse.overlap import overlap, stream_overlap
 from gpuledger.analyse.range_tree import range_tree
-from gpuledger.analyse.stream_overlap import stream_overlap
 from gpuledger.ledger.device import Device
 from gpuledger.present.views.answers import (
     gap_answer,
@@ -33,12 +32,11 @@ from gpuledger.present.views.overlap import overlap_sheet, stream_overlap_sheet
 from gpuledger.present.views.ranges import ranges_sheet
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.present.views.tables import TableAnswer
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.use.kernel_use import UseOfKernels
+    from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 
 
 def steps_of(trace: Trace, device: Device) -> TableAnswer:
@@ -46,7 +44,7 @@ def steps_of(trace: Trace, device: Device) -> TableAnswer:
     sentences, sheets = step_answer(device), tuple(step_sheets(device))
     if device.steps is None or Table.METRICS not in trace.tables:
         return TableAnswer(sentences, sheets)
-    from gpuledger.analyse.use.stretches import use_of_device
+    from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.present.views.step_use import step_use_sheet
 
     use = use_of_device(trace, device)
@@ -99,7 +97,7 @@ def overlap_of(trace: Trace, device: Device) -> TableAnswer:
 def _use(trace: Trace, device: Device) -> UseOfKernels | None:
     if Table.METRICS not in trace.tables:
         return None
-    from gpuledger.analyse.use.kernel_use import use_of_kernels
+    from gpuledger.analyse.utilization.kernel_use import use_of_kernels
 
     use = use_of_kernels(trace, device.gpu, device.ledger.busy.stretches)
     return None if isinstance(use, NotMeasured) else use

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.analyse.range_shares import RangeRole, range_shares
-from gpuledger.analyse.range_tree import RangeNode, RangeTree
+from gpuledger.analyse.range_tree import RangeNode, RangeRole, RangeTree, range_shares
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.messages import Message, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.ranks.balance import compute_balance
 from gpuledger.analyse.ranks.collectives import CollectivesOfGroup, collectives_by_group, worst_collectives
 from gpuledger.analyse.ranks.fixing import Fix, Fixing, FixKind
-from gpuledger.analyse.ranks.job import Job
-from gpuledger.analyse.ranks.rank_steps import steps_across_ranks
+from gpuledger.analyse.ranks.job import Job, compute_balance, steps_across_ranks
+from gpuledger.analyse.ranks.rank import WorkPart
 from gpuledger.analyse.ranks.rank_times import RankTimes, rank_times
-from gpuledger.analyse.ranks.rank_work import WorkPart
-from gpuledger.findings.fixed_ranks import fix_name
+from gpuledger.findings.ranks import fix_name
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 
 _RANK: Final = (
     Column("rank", say("Rank"), Unit.TEXT),

@@ -8,17 +8,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
-from gpuledger.analyse.ranks.rank_traces import rank_places
-from gpuledger.analyse.unclassified import about_unclassified
+from gpuledger.analyse.inventory import OS_CALLS_MISSING, about_unclassified, contents
+from gpuledger.analyse.ranks.rank import rank_places
+from gpuledger.findings.advice import first_fix
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.first_fix import first_fix
-from gpuledger.findings.headline import Headline, headline
-from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline
+from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, small_families
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import EXPOSED, OTHER_FAMILIES, small_families
-from gpuledger.ledger.phases import PHASES
+from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
 from gpuledger.present.made_at import made_line
@@ -31,7 +29,7 @@ from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, TimelineCl
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
-from gpuledger.trace.health import Severity, told_always
+from gpuledger.trace.model import Severity, told_always
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
 

@@ -7,25 +7,23 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.analyse.inventory import missing
-from gpuledger.findings.evidence import Evidence
-from gpuledger.findings.finding import Finding
-from gpuledger.findings.first_fix import first_fix
+from gpuledger.findings.advice import first_fix
+from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.levels import Level
-from gpuledger.ledger.lines import Line
-from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import variation
+from gpuledger.ledger.steps import PHASES
 from gpuledger.present.made_at import made_at
-from gpuledger.trace.graph_places import GraphPlaces
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import GraphPlaces, NotMeasured
 from gpuledger.trace.spans import Span
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import KernelMatch, MatchedTimeline
-    from gpuledger.analyse.use.against_counters import HeldAgainst
-    from gpuledger.analyse.use.stretches import SampledUse
-    from gpuledger.analyse.use.use_class import UseClass
+    from gpuledger.analyse.kernels.step_kernels import KernelMatch, MatchedTimeline
+    from gpuledger.analyse.utilization.against_counters import HeldAgainst
+    from gpuledger.analyse.utilization.kernel_use import UseClass
+    from gpuledger.analyse.utilization.stretches import SampledUse
 
 
 def report_data(report: ProfiledRun) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
 
 
 def _device(device: Device, use: SampledUse | None, against: tuple[HeldAgainst, ...]) -> dict[str, Any]:
-    from gpuledger.analyse.use.compute_split import compute_split
+    from gpuledger.analyse.utilization.stretches import compute_split
     from gpuledger.present.views.use_split import device_use_json
 
     split = compute_split(device, None if use is None else use[0].class_of_row)
@@ -206,8 +204,7 @@ def _evidence(piece: Evidence, zero_ns: int | None) -> dict[str, Any]:
 
 def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
     """Every kernel of the step with its match, in the order of execution."""
-    from gpuledger.analyse.kernels.tally import timeline_tally
-    from gpuledger.analyse.kernels.timeline_match import LEVELS
+    from gpuledger.analyse.kernels.step_kernels import LEVELS, timeline_tally
     from gpuledger.present.views.kernel_counts import counts_json
 
     return {

@@ -25,11 +25,10 @@ from gpuledger.present.shell import shell_lines, shell_word
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.present.views.runbook_json import summary_data
 from gpuledger.present.writers.json import sheet_json
-from gpuledger.runbook.definition import Runbook
-from gpuledger.runbook.matrix import MatrixCell
+from gpuledger.runbook.definition import MatrixCell, Runbook
+from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN
+from gpuledger.runbook.figures import SavingRow
 from gpuledger.runbook.plan import CellJob, Choices
-from gpuledger.runbook.savings import SavingRow
-from gpuledger.runbook.state import DONE, FAILED, FINISHED, MISSED, NOT_RUN
 from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow
 from gpuledger.units import share_text, three_figures, time_text
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpuledger.runbook.matrix import MatrixCell
-from gpuledger.runbook.savings import SavingRow
-from gpuledger.runbook.state import MISSED
+from gpuledger.runbook.definition import MatrixCell
+from gpuledger.runbook.engine import MISSED
+from gpuledger.runbook.figures import SavingRow
 from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow
 
 _VERDICTS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}

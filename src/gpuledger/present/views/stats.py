@@ -8,7 +8,7 @@ from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.writers.json import health_json, sheet_json
-from gpuledger.trace.health import Note, NotMeasured, Severity
+from gpuledger.trace.model import Note, NotMeasured, Severity
 
 NamedSheet = tuple[str, Sheet | NotMeasured]
 

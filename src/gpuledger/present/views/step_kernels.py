@@ -10,8 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from gpuledger.analyse.kernels.judgement import kernels
-from gpuledger.analyse.kernels.tally import timeline_tally
-from gpuledger.analyse.kernels.timeline_match import LEVELS, KernelMatch, MatchedTimeline
+from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, MatchedTimeline, timeline_tally
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.use.stretches import SampledUse
+from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.messages import say
 from gpuledger.present.sheet import Column, Sheet, Unit

@@ -11,7 +11,7 @@ from gpuledger.present.document import Block, Conclusion, Document, Paragraph, R
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Note, told_always
+from gpuledger.trace.model import Note, told_always
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuledger.analyse.use.against_counters import held_against
-from gpuledger.analyse.use.stretches import SampledUse
+from gpuledger.analyse.utilization.against_counters import held_against
+from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.held_against import against_blocks, against_json
@@ -20,9 +20,8 @@ from gpuledger.present.views.kernel_use import (
 )
 from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Note, NotMeasured
-from gpuledger.trace.kernel_report import KernelReport
-from gpuledger.trace.model import Origin
+from gpuledger.trace.measured import KernelReport
+from gpuledger.trace.model import Note, NotMeasured, Origin
 
 if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Part, Reader

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpuledger.analyse.use.against_counters import HeldAgainst
-from gpuledger.analyse.use.compute_split import ComputeSplit, TimeByClass, compute_split
-from gpuledger.analyse.use.kernel_use import UseOfKernels
-from gpuledger.analyse.use.stretches import SampledUse, UseOfStretches
-from gpuledger.analyse.use.use_class import AT_A_ROOF, CLASSES, UseClass
+from gpuledger.analyse.utilization.against_counters import HeldAgainst
+from gpuledger.analyse.utilization.kernel_use import AT_A_ROOF, CLASSES, UseClass, UseOfKernels
+from gpuledger.analyse.utilization.stretches import ComputeSplit, SampledUse, TimeByClass, UseOfStretches, compute_split
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpuledger.findings.finding import PlainSaving
-from gpuledger.ledger.lines import EXPOSED, LineKind
+from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
@@ -15,11 +15,9 @@ from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.critical import part_term
 from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Note
+from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect
-from gpuledger.whatif.of_tables import FasterPart
-from gpuledger.whatif.replayed_stretch import ReplayedStretch
+from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect, FasterPart, ReplayedStretch
 
 _SAVES: Final = (
     Column("saving_ns", say("Saves"), Unit.NS),

@@ -10,7 +10,7 @@ from typing import Any
 from gpuledger.present.digits import tenths
 from gpuledger.present.safe_text import visible_json
 from gpuledger.present.sheet import Cell, Digits, Sheet, Term
-from gpuledger.trace.health import Note, NotMeasured
+from gpuledger.trace.model import Note, NotMeasured
 
 
 def json_text(content: Mapping[str, Any]) -> str:

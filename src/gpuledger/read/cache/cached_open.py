@@ -19,13 +19,11 @@ from typing import Final
 
 from gpuledger.limits import Limits
 from gpuledger.read import cache as policy
-from gpuledger.read.cache.fingerprint import fingerprint, now_ns
-from gpuledger.read.cache.trace_file import FORMAT, pack_trace, unpack_trace
-from gpuledger.read.cache.trace_folder import TraceFolder
+from gpuledger.read.cache.store import FORMAT, TraceFolder, fingerprint, now_ns, pack_trace, unpack_trace
 from gpuledger.read.nsys import btree
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
-from gpuledger.system.cache_folder import cache_folder
+from gpuledger.system.files import cache_folder
 from gpuledger.trace.model import Trace
 
 WORTH_S: Final = 0.25

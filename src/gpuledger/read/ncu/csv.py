@@ -3,41 +3,207 @@
 `--page raw` has a row per launch, a column per metric, and the units in a row of their own under the header.
 `--page details` has a row per launch and metric, the metric under a label of its section (see `ncu_labels`), and rows
 for what NVIDIA's rules said. `--metrics a,b,c` is the same with NVIDIA's names of metrics instead of labels.
+
+What `ncu --csv` printed, as rows: a file in, the cells of each row out, from the first header on.
+
+Numbers as `ncu --csv` prints them: text in, a number out, or nothing where nothing was measured.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TextIO
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.ncu.labels import OVER_ELAPSED, TELLS_ELAPSED, metric_of
 from gpuledger.read.ncu.launch import (
+    OVER_ELAPSED,
+    TELLS_ELAPSED,
     LaunchIdentity,
     NcuLaunches,
+    UnknownUnit,
     implausible_notes,
     is_wanted,
+    metric_of,
     plain,
     profiled,
+    scale,
+    scaled,
     shown,
     unit_notes,
     unit_refused,
 )
-from gpuledger.read.ncu.numbers import LARGEST, NumberStyle, style_of
-from gpuledger.read.ncu.rows import CsvRow, CsvRows
-from gpuledger.read.ncu.units import UnknownUnit, scale, scaled
 from gpuledger.read.request import Progress
-from gpuledger.read.source import Source
-from gpuledger.trace.health import Note, Severity
-from gpuledger.trace.kernel_report import Advice, Dim3, Profiled
-from gpuledger.units import count_text
+from gpuledger.read.source import Source, opened
+from gpuledger.trace.deadline import check
+from gpuledger.trace.measured import Advice, Dim3, Profiled
+from gpuledger.trace.model import Note, Severity
+from gpuledger.units import bytes_text, count_text
+
+_IN_EVERY_HEADER: Final = "Kernel Name"
+UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
+"""How text begins that PowerShell wrote."""
+_LAUNCH: Final = {True: re.compile(r'"\d+",'), False: re.compile(r"\d+,")}
+_COMPLAINT: Final = re.compile(r"==(?:ERROR|WARNING)==\s*(?P<text>.*\S)")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRow:
+    """The cells of one row."""
+
+    cells: list[str]
+    is_last: bool
+    """The file ends within this row's line, so that more of it may be missing."""
+
+
+class _Pending:
+    """The lines of a row so far. A cell may have many, so none is looked at twice."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.letters, self.is_quoting = 0, False
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+        self.letters += len(line)
+        self.is_quoting ^= bool(line.count('"') % 2)
+
+
+class CsvRows:
+    """The rows of one file. Afterwards: what was wrong with it."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source, self._limits = source, limits
+        self.complaint = ""
+        """What ncu said last of its own troubles."""
+        self.torn = 0
+        """Rows that another row interrupts."""
+        self.cut = False
+        """The file ends within a quoted cell."""
+
+    def __iter__(self) -> Iterator[CsvRow]:
+        encoding = "utf-16" if self._source.head.startswith(UTF16) else "utf-8-sig"
+        usual = csv.field_size_limit(max(csv.field_size_limit(), self._limits.text_bytes))
+        try:
+            with opened(self._source) as file, io.TextIOWrapper(file, encoding, "replace") as text:
+                yield from self._rows(text)
+        except csv.Error as error:
+            raise UnreadableProfile(
+                f"{self._source.name}: cannot be read as CSV: {error}",
+                hint=f"if a cell of it is so long: --limit=text-bytes={8 * self._limits.text_bytes}",
+            ) from None
+        finally:
+            csv.field_size_limit(usual)
+
+    def _rows(self, text: TextIO) -> Iterator[CsvRow]:
+        quoted: bool | None = None  # whether cells stand in quotes, as those of ncu do; None before the header
+        pending = _Pending()
+        for line in self._lines(text):
+            if pending.lines and _LAUNCH[bool(quoted)].match(line):
+                self.torn += 1
+                pending = _Pending()
+            if not pending.lines:
+                if self._is_of_ncu(line):
+                    continue
+                if _IN_EVERY_HEADER in line:
+                    quoted = line.startswith('"')
+                elif quoted is None or (quoted and not line.startswith('"')):
+                    continue
+            pending.add(line)
+            if pending.letters > self._limits.event_bytes:
+                raise self._too_long()
+            if not pending.is_quoting:
+                yield CsvRow(next(csv.reader(["".join(pending.lines)])), not line.endswith("\n"))
+                pending = _Pending()
+        self.cut = bool(pending.lines)
+
+    def _lines(self, text: TextIO) -> Iterator[str]:
+        """Lines that hold something."""
+        most = self._limits.event_bytes
+        while line := text.readline(most + 1):
+            check()
+            if len(line) > most:
+                raise self._too_long()
+            if not line.isspace():
+                yield line
+
+    def _is_of_ncu(self, line: str) -> bool:
+        """Whether ncu tells the user something here; its complaints are remembered."""
+        if complaint := _COMPLAINT.match(line):
+            self.complaint = complaint["text"]
+        return line.startswith("==")
+
+    def _too_long(self) -> UnreadableProfile:
+        most = self._limits.event_bytes
+        return UnreadableProfile(
+            f"{self._source.name}: a line is longer than {bytes_text(most)}, which no CSV of ncu is",
+            hint=f"if it is one: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+        )
+
+
+_ENOUGH: Final = 1000
+_POINT: Final = re.compile(r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d?(?:,\d{2})+,\d{3}|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_COMMA: Final = re.compile(r"[-+]?(?:[1-9]\d{0,2}(?:\.\d{3})+|\d+)(?:,\d+)?(?:[eE][-+]?\d+)?")
+_INSTANCES: Final = re.compile(r"\s*\([^()]*\)$")
+_GROUPING: Final = re.compile("(?<=\\d)[ \u00a0\u202f'\u2019](?=\\d{3})")
+_NOTHING: Final = frozenset(
+    ("", "n/a", "(!) n/a", "(!)", "-", "no data", "nan", "-nan", "+nan", "nan(ind)", "-nan(ind)", "none", "null")
+) | {f"{sign}{word}" for sign in ("", "-", "+") for word in ("inf", "infinity")}
+
+
+LARGEST: Final = 1e30
+"""No counter of a GPU comes near: what is larger was not measured, and products of two stay finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberStyle:
+    """How the numbers of one file are written."""
+
+    comma: bool = False
+    """The decimal mark is a comma."""
+    doubtful: bool = False
+    """Nothing in the file decided, and some numbers would be another thousand times as large the other way."""
+
+    def read(self, text: str) -> float | str | None:
+        """A number; None where ncu measured none; the text itself where it is no number at all."""
+        bare = _bare(text)
+        if bare.lower() in _NOTHING:
+            return None
+        if self.comma and _COMMA.fullmatch(bare):
+            value = float(bare.replace(".", "").replace(",", "."))
+        elif not self.comma and _POINT.fullmatch(bare):
+            value = float(bare.replace(",", ""))
+        else:
+            return text.strip()
+        return value
+
+
+def style_of(texts: Iterable[str]) -> NumberStyle:
+    """How these numbers are written. Looks no further than it must."""
+    points = commas = doubtful = 0
+    for text in texts:
+        bare = _bare(text)
+        as_point, as_comma = _POINT.fullmatch(bare), _COMMA.fullmatch(bare)
+        points += bool(as_point and not as_comma)
+        commas += bool(as_comma and not as_point)
+        doubtful += bool(as_point and as_comma and "." in bare)
+        if points + commas >= _ENOUGH:
+            break
+    return NumberStyle(commas > points, doubtful=bool(doubtful and points == commas))
+
+
+def _bare(text: str) -> str:
+    """Without the values of single instances, which some releases print after the number, and thin spaces."""
+    return _GROUPING.sub("", _INSTANCES.sub("", text.strip()))
+
 
 _OWN_NAMES: Final = "Command line profiler metrics"
 _SIZE: Final = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?")
@@ -191,7 +357,7 @@ class _Launches:
             profiled(
                 order,
                 launch.who,
-                self._renamed(launch),
+                self._metrics_of(launch),
                 texts=launch.texts,
                 nvtx=launch.nvtx,
                 advice=tuple(launch.advice),
@@ -200,7 +366,7 @@ class _Launches:
             for order, launch in enumerate(self.by_key.values())
         )
 
-    def _renamed(self, launch: _Launch) -> dict[str, float]:
+    def _metrics_of(self, launch: _Launch) -> dict[str, float]:
         if launch.run not in self.over_elapsed:
             return launch.metrics
         return {OVER_ELAPSED.get(name, name): value for name, value in launch.metrics.items()}

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import no_progress
-from gpuledger.read.ncu.blocks import MAGIC
-from gpuledger.read.ncu.csv import not_of_ncu, read_csv
+from gpuledger.read.ncu.csv import UTF16, not_of_ncu, read_csv
 from gpuledger.read.ncu.launch import NcuLaunches
-from gpuledger.read.ncu.rep_file import read_report
-from gpuledger.read.ncu.rows import UTF16
+from gpuledger.read.ncu.rep_file import MAGIC, read_report
 from gpuledger.read.request import Progress
 from gpuledger.read.source import Source, foreign, in_time, look_at, unchanged
-from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.measured import KernelReport
 
 
 def open_kernels(

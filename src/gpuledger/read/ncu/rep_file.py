@@ -2,18 +2,25 @@
 
 The format is NVIDIA's and not documented; the library knows it and says nothing about what is missing. So its answer
 is compared with what the container announces (`ncu_blocks`), and of a cut report it is given the whole blocks only.
+
+NVIDIA's `ncu_report` library: a report in, what its launches say out, in a process of its own.
+
+The container of a .ncu-rep: a file in, how much of it is whole and what it announces out.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import math
+import struct
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, BinaryIO, Final
 
 import msgspec
 
@@ -21,22 +28,307 @@ from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.ncu.blocks import ReportContainer, copy_whole, walk
+from gpuledger.read.ncu.csv import LARGEST
 from gpuledger.read.ncu.launch import (
     LaunchIdentity,
     NcuLaunches,
+    UnknownUnit,
     implausible_notes,
+    is_wanted,
+    plain,
     profiled,
+    scale,
+    scaled,
     unit_notes,
     unit_refused,
 )
-from gpuledger.read.ncu.library import PACKAGE, ChildReply
 from gpuledger.read.request import Progress
 from gpuledger.read.source import Source, look_at, opened
 from gpuledger.system.processes import Ran, run
-from gpuledger.trace.health import Note, Severity
-from gpuledger.trace.kernel_report import Profiled
+from gpuledger.trace.measured import Advice, Profiled
+from gpuledger.trace.model import Note, Severity
 from gpuledger.units import bytes_text, count_text
+
+PACKAGE: Final = "ncu_report"
+
+
+class MeasuredLaunch(msgspec.Struct, array_like=True, frozen=True):
+    """One launch as the library tells it. Metrics are numbered: their names are the same for all launches."""
+
+    index: int
+    name: str
+    metrics: dict[int, float]
+    texts: dict[int, str]
+    nvtx: list[str]
+    advice: list[Advice]
+
+
+class ChildReply(msgspec.Struct, array_like=True, frozen=True):
+    """What the child hands to its parent."""
+
+    names: list[str]
+    units: list[str]
+    """The unit of each metric where it is not understood, else empty."""
+    launches: list[MeasuredLaunch]
+    actions: int
+    ranges: int
+    unknown_units: dict[int, int]
+    """By metric, how many values were left out for their unit."""
+    implausible: int = 0
+    """How many values were left out as larger than any counter can be."""
+
+
+def main(report: str, target: str, every_metric: bool, text_bytes: int, memory_bytes: int) -> None:
+    """Read `report`, write what it says to `target`."""
+    _limit_memory(memory_bytes)
+    context = importlib.import_module(PACKAGE).load_report(report)
+    Path(target).write_bytes(msgspec.msgpack.encode(ReportWalk(every_metric, text_bytes).of(context)))
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """No more memory than allowed, and no core file when it crashes; where the system has such bounds."""
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    bound = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class ReportWalk:
+    """Goes through a report once and numbers the metrics as they come."""
+
+    def __init__(self, every_metric: bool, text_bytes: int) -> None:
+        self._every, self._text_bytes = every_metric, text_bytes
+        self._numbers: dict[str, int] = {}
+        self._units: dict[int, str] = {}
+        self._unknown: dict[int, int] = {}
+        self._implausible = 0
+
+    def of(self, context: Any) -> ChildReply:
+        ranges = [context.range_by_idx(at) for at in range(context.num_ranges())]
+        actions = [each.action_by_idx(at) for each in ranges for at in range(each.num_actions())]
+        launches = [
+            measured for at, action in enumerate(actions) if action and (measured := self._measure_launch(at, action))
+        ]
+        return ChildReply(
+            list(self._numbers),
+            [self._units.get(number, "") for number in self._numbers.values()],
+            launches,
+            len(actions),
+            len(ranges),
+            self._unknown,
+            self._implausible,
+        )
+
+    def _measure_launch(self, at: int, action: Any) -> MeasuredLaunch | None:
+        """None for a launch of which nothing is left, as the end of a cut file leaves them."""
+        name = action.name(action.NameBase_DEMANGLED) or action.name(action.NameBase_FUNCTION)
+        if not name and action.workload_type() != action.WorkloadType_KERNEL:
+            name = "(range)"
+        # a name that is not ASCII is none of NVIDIA's, and the library would not take it back
+        names = [each for each in action.metric_names() if each.isascii() and is_wanted(each, self._every)]
+        if not names or not name:
+            return None
+        metrics: dict[int, float] = {}
+        texts: dict[int, str] = {}
+        for each in names:
+            metric = action.metric_by_name(each)
+            value = metric.value() if metric is not None and metric.has_value() else None
+            if isinstance(value, str) and value:
+                texts[self._number(each)] = self._clean(value)
+            elif isinstance(value, int | float) and math.isfinite(value):
+                self._keep(metrics, each, float(value), metric.unit() or "")
+        return MeasuredLaunch(at, self._clean(name), metrics, texts, [*self._nvtx(action)], [*self._advice(action)])
+
+    def _keep(self, metrics: dict[int, float], name: str, value: float, unit: str) -> None:
+        number = self._number(name)
+        try:
+            exponent, _ = scale(unit)
+        except UnknownUnit:
+            self._units[number] = self._clean(unit)
+            self._unknown[number] = self._unknown.get(number, 0) + 1
+        else:
+            base = scaled(value, exponent)
+            if abs(base) < LARGEST:
+                metrics[number] = base
+            else:
+                self._implausible += 1
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(self._clean(name), len(self._numbers))
+
+    def _nvtx(self, action: Any) -> Iterator[str]:
+        """Names of the ranges that were open, outermost first."""
+        state = action.nvtx_state()
+        for domain in (state.domain_by_id(each) for each in state.domains()) if state else ():
+            if domain is not None:
+                yield from map(self._clean, (*domain.start_end_ranges(), *domain.push_pop_ranges()))
+
+    def _advice(self, action: Any) -> Iterator[Advice]:
+        """What NVIDIA's rules said; rules that said nothing are left out."""
+        for result in action.rule_results_as_dicts():
+            said, gain = result.get("rule_message") or {}, result.get("speedup_estimation") or {}
+            message = plain(self._clean(said.get("message") or ""))
+            speedup = float(gain.get("speedup", math.nan))
+            if message:
+                yield Advice(
+                    rule=self._clean(result.get("rule_identifier") or ""),
+                    title=plain(self._clean(said.get("title") or "")),
+                    message=message,
+                    speedup_share=speedup / 100 if math.isfinite(speedup) else None,
+                    scope={1: "local", 2: "global"}.get(int(gain.get("type", 0)), ""),
+                )
+
+    def _clean(self, text: str) -> str:
+        """Text that can be written, no longer than it may be."""
+        return text[: self._text_bytes].encode("utf-8", "replace").decode()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3] == "every", int(sys.argv[4]), int(sys.argv[5]))
+
+
+MAGIC: Final = b"NVR\0"
+_RESULTS, _SESSION, _PAYLOAD_SIZE, _PROCESS, _RANGE_RESULTS = 2, 3, 5, 6, 7
+_TOOL: Final = b"Nsight Compute Target"
+_TOOL_FIELD: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContainer:
+    """What the block headers of a report say."""
+
+    size: int
+    whole: int
+    """Where the last whole block ends."""
+    processes: tuple[int | None, ...]
+    """For each launch in whole blocks, the process that made it."""
+    tool_version: str | None
+    trouble: str = ""
+    """What the file is from there on: cut off, or damaged; empty if it ends there as it should."""
+
+    @property
+    def launches(self) -> int:
+        return len(self.processes)
+
+
+class _Damaged(Exception):
+    """A block that cannot be one; its text says why."""
+
+
+def walk(source: Source, limits: Limits) -> ReportContainer:
+    """Step through the blocks of a report."""
+    processes: list[int | None] = []
+    tool_version, trouble = None, ""
+    with opened(source) as file:
+        whole = file.seek(len(MAGIC))
+        try:
+            _message(file, source.size, limits)
+            whole = file.tell()
+            while whole < source.size:
+                header = dict(_fields(_message(file, source.size, limits)))
+                end = file.tell() + _number(header, _PAYLOAD_SIZE)
+                if end > source.size:
+                    raise _Damaged(say("truncated"))
+                results = _number(header, _RESULTS, 0) + _number(header, _RANGE_RESULTS, 0)
+                if results > end - whole:
+                    raise _Damaged(say("damaged"))
+                processes += [_process(header)] * results
+                tool_version = tool_version or _tool_version(header)
+                whole = file.seek(end)
+        except _Damaged as damage:
+            trouble = damage.args[0]
+    return ReportContainer(source.size, whole, tuple(processes), tool_version, trouble)
+
+
+def copy_whole(source: Source, container: ReportContainer, target: IO[bytes]) -> None:
+    """Write the whole blocks of a report to another file."""
+    left = container.whole
+    with opened(source) as file:
+        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+            target.write(piece)
+            left -= len(piece)
+
+
+def _message(file: BinaryIO, size: int, limits: Limits) -> bytes:
+    """The next message with its length before it."""
+    start = file.read(4)
+    if len(start) < 4:
+        raise _Damaged(say("truncated"))
+    (length,) = struct.unpack("<I", start)
+    if length == 0 or length > limits.event_bytes:
+        raise _Damaged(say("damaged"))
+    if length > size - file.tell():
+        raise _Damaged(say("truncated"))
+    return file.read(length)
+
+
+_Value = int | bytes
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, _Value]]:
+    """The fields of a protobuf message: number and value."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind, value = key & 7, b""
+        if kind == 0:
+            number, at = _varint(message, at)
+            yield key >> 3, number
+            continue
+        if kind == 2:
+            length, at = _varint(message, at)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise _Damaged(say("damaged"))
+        value = message[at : at + length]
+        if len(value) != length:
+            raise _Damaged(say("damaged"))
+        at += length
+        yield key >> 3, value
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(message) and shift < 64:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+    raise _Damaged(say("damaged"))
+
+
+def _number(header: dict[int, _Value], field: int, default: int | None = None) -> int:
+    value = header.get(field, default)
+    if not isinstance(value, int):
+        raise _Damaged(say("damaged"))
+    return value
+
+
+def _process(header: dict[int, _Value]) -> int | None:
+    """The number of the process that a block is about."""
+    about = header.get(_PROCESS)
+    number = dict(_fields(about)).get(1) if isinstance(about, bytes) else None
+    return number if isinstance(number, int) else None
+
+
+def _tool_version(header: dict[int, _Value]) -> str | None:
+    """The release of Nsight Compute that measured, where this block names it."""
+    session = header.get(_SESSION)
+    if not isinstance(session, bytes) or _TOOL not in session:
+        return None
+    for field, value in _fields(session):
+        if field == _TOOL_FIELD and isinstance(value, bytes):
+            named = dict(_fields(value))
+            version = named.get(2)
+            if named.get(1) == _TOOL and isinstance(version, bytes):
+                return version.decode("utf-8", "replace").partition(" ")[0]
+    return None
 
 
 def read_report(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
@@ -74,7 +366,7 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     )
 
 
-_CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.library', run_name='__main__')"
+_CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.rep_file', run_name='__main__')"
 """The library comes first: that of Nsight Compute 2025.3 crashes where other compiled modules were loaded before it."""
 
 
@@ -103,10 +395,10 @@ def _ask(source: Source, arguments: Sequence[str | Path], limits: Limits) -> Non
     except ToolFailed as error:
         raise ToolFailed(f"{source.name}: NVIDIA's {PACKAGE} library gave no answer", found=error.claim) from None
     if ran.exit_code != 0:
-        raise _refused(source, ran)
+        raise _refusal(source, ran)
 
 
-def _refused(source: Source, ran: Ran) -> GpuledgerError:
+def _refusal(source: Source, ran: Ran) -> GpuledgerError:
     if ran.exit_code < 0:
         return UnreadableProfile(
             f"{source.name}: NVIDIA's {PACKAGE} library crashed on it (signal {-ran.exit_code})",

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.request import Progress
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import same
+from gpuledger.trace.keys import same
 from gpuledger.trace.spans import Ints
 
 try:
@@ -143,7 +143,7 @@ def integers(
     def decoded(leaves: _Leaves) -> tuple[_Columns, int] | None:
         into = _Columns(leaves.total, len(wanted))
         places = np.array(wanted, np.int32)
-        short = _decoded(leaves, places, of.alias, into, lambda rows: progress(table, rows), deadline)
+        short = _decode(leaves, places, of.alias, into, lambda rows: progress(table, rows), deadline)
         return None if short is None else (into, short)
 
     answer = _of_leaves(descriptor, pages, of.root, most_rows, decoded)
@@ -295,7 +295,7 @@ class _Columns:
         return [ColumnRange(*each) for each in figures]
 
 
-def _decoded(
+def _decode(
     leaves: _Leaves,
     wanted: NDArray[np.int32],
     alias: int,

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL, NsysExport
-from gpuledger.read.nsys.finish import Raw
-from gpuledger.read.nsys.strings import TextCoder
+from gpuledger.read.nsys.finish import Raw, TextCoder
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import PID_BITS
 from gpuledger.trace.spans import Ints
@@ -115,8 +114,8 @@ def _payloads(export: NsysExport, table: str, rows: Ints) -> tuple[dict[int, dic
     """
     layouts = _layouts(export) if "binaryData" in export.tables[table] and _describes_layouts(export) else {}
     ways: tuple[tuple[str, Callable[[bytes], dict[str, Any] | None]], ...] = (
-        ("jsonText", _parsed),
-        ("binaryData", lambda blob: _unpacked(blob, layouts)),
+        ("jsonText", _parse),
+        ("binaryData", lambda blob: _unpack(blob, layouts)),
     )
     for name, read in ways:
         if name in export.tables[table]:
@@ -145,7 +144,7 @@ def _layouts(export: NsysExport) -> Layouts:
     return layouts
 
 
-def _unpacked(blob: bytes, layouts: Layouts) -> dict[str, Any] | None:
+def _unpack(blob: bytes, layouts: Layouts) -> dict[str, Any] | None:
     """The values of one payload: how many there are, then of each its schema, its length, and where it lies."""
     if not _HEAD.size <= len(blob) <= _LONGEST:
         return None
@@ -155,7 +154,7 @@ def _unpacked(blob: bytes, layouts: Layouts) -> dict[str, Any] | None:
     return {name: unpack_from(form, values, offset)[0] for name, offset, form in fields} or None
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parse(text: bytes) -> dict[str, Any] | None:
     if len(text) > _LONGEST or not any(key.encode() in text for key in (_COMMUNICATOR, _MESSAGE)):
         return None
     try:
@@ -213,7 +212,7 @@ def _add(made: _Descriptions, row: int, calls: list[_NcclCall], process: int, me
     communicators, peers = {call.communicator for call in calls}, {call.peer for call in calls}
     is_one = len(names) == 1 and len(communicators) == 1
     ranks, _ = members.get((process, calls[0].communicator), (NULL, NULL))
-    given = [size for call in calls if (size := _given(call, ranks)) is not None]
+    given = [size for call in calls if (size := _bytes_given(call, ranks)) is not None]
     made.rows.append(row)
     made.name.append(calls[0].name if len(calls) == 1 else names.pop() if len(names) == 1 else "")
     made.communicator.append(communicators.pop() if len(communicators) == 1 else NULL)
@@ -222,7 +221,7 @@ def _add(made: _Descriptions, row: int, calls: list[_NcclCall], process: int, me
     made.peer.append(peers.pop() if len(peers) == 1 else NULL)
 
 
-def _given(call: _NcclCall, ranks: int) -> int | None:
+def _bytes_given(call: _NcclCall, ranks: int) -> int | None:
     """What a rank gives in a call; NULL where that is not known, None where it only gets something."""
     if call.name == "ncclRecv":
         return None

@@ -1,16 +1,25 @@
-"""What an nsys export says about itself: tool, versions, GPUs, processes, and nsys's own warnings."""
+"""What an nsys export says about itself: tool, versions, GPUs, processes, and nsys's own warnings.
+
+Which physical GPU a process means by "device 0".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gpuledger.read.nsys import schema as schema
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.messages import say
+from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, NsysExport
-from gpuledger.trace.columns import distinct
-from gpuledger.trace.health import Note, Severity
-from gpuledger.trace.model import PID_BITS, Gpu, Origin, Private, Process
-from gpuledger.trace.tables import Rows, Table
+from gpuledger.trace.keys import distinct, group
+from gpuledger.trace.model import PID_BITS, Gpu, Note, Origin, Private, Process, Severity, os_pid
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
 
 _SEVERITY_WARNING, _SEVERITY_ERROR = 2, 3
 
@@ -28,7 +37,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
     return Origin(
         tool="nsys",
         container=export.container,
-        tool_version=_trimmed(product),
+        tool_version=_three_parts(product),
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", [None])[0],
         started_utc=started[0]["utcTime"] if started else None,
         driver_version=_driver_version(system.get("NvDriverVersion", [None])[0]),
@@ -71,7 +80,7 @@ def _from_environment(captured: Mapping[str, list[str]], names: tuple[str, ...])
     return None
 
 
-def _trimmed(version: str | None) -> str | None:
+def _three_parts(version: str | None) -> str | None:
     """nsys prints three parts of its version, and the export stores a fourth, the build: 2025.3.2.0 -> 2025.3.2."""
     return ".".join(version.split(".")[:3]) if version else None
 
@@ -158,4 +167,203 @@ def diagnostics(export: NsysExport) -> tuple[Note, ...]:
             count,
         )
         for (severity, sentence), count in counts.items()
+    )
+
+
+UNKNOWN = say("unknown GPU")
+"""What a GPU is called that the profile does not describe."""
+
+_FIGURES = {
+    "sm_count": "smCount",
+    "memory_bytes": "totalMemory",
+    "bandwidth_bytes_per_s": "memoryBandwidth",
+    "clock_hz": "clockRate",
+    "l2_bytes": "l2CacheSize",
+}
+
+
+class NsysDevices:
+    """Resolves (process, ordinal) to an index into `gpus`, adding GPUs that the export does not list."""
+
+    def __init__(self, export: NsysExport, used: Ints) -> None:
+        """`used` are the ordinals that anything ran on, in any process."""
+        rows = sorted(_gpu_rows(export), key=lambda row: row["id"])
+        self._gpus: list[Gpu] = [_gpu(row) for row in rows]
+        is_one = len(used) == 1
+        self._only_ordinal = int(used[0]) if is_one else None
+        self._by_ordinal = dict.fromkeys(used.tolist(), 0) if is_one and len(rows) == 1 else _ordinals(rows)
+        self._by_process = _by_process(export, rows)
+        self._by_number = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
+        self._only_of: dict[int, set[int]] = {}
+        for (process, _), gpu in self._by_process.items() if is_one else ():
+            self._only_of.setdefault(process, set()).add(gpu)
+        self._guessed: set[tuple[int, int]] = set()
+        self._by_place: set[int] = set()
+        self._assumed: Counter[int] = Counter()
+        """Rows that do not say where they ran, by the GPU that is assumed."""
+        self._unknown: int | None = None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        return tuple(self._gpus)
+
+    def resolve(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
+        """The physical GPU of each row."""
+        first, number = group(pid, device)
+        pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
+        gpus = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
+        return np.array(gpus, np.int32)[number]
+
+    def resolve_work(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
+        """The same for what ran on some GPU, also where its row does not say on which."""
+        gpus = self.resolve(pid, device)
+        lacking = np.flatnonzero(gpus == NOT_RECORDED)
+        if not len(lacking):
+            return gpus
+        first, number = group(pid[lacking])
+        likely = np.array([self._likely(os_pid(process)) for process in pid[lacking[first]].tolist()], np.int32)
+        gpus = gpus.copy()
+        gpus[lacking] = likely[number]
+        return gpus
+
+    def count_assumed(self, device: Ints, gpu: NDArray[np.int32]) -> None:
+        """Take note of rows that do not say where they ran, and of the GPUs that `resolve_work` gave them."""
+        assumed = gpu[device == NOT_RECORDED]
+        for number, count in enumerate(np.bincount(assumed).tolist()):
+            self._assumed[number] += count
+
+    def _likely(self, os_pid: int) -> int:
+        """The GPU of all other work, the only one of a process, or of the export; else one that nothing is known of."""
+        if self._only_ordinal is not None:
+            return self._one(os_pid, self._only_ordinal)
+        own = {gpu for (process, _), gpu in self._by_process.items() if process == os_pid}
+        if len(own) == 1:
+            return own.pop()
+        if len(self._gpus) != 1 and self._unknown is None:
+            self._gpus.append(Gpu(UNKNOWN))
+            self._unknown = len(self._gpus) - 1
+        return 0 if self._unknown is None else self._unknown
+
+    def numbered(self, hardware: Ints) -> NDArray[np.int32]:
+        """The physical GPU that TARGET_INFO_GPU lists by each of these numbers; the only one, where there is one."""
+        if len(self._gpus) == 1:
+            return np.zeros(len(hardware), np.int32)
+        first, number = group(hardware)
+        gpus = [self._by_number.get(listed, NOT_RECORDED) for listed in hardware[first].tolist()]
+        return np.array(gpus, np.int32)[number]
+
+    def _one(self, os_pid: int, ordinal: int) -> int:
+        if ordinal == NOT_RECORDED:
+            return NOT_RECORDED
+        if (os_pid, ordinal) in self._by_process:
+            return self._by_process[os_pid, ordinal]
+        if len(own := self._only_of.get(os_pid, set())) == 1:
+            return next(iter(own))
+        self._guessed.add((os_pid, ordinal))
+        if ordinal not in self._by_ordinal:
+            self._by_ordinal[ordinal] = self._gpu_without_ordinal(ordinal)
+        return self._by_ordinal[ordinal]
+
+    def _gpu_without_ordinal(self, ordinal: int) -> int:
+        """A GPU that the export describes without an ordinal, where there is no doubt which; else an unknown one."""
+        free = [gpu for gpu in range(len(self._gpus)) if gpu not in self._by_ordinal.values()]
+        if ordinal in free and len({self._gpus[gpu].name for gpu in free}) == 1:
+            self._by_place.add(ordinal)
+            return ordinal
+        self._gpus.append(Gpu(UNKNOWN))
+        return len(self._gpus) - 1
+
+    def notes(self, *, is_sampled: bool) -> tuple[Note, ...]:
+        """What was assumed, and what is not known; `is_sampled`: there are samples, which are held against peaks."""
+        notes = []
+        for gpu, count in sorted((+self._assumed).items()):
+            sentence = say(
+                "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
+                count=count_text(count),
+                gpu=f"GPU {gpu}",
+            )
+            notes.append(Note(Severity.LOSS, "gpu-not-recorded", sentence, count))
+        if len(processes := {os_pid for os_pid, _ in self._guessed}) > 1:
+            sentence = say(
+                "the export does not say which GPU each of {count} processes used; a device number is taken "
+                "to mean the same GPU in all of them",
+                count=len(processes),
+            )
+            notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
+        if self._by_place:
+            sentence = say(
+                "the export does not number its GPUs as CUDA does; they are identical, and are taken in order"
+            )
+            notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
+        described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
+        notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
+        if described and (unknown := len(self._gpus) - len(described)):
+            sentence = say(
+                "work ran on {count} GPUs that the export does not match to the ones it describes",
+                count=unknown,
+            )
+            notes.append(Note(Severity.WARNING, "gpus-unknown", sentence, unknown))
+        return tuple(notes)
+
+
+def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
+    """What an export does not say of its GPUs and kernels are judged by."""
+    asked = {"sm_count": say("how many SMs")}
+    if is_sampled:
+        asked |= {"clock_hz": say("what clock"), "bandwidth_bytes_per_s": say("what memory bandwidth")}
+    return [
+        Note(
+            Severity.INFO,
+            "gpu-figures-not-recorded",
+            say(
+                "the export does not say {figure} its GPUs have: how well kernels use them is judged without",
+                figure=figure,
+            ),
+            count,
+        )
+        for name, figure in asked.items()
+        if (count := sum(getattr(gpu, name) is None for gpu in gpus))
+    ]
+
+
+def _ordinals(rows: list[dict[str, Any]]) -> dict[int, int]:
+    """CUDA's number of each GPU, where they differ: an export that calls all of them 0 does not know."""
+    known = [(row["cuDevice"], gpu) for gpu, row in enumerate(rows) if row["cuDevice"] is not None]
+    by_ordinal = dict(known)
+    return by_ordinal if len(by_ordinal) == len(known) else {}
+
+
+def _by_process(export: NsysExport, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
+    """The GPU of each (process, ordinal) that TARGET_INFO_CUDA_DEVICE lists."""
+    by_id = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
+    by_uuid = {_uuid(row["uuid"]): gpu for gpu, row in enumerate(rows) if _uuid(row["uuid"])}
+    table, numbers = "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid")
+    texts = ("uuid",) if by_uuid and "uuid" in export.tables.get(table, frozenset()) else ()
+    listed = text_rows(export, table, texts, integers=numbers)
+    gpus = [by_id.get(row["gpuId"], by_uuid.get(_uuid(row.get("uuid")))) for row in listed]
+    return {(row["pid"], row["cudaId"]): gpu for row, gpu in zip(listed, gpus, strict=True) if gpu is not None}
+
+
+def _uuid(text: str | None) -> str:
+    """A UUID as both tables have it: some versions write GPU- in front."""
+    return (text or "").lower().removeprefix("gpu-")
+
+
+def _gpu_rows(export: NsysExport) -> list[dict[str, Any]]:
+    have = export.tables.get("TARGET_INFO_GPU", frozenset())
+    if not have >= {"id", "name"}:
+        return []
+    texts = [name for name in ("name", "busLocation", "uuid") if name in have]
+    numbers = ["id", "cuDevice", "computeMajor", "computeMinor", *_FIGURES.values()]
+    rows = text_rows(export, "TARGET_INFO_GPU", texts, integers=[name for name in numbers if name in have])
+    return [dict.fromkeys((*numbers, "uuid")) | row for row in rows if row["id"] is not None]
+
+
+def _gpu(row: dict[str, Any]) -> Gpu:
+    capability = (row["computeMajor"], row["computeMinor"])
+    return Gpu(
+        name=row["name"] or say("unnamed GPU"),
+        bus=row.get("busLocation") or None,
+        compute_capability=None if None in capability else capability,
+        **{ours: row[theirs] for ours, theirs in _FIGURES.items()},
     )

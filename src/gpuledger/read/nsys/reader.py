@@ -2,11 +2,15 @@
 
 Events are read table by table; names and processes stay in nsys's numbering until all are in, and are then coded once.
 Rows that cannot be used are left out, counted, and named in the trace's health.
+
+Call chains of an export -> stacks. nsys keeps one row per frame, in one table for each kind of event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,26 +18,108 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
-from gpuledger.read.nsys import schema as schema
+from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
-from gpuledger.read.nsys.devices import NsysDevices
-from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts, ordinals
-from gpuledger.read.nsys.metrics import lost_samples, metric_columns
+from gpuledger.read.nsys.finish import (
+    Raw,
+    TableFinisher,
+    TextCoder,
+    TextCoding,
+    hosts,
+    lost_samples,
+    metric_columns,
+    ordinals,
+)
 from gpuledger.read.nsys.nccl_payloads import collective_columns, has_layouts, may_have_payloads
-from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
-from gpuledger.read.nsys.stacks import StackReader
-from gpuledger.read.nsys.strings import TextCoder
+from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, text_rows
 from gpuledger.read.plausible_times import LARGEST, LARGEST_BYTES, refuse_endless, within_bounds
 from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
 from gpuledger.read.unrecorded_work import unrecorded_work
-from gpuledger.trace.columns import by_row, one_after_another, same, take
 from gpuledger.trace.deadline import check
-from gpuledger.trace.health import Note, NotMeasured, Severity
-from gpuledger.trace.keys import last_match
-from gpuledger.trace.model import PID_BITS, Trace
+from gpuledger.trace.keys import by_row, last_match, one_after_another, same, take
+from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Severity, Trace
 from gpuledger.trace.spans import Ints, depths, parents
+from gpuledger.trace.strings import Stacks, python_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
+
+CHAINS: Final[Mapping[str, str]] = {
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "CUDA_CALLCHAINS",
+    "OSRT_API": "OSRT_CALLCHAINS",
+    "COMPOSITE_EVENTS": "SAMPLING_CALLCHAINS",
+}
+"""Which table holds the frames of the events of which other."""
+
+_FRAME: Final = ("id", "symbol", "stackDepth")
+
+
+class StackReader:
+    """Numbers the stacks of all tables from 0."""
+
+    def __init__(self, export: NsysExport, coder: TextCoder) -> None:
+        self._export, self._coder = export, coder
+        self._frames: list[Ints] = []
+        self._lengths: list[Ints] = []
+        self._count = 0
+
+    def of_events(self, table: str, chain: Ints) -> Ints:
+        """The stack of each event of `table`, from its call chain's id."""
+        frames = CHAINS.get(table, "")
+        if not set(_FRAME) <= self._export.tables.get(frames, frozenset()) or not (chain != NULL).any():
+            return same(NULL, len(chain))
+        read = self._export.integers(frames, list(_FRAME)).columns
+        known = np.logical_and.reduce([read[name] != NULL for name in _FRAME])
+        ids, symbol, depth = (read[name][known] for name in _FRAME)
+        order = np.lexsort((depth, ids))
+        chains, lengths = np.unique(ids, return_counts=True)
+        symbol = self._coder.use(symbol)
+        first = self._add(symbol[order], lengths)
+        if not len(chains):
+            return same(NULL, len(chain))
+        at = np.minimum(np.searchsorted(chains, chain), len(chains) - 1)
+        return np.where(chains[at] == chain, first + at, NULL)
+
+    def of_python(self, payloads: Sequence[bytes | None]) -> Ints:
+        """The stack in each payload of nsys's Python sampling; NULL where there is none."""
+        from html import unescape
+
+        found = [_frames(payload) for payload in payloads]
+        ids = {each for frames in found for frame in frames for each in frame[:2]}
+        texts = {
+            each: unescape(text.decode(errors="backslashreplace"))
+            for each, text in self._export.texts_by_id("StringIds", "id", "value", ids).items()
+        }
+        stacks = np.full(len(payloads), NULL, np.int64)
+        for at, frames in enumerate(found):
+            if frames:
+                own = [self._coder.own(python_frame(texts.get(f, "?"), texts.get(s, "?"), n)) for f, s, n in frames]
+                stacks[at] = self._add(np.array(own, np.int64), np.array([len(own)]))
+        return stacks
+
+    def _add(self, frames: Ints, lengths: Ints) -> int:
+        """Note stacks; gives the number of the first."""
+        self._frames.append(frames)
+        self._lengths.append(lengths)
+        self._count += len(lengths)
+        return self._count - len(lengths)
+
+    def stacks(self, coding: TextCoding) -> Stacks:
+        """All that were read, their text coded."""
+        frames = np.concatenate([np.empty(0, np.int64), *self._frames])
+        lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])
+        return Stacks(np.cumsum(lengths), coding.codes(frames))
+
+
+def _frames(payload: bytes | None) -> list[tuple[int, int, int]]:
+    """Function, file (both as ids) and line of each frame in a payload; none in one of another kind."""
+    try:
+        outer = json.loads(payload or b"null")
+        [(kind, inner)] = outer.items()
+        if not kind.startswith("Python"):
+            return []
+        return [(int(each["Function"]), int(each["File"]), int(each["Line"])) for each in inner["Frames"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []  # somebody else's payload, which may hold anything
 
 
 def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
@@ -295,7 +381,7 @@ class _ExportReading:
             )
             self._note(Severity.WARNING, "ranges-open", sentence, unended)
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
-        return _nested({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
+        return _with_nesting({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
 
     def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
         """A registered string where there is one, else the text that was stored in line."""
@@ -409,7 +495,7 @@ def _made_plausible(columns: Raw, known: dict[str, ColumnRange]) -> int:
     return unusable
 
 
-def _nested(raw: Raw, push_pop: int) -> Raw:
+def _with_nesting(raw: Raw, push_pop: int) -> Raw:
     """Depth and parent of each push/pop range on its thread."""
     stacked = np.flatnonzero(raw["kind"] == push_pop)
     up = parents(raw["start_ns"][stacked], raw["end_ns"][stacked], raw["tid"][stacked])

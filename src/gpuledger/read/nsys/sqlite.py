@@ -24,9 +24,10 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
-from gpuledger.read.request import Progress, too_many_rows
-from gpuledger.read.source import Source, opened, too_slow
-from gpuledger.trace.model import Decoding
+from gpuledger.read.nsys.reader import read_export
+from gpuledger.read.request import Progress, WantedColumns, too_many_rows
+from gpuledger.read.source import Source, in_time, opened, too_slow
+from gpuledger.trace.model import Decoding, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text
 
@@ -125,7 +126,7 @@ class SqliteExport:
         return {name: btree.shape(root, sql, self._columns(name)) for name, root, sql in shapes}
 
     def _columns(self, table: str) -> list[tuple[str, str, bool, int, int]]:
-        described = self._rows(f"PRAGMA table_xinfo({_quoted(table)})")
+        described = self._rows(f"PRAGMA table_xinfo({_quote(table)})")
         return [
             (_text(name), _text(kind), default is not None, key, hidden)
             for _, name, kind, _, default, key, hidden in described
@@ -135,18 +136,18 @@ class SqliteExport:
         if table not in self._counts:
             # `count(*)` goes over the pages in one step, of which nothing tells us, and so nothing could end it;
             # and an index may be wrong where the table is not
-            [(count,)] = self._rows(f"SELECT count(1) FROM {_quoted(table)} NOT INDEXED")
+            [(count,)] = self._rows(f"SELECT count(1) FROM {_quote(table)} NOT INDEXED")
             if count > self._watch.most_rows:
                 raise self._more_than_there_is_room_for()
             self._counts[table] = count
         return self._counts[table]
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
-        found = self._decoded(table, columns) or self._queried(table, columns)
+        found = self._decode(table, columns) or self._query(table, columns)
         self._counts.update((table, len(values)) for values in found.columns.values())
         return found
 
-    def _decoded(self, table: str, columns: Sequence[str]) -> IntegerColumns | None:
+    def _decode(self, table: str, columns: Sequence[str]) -> IntegerColumns | None:
         """By our own decoder, many times faster; None where only SQLite knows."""
         if self._own is None:
             return None
@@ -161,13 +162,13 @@ class SqliteExport:
             progress=self._progress,
         )
 
-    def _queried(self, table: str, columns: Sequence[str]) -> IntegerColumns:
+    def _query(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         self._left_to_sqlite.add(table)
-        wanted = ", ".join(f"ifnull({_quoted(column)}, {NULL})" for column in columns)
+        wanted = ", ".join(f"ifnull({_quote(column)}, {NULL})" for column in columns)
         chunks = [np.empty((0, len(columns)), np.int64)]
         bad = np.zeros(len(columns), np.int64)
         done = 0
-        for rows in self._chunks(f"SELECT {wanted} FROM {_quoted(table)} NOT INDEXED"):
+        for rows in self._chunks(f"SELECT {wanted} FROM {_quote(table)} NOT INDEXED"):
             values = np.array(rows)
             if values.dtype != np.int64:  # some value is no integer: find out which
                 values, wrong = _integers_only(rows)
@@ -183,19 +184,19 @@ class SqliteExport:
         return IntegerColumns(dict(zip(columns, whole, strict=True)), counts)
 
     def texts(self, table: str, column: str) -> TextColumn:
-        decoded = self._decoded_texts(table, column)
-        return self._queried_texts(table, column) if decoded is None else decoded
+        decoded = self._decode_texts(table, column)
+        return self._query_texts(table, column) if decoded is None else decoded
 
-    def _decoded_texts(self, table: str, column: str) -> TextColumn | None:
+    def _decode_texts(self, table: str, column: str) -> TextColumn | None:
         if self._own is None:
             return None
         own, most = self._own, self._limits.rows_per_table
         shape = self._shapes[table]
         return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
 
-    def _queried_texts(self, table: str, column: str) -> TextColumn:
+    def _query_texts(self, table: str, column: str) -> TextColumn:
         self._left_to_sqlite.add(table)
-        sql = f"SELECT {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"
+        sql = f"SELECT {_quote(column)} FROM {_quote(table)} NOT INDEXED"
         return TextColumn.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
@@ -207,15 +208,15 @@ class SqliteExport:
         for start in range(0, len(pending), _LOOKUP_BATCH):
             batch = pending[start : start + _LOOKUP_BATCH]
             marks = ", ".join("?" * len(batch))
-            key_column = _quoted(id_column)
-            sql = f"SELECT {key_column}, {_quoted(column)} FROM {_quoted(table)} WHERE {key_column} IN ({marks})"
+            key_column = _quote(id_column)
+            sql = f"SELECT {key_column}, {_quote(column)} FROM {_quote(table)} WHERE {key_column} IN ({marks})"
             for key, text in self._rows(sql, batch):
                 found.setdefault(key, _as_bytes(text) or b"")
         return found
 
     def _texts_among(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
-        for rows in self._chunks(f"SELECT {_quoted(id_column)}, {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"):
+        for rows in self._chunks(f"SELECT {_quote(id_column)}, {_quote(column)} FROM {_quote(table)} NOT INDEXED"):
             for key, text in rows:
                 if key in ids:
                     found.setdefault(key, _as_bytes(text) or b"")
@@ -226,23 +227,23 @@ class SqliteExport:
 
     def _chunks(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[list[tuple[Any, ...]]]:
         self._watch.begin()
-        cursor, done = self._asked(sql, parameters), 0
-        while rows := self._fetched(cursor):
+        cursor, done = self._execute(sql, parameters), 0
+        while rows := self._fetch(cursor):
             done += len(rows)
             if done > self._watch.most_rows:
                 raise self._more_than_there_is_room_for()
             yield rows
 
-    def _asked(self, sql: str, parameters: Sequence[object]) -> sqlite3.Cursor:
+    def _execute(self, sql: str, parameters: Sequence[object]) -> sqlite3.Cursor:
         with _memory_as_damage(self._name):
             return self._connection.execute(sql, parameters)
 
-    def _fetched(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    def _fetch(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
         with _memory_as_damage(self._name):
             return cursor.fetchmany(_CHUNK_ROWS)
 
     def _more_than_there_is_room_for(self) -> UnreadableProfile:
-        return _damaged(self._name, "its pages hold more rows than the file has room for")
+        return _damage(self._name, "its pages hold more rows than the file has room for")
 
 
 @contextlib.contextmanager
@@ -251,7 +252,7 @@ def _memory_as_damage(name: str) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise _damaged(name, "SQLite asks for more memory than there is in order to read it") from None
+        raise _damage(name, "SQLite asks for more memory than there is in order to read it") from None
 
 
 def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, Ints]:
@@ -271,7 +272,7 @@ def _text(value: object) -> str:
     return (_as_bytes(value) or b"").decode(errors="backslashreplace")
 
 
-def _quoted(identifier: str) -> str:
+def _quote(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
@@ -370,11 +371,24 @@ def _in_one_sentence(
             hint="wait for `nsys export` to end, or run it again",
         )
     if watch.has_gone_in_circles:
-        return _damaged(source.name, "its pages lead in circles")
+        return _damage(source.name, "its pages lead in circles")
     if "interrupted" in str(error):
         return too_slow(source.name, limits.read_seconds)
-    return _damaged(source.name, f"SQLite says: {error}")
+    return _damage(source.name, f"SQLite says: {error}")
 
 
-def _damaged(name: str, found: str) -> UnreadableProfile:
+def _damage(name: str, found: str) -> UnreadableProfile:
     return UnreadableProfile(f"{name}: a damaged SQLite database", found=found, hint="copy or export it again")
+
+
+class SqliteReader:
+    """What `nsys export --type=sqlite` writes."""
+
+    name = "nsys sqlite"
+
+    def recognises(self, source: Source) -> bool:
+        return source.head.startswith(MAGIC)
+
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
+        with in_time(source.name, limits), open_sqlite(source, limits, progress) as export:
+            return read_export(export, source.name, wanted, limits, progress)

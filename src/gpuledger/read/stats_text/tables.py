@@ -3,10 +3,13 @@
 A file is the CSV of one report or of several, or a text in which tables stand among other lines, such as a log or a
 Markdown document. A run is a set of reports about one profile: where a report comes again, or nsys says that it reads
 another profile, another run begins. `FILE::2` names the second run of a file.
+
+One table of `nsys stats` as it stands in a text: lines in, rows of values out. Its header says how it is written.
 """
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,13 +19,16 @@ from typing import Any, Final
 
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.read.ncu.rows import UTF16
+from gpuledger.read.ncu.csv import UTF16
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, Source, foreign, in_time, look_at, opened
-from gpuledger.read.stats_text.grid import LONGEST_HEADER, TextTable, Values, grid_under
 from gpuledger.read.stats_text.headings import (
     KNOWN,
+    TEXTS,
+    ColumnHeading,
+    heading,
     headings_of,
+    is_header,
     is_report,
     lacking,
     report_called,
@@ -31,9 +37,184 @@ from gpuledger.read.stats_text.headings import (
     report_titled,
 )
 from gpuledger.trace.deadline import check
-from gpuledger.trace.health import Note, Severity
-from gpuledger.trace.printed_tables import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
+from gpuledger.trace.measured import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
+from gpuledger.trace.model import Note, Severity
 from gpuledger.units import bytes_text, count_text
+
+Values = dict[str, int | float | str | None]
+
+# what a line is made of, and what must stand in it somewhere: in one pattern, a long line would be tried at every place
+_RULE: Final = (re.compile(r"[\s|+:=─┼│-]+"), re.compile(r"[-─=]{3}"))
+_DASHES: Final = re.compile(r"-+")
+_LEFT_OUT: Final = (re.compile(r"[\s.…⋮|]+"), re.compile(r"\.\.\.|…|⋮"))
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
+_ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
+_BARE: Final = re.compile(r"-?\d[\d,.'_]*(?:e[-+]?\d+)?%?", re.IGNORECASE)
+_NAMES: Final = re.compile(r"\b(?:name|operation|range|kernel)\b", re.IGNORECASE)
+_LONGEST_NAME_LINES: Final = 100
+_LONGEST_NAME: Final = 1 << 20
+LONGEST_HEADER: Final = 2000
+"""In characters: longer lines are of something else."""
+
+
+@dataclass(slots=True)
+class TextTable:
+    """A table whose header was read, and what `take` found under it."""
+
+    headings: list[ColumnHeading]
+    separator: str = ""
+    """Between cells; empty where they stand in columns."""
+    rows: list[Values] = field(default_factory=list)
+    damaged: int = 0
+    """Rows that are there, but cannot be read."""
+    left_out: bool = False
+    """Dots stand for rows."""
+    _spans: list[tuple[int, int]] = field(default_factory=list)
+    _begun: list[str] = field(default_factory=list)
+
+    def take(self, line: str) -> bool:
+        """Read one line, without its end; False if the table was over before it."""
+        if self._begun and self._goes_on(line):
+            return True
+        if not line.strip():
+            return not self.rows and not self.damaged  # a blank line, or several, may stand above the rows
+        if _is(_RULE, line):
+            spans = [match.span() for match in _DASHES.finditer(line)]
+            if not self.separator and len(spans) == len(self.headings):
+                self._spans = spans
+            return True
+        if _is(_LEFT_OUT, line):
+            self.left_out = True
+            return True
+        values = self._row(line)
+        if values is not None:
+            self.rows.append(values)
+        elif self.separator == "," and line.count('"') % 2:
+            self._begun = [line]
+        elif self._like_a_row(line):
+            self.damaged += 1
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        """No more lines come."""
+        self.damaged += bool(self._begun)
+        self._begun = []
+
+    def _goes_on(self, line: str) -> bool:
+        """Whether the line ends a name that a line break parts, or belongs into its middle."""
+        whole = "\n".join((*self._begun, line))
+        values = self._row(whole)
+        if values is not None:
+            self.rows.append(values)
+            self._begun = []
+            return True
+        is_other = not line.strip() or self._like_a_row(line) or grid_under(line) is not None
+        if not is_other and len(self._begun) < _LONGEST_NAME_LINES and len(whole) < _LONGEST_NAME:
+            self._begun.append(line)
+            return True
+        self.close()
+        return False
+
+    def _row(self, line: str) -> Values | None:
+        """The values of one row; None where they are not all there."""
+        if self.separator:
+            cells = separated(line, self.separator)
+            if len(cells) != len(self.headings) and self.separator == ",":
+                cells = self._split_cells(line, ",")  # NVIDIA does not double a quote within a quoted name
+            return self._values(cells)
+        return self._values(self._by_place(line)) or self._values(self._split_cells(line.strip(), None))
+
+    def _split_cells(self, line: str, separator: str | None) -> list[str]:
+        """Cells of which only the name may hold separators; it stands first or last."""
+        most = len(self.headings) - 1
+        cells = line.rsplit(separator, most) if self.headings[0].key == "name" else line.split(separator, most)
+        return [_unquote(cell) for cell in cells] if separator else cells
+
+    def _by_place(self, line: str) -> list[str]:
+        """Cells by the rule under the header; none where the line does not keep to it, as numbers end where it does."""
+        cells = []
+        before = 0
+        for index, (start, end) in enumerate(self._spans):
+            is_last = index == len(self._spans) - 1
+            cell = line[start:] if is_last else line[start:end]
+            is_shifted = self.headings[index].key not in TEXTS and cell.strip() and len(cell.rstrip()) != end - start
+            if line[before:start].strip() or is_shifted:
+                return []
+            cells.append(cell)
+            before = end
+        return cells
+
+    def _values(self, cells: list[str]) -> Values | None:
+        if len(cells) != len(self.headings):
+            return None
+        values: Values = {}
+        try:
+            for column, cell in zip(self.headings, cells, strict=True):
+                if column.key in TEXTS:
+                    values.setdefault(column.key, cell.strip())
+                elif column.key:
+                    values.setdefault(column.key, column.value(cell))
+        except ValueError:
+            return None
+        return values if values.get("name") and values.get("count") is not None else None
+
+    def _like_a_row(self, line: str) -> bool:
+        """Whether this was meant to be a row: numbers where numbers belong, and not the text below a table."""
+        words = separated(line, self.separator) if self.separator else line.split()
+        numbers = [bool(_BARE.fullmatch(word.strip())) for word in words]
+        if self.headings[0].key == "name":
+            return sum(numbers) >= 2
+        return all(numbers) or all(numbers[:2])
+
+
+def _is(kind: tuple[re.Pattern[str], re.Pattern[str]], line: str) -> bool:
+    letters, mark = kind
+    return letters.fullmatch(line) is not None and mark.search(line) is not None
+
+
+def grid_under(line: str) -> TextTable | None:
+    """The table that begins here, where the line is its header."""
+    if len(line) > LONGEST_HEADER or not _NAMES.search(line):
+        return None
+    for separator in (",", "\t", "|"):
+        if separator in line:
+            headings = [heading(cell) for cell in separated(line, separator)]
+            if is_header(headings):
+                return TextTable(headings, separator)
+    headings = headings_of(line)
+    return TextTable(headings) if is_header(headings) else None
+
+
+def separated(line: str, separator: str) -> list[str]:
+    """The cells of a line. A quoted one may hold separators; a quote within is doubled."""
+    if separator == "|":
+        cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
+        return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in cells]
+    cells, start = [], 0
+    while True:
+        quoted = _QUOTED.match(line, start)
+        if quoted and line[quoted.end() : quoted.end() + 1] in ("", separator):
+            cells.append(quoted[1].replace('""', '"'))
+            end = quoted.end()
+        else:
+            end = line.find(separator, start)
+            end = len(line) if end < 0 else end
+            cells.append(_unquote(line[start:end]))
+        if end >= len(line):
+            return cells
+        start = end + 1
+
+
+def _unquote(cell: str) -> str:
+    """A cell without the quotes around it. One that opens a quote and does not close it is no cell, so it is empty."""
+    if not cell.startswith('"'):
+        return cell
+    if len(cell) > 1 and cell.endswith('"'):
+        return cell[1:-1]
+    return "" if cell.count('"') % 2 or "," in cell or "\n" in cell else cell  # a name may begin with a quoted word
+
 
 _MARGIN: Final = re.compile(r"\s*(?:(?:#|//|>)\s?)+")
 """How a text is set apart in a mail, a comment or Markdown."""
@@ -56,7 +237,7 @@ def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> b
 
     A text without such a table counts too where its name ends as a text's does: its refusal says what is missing.
     """
-    bare, _ = _chosen(path)
+    bare, _ = _split_run_number(path)
     if not bare.exists():
         return False
     source = look_at(bare)
@@ -81,7 +262,7 @@ def no_timeline(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Gpuledg
     try:
         runs = runs_in(path, limits=limits)
     except GpuledgerError as error:
-        return error if _chosen(path)[1] is not None else None
+        return error if _split_run_number(path)[1] is not None else None
     reports = dict.fromkeys(report for run in runs for report in run.tables)
     return UnreadableProfile(
         f"{Path(path).name}: holds tables of `nsys stats`, not a timeline",
@@ -117,7 +298,7 @@ def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits =
 
 def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[PrintedTables]:
     """Every run in a file or a folder; of `FILE::2`, the second alone."""
-    bare, number = _chosen(path)
+    bare, number = _split_run_number(path)
     source = look_at(bare)
     runs = _runs_of_folder(source, limits) if not source.head else _runs_of(_tables_in(source, limits))
     if not any(run.tables for run in runs):
@@ -136,20 +317,20 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
         return tables
     if not 1 <= number <= len(tables):
         count = "one run" if len(tables) == 1 else f"{len(tables)} runs"
-        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_listed(tables))
+        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_run_list(tables))
     return [tables[number - 1]]
 
 
 def _refuse_endless(name: str, table: _TitledTable) -> None:
     """Refuse what sums to more than 64 bits hold, and some times as much: every total would be wrong."""
-    for heading in table.grid.headings:
-        if heading.key in _NO_AMOUNTS:
+    for column in table.grid.headings:
+        if column.key in _NO_AMOUNTS:
             continue
-        amounts = (row.get(heading.key) for row in table.grid.rows)
+        amounts = (row.get(column.key) for row in table.grid.rows)
         whole = sum(abs(amount) for amount in amounts if isinstance(amount, int | float))
         if whole >= _MOST:
             raise UnreadableProfile(
-                f"{name}: {heading.words} of {table.report or _NO_TITLE} sum to {whole:.3g}, which cannot be",
+                f"{name}: {column.words} of {table.report or _NO_TITLE} sum to {whole:.3g}, which cannot be",
                 hint="copy or print it again",
             )
 
@@ -160,12 +341,12 @@ def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
         return runs[0]
     raise UnreadableProfile(
         f"{Path(path).name}: holds the tables of {len(runs)} runs",
-        found=_listed(runs),
+        found=_run_list(runs),
         hint=f"choose one: {path}{SEPARATOR}1 to {path}{SEPARATOR}{len(runs)}",
     )
 
 
-def _listed(runs: Sequence[PrintedTables]) -> str:
+def _run_list(runs: Sequence[PrintedTables]) -> str:
     lines = []
     for number, run in enumerate(runs[:6], 1):
         of = f" of {run.profile}" if run.profile else ""
@@ -173,7 +354,7 @@ def _listed(runs: Sequence[PrintedTables]) -> str:
     return "\n".join([*lines, "..."] if len(runs) > 6 else lines)
 
 
-def _chosen(path: str | Path) -> tuple[Path, int | None]:
+def _split_run_number(path: str | Path) -> tuple[Path, int | None]:
     """A path without the number of a run behind it, and that number."""
     bare, separator, number = str(path).rpartition(SEPARATOR)
     if separator and re.fullmatch("[0-9]{1,6}", number) and not Path(path).exists():
@@ -321,13 +502,13 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
         part = _tables_in(look_at(path), limits, report)
         whole.tables += part.tables
         whole.incomplete += part.incomplete
-    runs = [run for prefix in sorted(groups) for run in _named(_runs_of(groups[prefix]), prefix)]
+    runs = [run for prefix in sorted(groups) for run in _name_runs(_runs_of(groups[prefix]), prefix)]
     if empty and runs:
         runs[0].notes.append(Note(Severity.INFO, "empty-tables", f"{count_text(empty)} files hold no table", empty))
     return runs
 
 
-def _named(runs: list[_Run], profile: str) -> list[_Run]:
+def _name_runs(runs: list[_Run], profile: str) -> list[_Run]:
     """Runs that nsys gave no profile's name, called after their files."""
     for run in runs:
         run.profile = run.profile or profile

@@ -4,6 +4,8 @@ The text is read in pieces and cut between events. A cut is right if and only if
 event begins, and braces balance only at an event's end. Pieces are decoded with a typed decoder. One that is not valid
 JSON, or holds a value of an odd type, is read again with a patient decoder, event by event if need be, and what cannot
 be read is counted.
+
+Decimal text in, whole nanoseconds out, exactly. A float64 cannot hold microseconds since 1970 to the nanosecond.
 """
 
 from __future__ import annotations
@@ -11,19 +13,24 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, DecimalException
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 from msgspec import Raw
+from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
+from gpuledger.read.plausible_times import LARGEST
 from gpuledger.read.source import too_slow
 from gpuledger.read.stream import ByteStream
-from gpuledger.read.torch.event_types import ANY, PLAIN, USUAL, Args, Event
-from gpuledger.trace.health import Note, Severity
+from gpuledger.read.torch.columns import ANY, PLAIN, USUAL, Args, Event
+from gpuledger.trace.model import Note, Severity
+from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, count_text
 
 PIECE: Final = 1 << 20
@@ -157,14 +164,14 @@ class EventStream:
         self._is_faulty = False
         for cut in _cuts(text):
             try:
-                return self._listed(memoryview(text)[:cut]), text[cut:].lstrip().removeprefix(b",")
+                return self._decode_usual(memoryview(text)[:cut]), text[cut:].lstrip().removeprefix(b",")
             except _UNDECODABLE as error:
                 if _is_before_the_end(error, cut):
                     self._is_faulty = True
                     break
         return None, text
 
-    def _listed(self, inside: memoryview) -> list[Any]:
+    def _decode_usual(self, inside: memoryview) -> list[Any]:
         """The events of a text, all of usual categories or all of any."""
         whole = b"".join((b"[", inside, b"]"))
         for decoder in self._decoders:
@@ -183,7 +190,7 @@ class EventStream:
             if tried == _FEW:
                 return None
             inside = text[: match.end() - 1].rstrip().removesuffix(b",")
-            events = _decoded(inside)
+            events = _decode(inside)
             if events is not None:
                 return events, text[match.end() :]
         return None
@@ -235,7 +242,7 @@ class EventStream:
                 self._lose(len(events))
                 at = following.end()
                 continue
-            whole = _decoded(letters[begins:at].encode("utf-8", "backslashreplace"))
+            whole = _decode(letters[begins:at].encode("utf-8", "backslashreplace"))
             event = whole[0] if whole else _event(value)
             if event is None:
                 self._lose(len(events))
@@ -279,7 +286,7 @@ def _cuts(text: bytes) -> list[int]:
     return found[: -_FEW - 1 : -1]
 
 
-def _decoded(inside: bytes) -> list[Event] | None:
+def _decode(inside: bytes) -> list[Event] | None:
     """Events of any category; None if the text is no list of events."""
     try:
         return ANY.decode(b"[" + inside + b"]")
@@ -366,3 +373,82 @@ def _identity(value: object) -> int | str:
 
 def _number_text(value: object) -> Raw:
     return Raw() if value is None else Raw(str(value).encode("utf-8", "backslashreplace"))
+
+
+_COMMA, _DOT, _MINUS, _ZERO, _NINE = (ord(letter) for letter in ",.-09")
+_MOST_DIGITS: Final = 18
+"""A number of so many digits fits in 63 bits."""
+
+
+def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
+    """Microseconds as JSON numbers -> nanoseconds, and which of them are usable numbers (the others are 0)."""
+    count = len(texts)
+    joined = b",".join(texts) + b","
+    if not count or len(joined) == count:  # none of them is there
+        return np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    letters = np.frombuffer(joined, np.uint8)
+    ends = np.flatnonzero(letters == _COMMA)
+    if len(ends) != count:  # a comma within one of them
+        alone = [_one(bytes(text)) for text in texts]
+        return np.array([value for value, _ in alone], np.int64), np.array([good for _, good in alone], np.bool_)
+    if _exact_ns_is_usual(letters, ends):
+        usual: Ints = np.fromstring(joined.replace(b".", b""), np.int64, sep=",")
+        if usual.max() < LARGEST:
+            return usual, np.ones(count, np.bool_)
+    starts = np.append(0, ends[:-1] + 1)
+    dots = np.flatnonzero(letters == _DOT)
+    digits = (letters >= _ZERO) & (letters <= _NINE)
+    minus = letters == _MINUS
+    # per number: how many digits, dots and other letters it has, and where its dot is
+    count_digits = np.add.reduceat(digits.astype(np.int64), starts)
+    has_dot = np.add.reduceat((letters == _DOT).astype(np.int64), starts)
+    negative = minus[starts]
+    length = ends - starts
+    plain = (count_digits + has_dot + negative == length) & (has_dot <= 1) & (count_digits > 0)
+    dot_of = np.searchsorted(dots, ends) - 1
+    decimals = np.where(has_dot == 1, ends - dots[np.maximum(dot_of, 0)] - 1 if len(dots) else 0, 0)
+    usable = plain & (decimals <= 3) & (count_digits + 3 - decimals <= _MOST_DIGITS + 1)
+    values = _parse_digits(letters, digits, starts, ends, usable)
+    scale = 10 ** (3 - np.where(usable, decimals, 3))
+    found = np.where(usable, values * scale * np.where(negative, -1, 1), 0)
+    usable &= (found < LARGEST) & (found > -LARGEST)  # what went over 64 bits is also beyond
+    for at in np.flatnonzero(~usable).tolist():
+        found[at], usable[at] = _one(bytes(texts[at]))
+    return found, usable
+
+
+def _exact_ns_is_usual(letters: NDArray[np.uint8], ends: Ints) -> bool:
+    """Whether all are as Kineto prints them: digits, a dot, three decimals, and not too long."""
+    odd = int((letters - _ZERO > 9).sum())  # unsigned: what is below zero is above nine
+    length = np.diff(ends, prepend=-1)
+    return odd == 2 * len(ends) and bool(
+        (length.min() > 5) and (length.max() <= _MOST_DIGITS + 3) and (letters[ends - 4] == _DOT).all()
+    )
+
+
+def _parse_digits(
+    letters: NDArray[np.uint8], digits: NDArray[np.bool_], starts: Ints, ends: Ints, usable: NDArray[np.bool_]
+) -> Ints:
+    """The digits of each number as one integer, dots and signs left out."""
+    values = np.zeros(len(starts), np.int64)
+    at, left = starts.copy(), usable & (starts < ends)
+    while left.any():
+        here = np.flatnonzero(left)
+        where = at[here]
+        letter = letters[where]
+        is_digit = digits[where]
+        values[here] = np.where(is_digit, values[here] * 10 + (letter.astype(np.int64) - _ZERO), values[here])
+        at[here] += 1
+        left[here] = at[here] < ends[here]
+    return values
+
+
+def _one(text: bytes) -> tuple[int, bool]:
+    """One number in any form that JSON allows, also within quotes; more than three decimals are rounded."""
+    try:
+        value = Decimal(text.decode().strip('"')) * 1000
+    except (DecimalException, UnicodeDecodeError, ValueError):
+        return 0, False
+    if not value.is_finite() or abs(value) >= LARGEST:
+        return 0, False
+    return int(value.to_integral_value()), True

@@ -1,22 +1,49 @@
-"""The events of one stream in, raw columns out, batch by batch: what is held are the columns and one batch."""
+"""The events of one stream in, raw columns out, batch by batch: what is held are the columns and one batch.
+
+The parts of one trace in, the whole out: column by column, also from another process, with no column held twice.
+
+A large trace read on several cores: cut between events into parts, each read by a process of its own.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
-from gpuledger.read.stream import ByteStream
-from gpuledger.read.torch.columns import CATEGORIES, ON_THREAD, Columns, Shaper, TextCodes, narrowed, together
-from gpuledger.read.torch.event_types import LEFT_ALONE, are_usual, by_category
-from gpuledger.read.torch.events import EventStream
-from gpuledger.read.torch.exact_ns import nanoseconds
-from gpuledger.trace.health import Note
-from gpuledger.trace.tables import Table
+from gpuledger.read.source import Source, opened
+from gpuledger.read.stream import GZIP, ByteStream, Gunzipped, PlainFile, RejoinedStream, read_ahead, unpacked_size
+from gpuledger.read.torch.columns import (
+    CATEGORIES,
+    LEFT_ALONE,
+    ON_THREAD,
+    Columns,
+    Shaper,
+    TextCodes,
+    are_usual,
+    by_category,
+    narrowed,
+    together,
+)
+from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
+from gpuledger.trace.model import Note
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
 
 Feed = tuple[Table, str]
 """A table, and the category of events that rows of it come from."""
@@ -145,3 +172,335 @@ class _Gathering:
             names_cut=self.codes.cut,
             has_named_threads=self._shaper.has_named_threads,
         )
+
+
+_SLAB: Final = 4 << 20
+"""So many bytes of a column travel at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnShape:
+    """How large a column is, and what it holds."""
+
+    dtype: str
+    lengths: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return self.lengths[0]
+
+
+Shapes = dict[Feed, dict[str, ColumnShape]]
+
+
+class TracePart(Protocol):
+    """A part of a trace. Its columns must be asked for in the order of `_order`, once each."""
+
+    @property
+    def rest(self) -> GatheredEvents:
+        """All of it but the columns."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """What columns it has."""
+
+    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
+        """Write one column."""
+
+
+class LocalPart:
+    """A part that this process has read; a column is given up when it is asked for."""
+
+    def __init__(self, whole: GatheredEvents) -> None:
+        self.rest, self._feeds = replace(whole, feeds={}), whole.feeds
+        self.shapes = {
+            feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
+            for feed, columns in whole.feeds.items()
+        }
+
+    def take(self, feed: Feed, key: str) -> NDArray[Any]:
+        return self._feeds[feed].pop(key)
+
+    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
+        into[...] = self.take(feed, key)
+
+
+class RemotePart:
+    """A part that another process has read and sends with `send`."""
+
+    def __init__(self, receiving: Connection) -> None:
+        self._receiving = receiving
+        found: tuple[GatheredEvents, Shapes] | None = receiving.recv()
+        self.is_whole = found is not None
+        if found is not None:
+            self.rest, self.shapes = found
+
+    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
+        for slab in _slabs(into):
+            self._receiving.recv_bytes_into(slab)
+
+
+def send(sending: Connection, whole: GatheredEvents | None) -> None:
+    """Hand a part to `Arriving`; None if it could not be read."""
+    if whole is None:
+        sending.send(None)
+        return
+    part = LocalPart(whole)
+    sending.send((part.rest, part.shapes))
+    for feed, key in _order([part.shapes]):
+        for slab in _slabs(part.take(feed, key)):
+            sending.send_bytes(slab)
+
+
+def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
+    """The bytes of a column, some at a time."""
+    letters = values.reshape(-1).view(np.uint8).data
+    for at in range(0, len(letters), _SLAB):
+        yield letters[at : at + _SLAB]
+
+
+def _order(shapes: Sequence[Shapes]) -> list[tuple[Feed, str]]:
+    """All columns that any part has."""
+    found = {(feed, key) for each in shapes for feed, keys in each.items() for key in keys}
+    return sorted(found, key=lambda each: (each[0][0].value, each[0][1], each[1]))
+
+
+def merged(parts: Sequence[TracePart]) -> GatheredEvents:
+    """The parts of one trace together, in their order."""
+    rests = [part.rest for part in parts]
+    codes: dict[str, int] = {}
+    renumber = [np.array([*(codes.setdefault(text, len(codes)) for text in rest.texts), NO_TEXT]) for rest in rests]
+    feeds: dict[Feed, Columns] = {}
+    for feed, key in _order([part.shapes for part in parts]):
+        feeds.setdefault(feed, {})[key] = _join_column(parts, renumber, feed, key)
+    return GatheredEvents(
+        feeds=feeds,
+        texts=list(codes),
+        metadata={key: value for rest in rests for key, value in rest.metadata.items()},
+        notes=[note for rest in rests for note in rest.notes],
+        process_names={pid: name for rest in reversed(rests) for pid, name in rest.process_names.items()},
+        seen={key: sum(rest.seen.get(key, 0) for rest in rests) for rest in rests for key in rest.seen},
+        events=sum(rest.events for rest in rests),
+        untimed=sum(rest.untimed for rest in rests),
+        begin_end=sum(rest.begin_end for rest in rests),
+        names_cut=sum(rest.names_cut for rest in rests),
+        has_named_threads=any(rest.has_named_threads for rest in rests),
+    )
+
+
+def _join_column(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
+    """One column of all parts in a row; what a part lacks is filled in, and texts get the whole's codes."""
+    own = [part.shapes.get(feed, {}) for part in parts]
+    rows = [columns["start_ns"].rows if columns else 0 for columns in own]
+    first = next(columns[key] for columns in own if key in columns)
+    found: NDArray[Any] = np.empty((sum(rows), *first.lengths[1:]), first.dtype)
+    at = 0
+    for part, columns, count, code in zip(parts, own, rows, renumber, strict=True):
+        here = found[at : at + count]
+        at += count
+        if key not in columns:
+            here[...] = NOT_RECORDED
+            continue
+        part.fill(feed, key, here)
+        if key in _texts(feed[0]):
+            here[...] = code[here]
+    return found
+
+
+def _texts(table: Table) -> set[str]:
+    """The columns of a table that hold codes of texts."""
+    return {column.name for column in table.schema.columns if column.kind is Kind.TEXT}
+
+
+def by_table(whole: GatheredEvents) -> tuple[dict[Table, Columns], list[str]]:
+    """The columns of each table, and the texts: in an order that does not depend on how the trace was cut.
+
+    Rows come by category, and within one as they stand in the trace. Texts come as the rows first name them.
+    """
+    tables: dict[Table, Columns] = {}
+    for table in Table:
+        feeds = sorted((feed for feed in whole.feeds if feed[0] is table), key=lambda feed: feed[1])
+        if feeds:
+            tables[table] = together([whole.feeds.pop(feed) for feed in feeds])
+    coded = [(columns, key) for table, columns in tables.items() for key in sorted(columns.keys() & _texts(table))]
+    order = _as_named([columns[key] for columns, key in coded], whole.texts)
+    code = np.full(len(order) + 1, NO_TEXT, np.int32)
+    code[order] = np.arange(len(order))
+    for columns, key in coded:
+        columns[key] = code[columns[key]]
+    return tables, [whole.texts[at] for at in order]
+
+
+def _as_named(columns: Sequence[NDArray[Any]], texts: list[str]) -> list[int]:
+    """Codes in the order in which columns first name them, one column after another; then those that none names."""
+    order: dict[int, None] = {}
+    for codes in columns:
+        first = np.full(len(texts) + 1, len(codes))
+        first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several the last one stays
+        first[NO_TEXT] = len(codes)
+        named = np.flatnonzero(first < len(codes))
+        order |= dict.fromkeys(named[first[named].argsort()].tolist())
+    rest = sorted(set(range(len(texts))) - order.keys(), key=texts.__getitem__)
+    return [*order, *rest]
+
+
+WORTH_IT: Final = 48 << 20
+"""A shorter text is read before a process has started."""
+
+_MOST: Final = 8
+_MOST_PACKED: Final = 4
+"""More processes would only unpack the same."""
+
+_WINDOW: Final = 1 << 20
+_BEFORE: Final = b'{"traceEvents": ['
+_AFTER: Final = b"]}"
+
+_Span = tuple[int, int | None]
+"""Where a part begins and ends: at the first end of an event from there on. None is the text's end."""
+
+
+def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> GatheredEvents | None:
+    """The whole file; None where it has to be read in one piece."""
+    is_packed = source.head.startswith(GZIP)
+    if not _may_fork():
+        return None
+    size = unpacked_size(source) if is_packed else source.size
+    count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), _MOST_PACKED if is_packed else _MOST)
+    if size < WORTH_IT or count < 2:
+        return None
+    edges = [size * part // count for part in range(count)]
+    spans = list(zip(edges, [*edges[1:], None], strict=True))
+    context = multiprocessing.get_context("fork")
+    children = []
+    # Ctrl-C is the parent's to answer: children never see it, and it ends them
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for span in spans[1:]:
+            receiving, sending = context.Pipe(duplex=False)
+            child = context.Process(target=_send, args=(sending, source, span, wanted, limits), daemon=True)
+            with warnings.catch_warnings():
+                # Python 3.12 counts the idle threads of numpy's linear algebra, which no part uses
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child.start()
+            sending.close()
+            children.append((child, receiving))
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        first = _part(source, spans[0], wanted, limits, progress)
+        return None if first is None else _whole(first, [receiving for _, receiving in children], limits)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        for child, receiving in children:
+            receiving.close()
+            child.terminate()
+            child.join()
+
+
+def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
+    """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
+    parts: list[TracePart] = [LocalPart(first)]
+    try:
+        for receiving in others:
+            arriving = RemotePart(receiving)
+            if not arriving.is_whole:
+                return None
+            parts.append(arriving)
+        if any(part.rest.has_named_threads for part in parts) or any(part.rest.notes for part in parts[:-1]):
+            return None
+        if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
+            return None
+        found = merged(parts)
+    except (EOFError, OSError):  # a child died
+        return None
+    rows = Counter[Table]()
+    for (table, _), columns in found.feeds.items():
+        rows[table] += len(columns["start_ns"])
+    return found if max(rows.values(), default=0) <= limits.rows_per_table else None
+
+
+def _may_fork() -> bool:
+    """Whether this process can be copied: it runs no other thread, and may have children."""
+    alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
+    return alone and "fork" in multiprocessing.get_all_start_methods()
+
+
+class _Part:
+    """A part of a text, with a few bytes before and after it so that it is a trace by itself.
+
+    The neighbours of a part look at the same bytes from the same place for where it begins and ends.
+    """
+
+    def __init__(self, stream: ByteStream, start: int, end: int | None) -> None:
+        self._stream, self._before, self._is_ended = stream, b"", False
+        self._left = None if end is None else end - start
+        if start:
+            window, cut = _next_cut(stream)
+            begins = window.index(b",", cut) + 1  # the comma before the first event
+            self._before, self._stream = _BEFORE, RejoinedStream(window[begins:], stream)
+            if self._left is not None:
+                self._left -= begins
+                if self._left < 0:
+                    raise ValueError("an event is longer than the part that it ends in")
+
+    @property
+    def cut(self) -> str:
+        return self._stream.cut
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self._before:
+            found, self._before = self._before, b""
+            return found
+        if self._left is None:
+            return self._stream.read(size)
+        if self._left:
+            found = self._stream.read(min(size, self._left))
+            if not found:
+                raise ValueError("the text ends before its part does")
+            self._left -= len(found)
+            return found
+        if self._is_ended:
+            return b""
+        self._is_ended = True
+        window, cut = _next_cut(self._stream)
+        return window[:cut] + _AFTER
+
+
+def _next_cut(stream: ByteStream) -> tuple[bytes, int]:
+    """The next bytes of a text, and where in them an event ends for the first time."""
+    window = b""
+    while len(window) < _WINDOW and (more := stream.read(_WINDOW - len(window))):
+        window += more
+    match = BETWEEN.search(window)
+    if match is None:
+        raise ValueError("no event ends near")
+    return window, match.start() + 1
+
+
+@contextmanager
+def _text_from(source: Source, start: int, limits: Limits) -> Iterator[ByteStream]:
+    """What a file holds, from a place on."""
+    with opened(source) as file:
+        if not source.head.startswith(GZIP):
+            file.seek(start)
+            yield PlainFile(file)
+            return
+        text = Gunzipped(PlainFile(file), source.name, limits)
+        while start and (passed := len(text.read(min(start, _WINDOW)))):
+            start -= passed
+        with read_ahead(text) as stream:
+            yield stream
+
+
+def _part(
+    source: Source, span: _Span, wanted: WantedColumns, limits: Limits, progress: Progress
+) -> GatheredEvents | None:
+    """One part; None if it cannot be read by itself."""
+    try:
+        with _text_from(source, span[0], limits) as text:
+            return gather(_Part(text, *span), source.name, wanted, limits, progress)
+    except (GpuledgerError, ValueError):
+        return None
+
+
+def _send(sending: Connection, source: Source, span: _Span, wanted: WantedColumns, limits: Limits) -> None:
+    send(sending, _part(source, span, wanted, limits, lambda _table, _rows: None))
+    sending.close()

@@ -3,41 +3,242 @@
 Events become columns batch by batch: memory holds the columns and one batch, never the text. Operators and Python
 functions are ranges of their own kinds beside the user's annotations. Kernels carry no process: they belong to the one
 that launched the file's calls.
+
+Where a torch.profiler trace comes from: its metadata in, GPUs, versions and rank out.
+
+Python stacks of the calls that may block, from the Python functions that torch recorded around them.
+
+What torch 2.12 and later record of a graph's nodes while it is captured: a small JSON file in, names by node out.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from gpuledger.errors import NothingRecorded
+from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.plausible_times import refuse_endless
 from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
-from gpuledger.read.source import Source, in_time, opened, unrecognised
+from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
-from gpuledger.read.torch.gather import GatheredEvents, gather
-from gpuledger.read.torch.merge import by_table
-from gpuledger.read.torch.origin import TorchDevices, describe
-from gpuledger.read.torch.parallel import gather_in_parts
-from gpuledger.read.torch.stacks import call_stacks
+from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.deadline import check
-from gpuledger.trace.health import Note, NotMeasured, Severity
-from gpuledger.trace.model import Trace, thread_number
-from gpuledger.trace.spans import depths, parents
-from gpuledger.trace.stacks import Stacks
-from gpuledger.trace.strings import Strings
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Severity, Trace, thread_number
+from gpuledger.trace.spans import Ints, depths, parents
+from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import count_text
+from gpuledger.units import bytes_text, count_text
+
+_YEAR_2015_NS: Final = 1_420_070_400 * 1_000_000_000
+_YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
+
+
+class TorchDevices:
+    """The GPUs that a trace uses, by torch's own numbers: device 7 is GPU 7 here, and what was not used has no name.
+
+    Numbers that no machine has are taken for names, and their GPUs are numbered from 0 in their order.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints], most: int) -> None:
+        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *used]))
+        self._numbers = numbers = numbers[numbers != NOT_RECORDED]
+        self._is_plain = bool(len(numbers)) and numbers[0] >= 0 and numbers[-1] < most
+        listed = metadata.get("deviceProperties")
+        known = [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
+        by_id = {_int(gpu.get("id")): gpu for gpu in known}
+        # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
+        same = known[0] if known and all(gpu.get("name") == known[0].get("name") for gpu in known) else {}
+        described = {number: _gpu(by_id.get(number, same)) for number in numbers.tolist()}
+        if self._is_plain:
+            self.gpus = tuple(described.get(number, Gpu(NOT_DESCRIBED)) for number in range(int(numbers[-1]) + 1))
+        else:
+            self.gpus = tuple(described.values())
+
+        self._assumed = 0
+        """Rows of work that do not say where they ran."""
+        self._likely = 0
+
+    def resolve_work(self, device: Ints) -> Ints:
+        """The same for what ran on some GPU, also where its event does not say on which: the one with most work."""
+        gpus = self.resolve(device)
+        lacking = gpus == NOT_RECORDED
+        if not lacking.any():
+            return gpus
+        if not self.gpus:
+            self.gpus = (Gpu(NOT_DESCRIBED),)
+        if not lacking.all():
+            self._likely = int(np.bincount(gpus[~lacking]).argmax())
+        self._assumed += int(lacking.sum())
+        return np.where(lacking, self._likely, gpus)
+
+    def notes(self) -> tuple[Note, ...]:
+        """What was assumed."""
+        if not self._assumed:
+            return ()
+        sentence = say(
+            "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
+            count=count_text(self._assumed),
+            gpu=f"GPU {self._likely}",
+        )
+        return (Note(Severity.LOSS, "gpu-not-recorded", sentence, self._assumed),)
+
+    def resolve(self, device: Ints) -> Ints:
+        """Number of the GPU; NOT_RECORDED where the event names none."""
+        if not len(self._numbers):
+            return np.full(len(device), NOT_RECORDED)
+        if self._is_plain:
+            return device
+        index = np.minimum(np.searchsorted(self._numbers, device), len(self._numbers) - 1)
+        return np.where(self._numbers[index] == device, index, NOT_RECORDED)
+
+
+def _gpu(properties: Mapping[str, Any]) -> Gpu:
+    major, minor = (_int(properties.get(key)) for key in ("computeMajor", "computeMinor"))
+    name = properties.get("name")
+    return Gpu(
+        name=name if isinstance(name, str) and name else say("GPU, name not recorded"),
+        compute_capability=None if major is None or minor is None else (major, minor),
+        sm_count=_int(properties.get("numSms")),
+        memory_bytes=_int(properties.get("totalGlobalMem")),
+    )
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def describe(
+    metadata: Mapping[str, Any],
+    container: str,
+    devices: TorchDevices,
+    process_names: Mapping[int, str],
+    tables: Mapping[Table, Rows],
+    seen: Mapping[str, int],
+) -> Origin:
+    """The origin of one trace."""
+    distributed = metadata.get("distributedInfo")
+    job = distributed if isinstance(distributed, dict) else {}
+    pids = sorted({int(pid) for rows in tables.values() if "pid" in rows for pid in np.unique(rows["pid"]) if pid >= 0})
+    schema = metadata.get("schemaVersion")
+    return Origin(
+        tool="torch.profiler",
+        container=container,
+        schema_version=None if schema is None else str(schema)[:20],
+        started_utc=_start_time(metadata.get("baseTimeNanoseconds"), tables),
+        wall_zero_ns=_wall_zero(metadata.get("baseTimeNanoseconds"), tables),
+        cuda_version=_version(metadata.get("cuda_runtime_version")),
+        gpus=devices.gpus,
+        processes=tuple(Process(pid, process_names.get(pid)) for pid in pids),
+        rank=_int(job.get("rank")),
+        world_size=_int(job.get("world_size")),
+        source_rows=tuple(sorted((category or "no category", count) for category, count in seen.items())),
+    )
+
+
+def _began_ns(base: object, tables: Mapping[Table, Rows]) -> int | None:
+    """When the first event began, in ns since 1970; None where the trace's clock is another one."""
+    first = min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
+    began = (_int(base) or 0) + first
+    return began if _YEAR_2015_NS < began < _YEAR_2100_NS else None
+
+
+def _wall_zero(base: object, tables: Mapping[Table, Rows]) -> int | None:
+    return None if _began_ns(base, tables) is None else _int(base) or 0
+
+
+def _start_time(base: object, tables: Mapping[Table, Rows]) -> str | None:
+    """When the first event began: times count from a base that the trace names, in older ones from 1970."""
+    began = _began_ns(base, tables)
+    if began is None:
+        return None
+    return datetime.datetime.fromtimestamp(began // 1_000_000_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _version(number: object) -> str | None:
+    value = _int(number)
+    return None if value is None or value <= 0 else f"{value // 1000}.{value % 1000 // 10}"
+
+
+MAY_BLOCK: Final = re.compile(r"Synchronize|Memcpy|Malloc|Free|HostAlloc|HostRegister|ModuleLoad|Instantiate")
+"""Calls whose place in the program is worth knowing; the others are too many."""
+
+_STACKS_DEEPEST: Final = 200
+
+
+def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, int]) -> Stacks:
+    """Sets the `stack` of such calls; gives the stacks."""
+    if Table.CALLS not in raw or Table.RANGES not in raw:
+        return Stacks()
+    calls, ranges = raw[Table.CALLS], raw[Table.RANGES]
+    python = np.flatnonzero(ranges["kind"] == codes.get("python", -2))
+    texts = list(codes)
+    wanted = [code for code in np.unique(calls["name"]).tolist() if MAY_BLOCK.search(texts[code])]
+    chosen = np.flatnonzero(np.isin(calls["name"], wanted))
+    if not len(python) or not len(chosen):
+        return Stacks()
+    innermost = _innermost(ranges, python, calls, chosen)
+    stack = np.full(len(calls["name"]), NOT_RECORDED)
+    number: dict[int, int] = {}
+    frames: list[int] = []
+    offsets = [0]
+    parent, names = ranges["parent"], ranges["name"]
+    for call, row in zip(chosen.tolist(), innermost.tolist(), strict=True):
+        if row < 0:
+            continue
+        if row not in number:
+            number[row] = len(number)
+            at = row
+            for _ in range(_STACKS_DEEPEST):
+                if at < 0:
+                    break
+                frames.append(codes[torch_frame(texts[names[at]])])
+                at = int(parent[at])
+            offsets.append(len(frames))
+        stack[call] = number[row]
+    calls["stack"] = stack
+    return Stacks(np.array(offsets, np.int64), np.array(frames, np.int32))
+
+
+def _innermost(
+    ranges: Mapping[str, NDArray[Any]],
+    python: NDArray[np.intp],
+    calls: Mapping[str, NDArray[Any]],
+    chosen: NDArray[np.intp],
+) -> NDArray[np.intp]:
+    """The innermost Python function around each chosen call; -1 for none."""
+    owner = thread_number(ranges["pid"], ranges["tid"])
+    caller = thread_number(calls["pid"], calls["tid"])
+    found = np.full(len(chosen), -1, np.intp)
+    for thread in np.unique(caller[chosen]).tolist():
+        mine = python[owner[python] == thread]
+        if not len(mine):
+            continue
+        mine = mine[np.lexsort((-ranges["end_ns"][mine], ranges["start_ns"][mine]))]
+        here = np.flatnonzero(caller[chosen] == thread)
+        at = np.searchsorted(ranges["start_ns"][mine], calls["start_ns"][chosen[here]], side="right") - 1
+        row = np.where(at >= 0, mine[np.maximum(at, 0)], -1)
+        for _ in range(_STACKS_DEEPEST):
+            outside = (row >= 0) & (ranges["end_ns"][row] < calls["start_ns"][chosen[here]])
+            if not outside.any():
+                break
+            row[outside] = ranges["parent"][row[outside]]
+        found[here] = row
+    return found
+
 
 _DEEPEST: Final = 5000
 """No deeper than a thread's stack allows."""
@@ -234,3 +435,49 @@ def _rows(table: Table, wanted: frozenset[str], columns: Columns, strings: Strin
         if column.name in wanted:
             chosen[column.name] = as_kept(column.kind, values)
     return Rows(table.schema, chosen, strings)
+
+
+_BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')
+_NAMED: Final = ("name", "str")
+_MODULE: Final = "module_fqn"
+_LARGEST_ID: Final = 1 << 63
+
+
+def is_kernel_annotations(path: Path) -> bool:
+    """Whether a file begins as such a mapping does; a trace's first key is no number."""
+    return path.is_file() and _BEGINS.match(look_at(path).head) is not None
+
+
+def kernel_annotations(path: Path, limits: Limits) -> dict[int, tuple[str, ...]]:
+    """The names of each node, the outermost first."""
+    source = look_at(path)
+    if source.size > limits.event_bytes:
+        raise UnreadableProfile(
+            f"{source.name}: {bytes_text(source.size)}, and no file of annotations is larger than "
+            f"{bytes_text(limits.event_bytes)}",
+            hint=f"if this is one: --limit=event-bytes={source.size}",
+        )
+    with opened(source) as file:
+        content = file.read()
+    try:
+        by_node = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableProfile(f"{source.name}: no whole mapping of nodes to names", found=str(error)) from None
+    nodes = {int(node): _names(said) for node, said in by_node.items() if node.isascii() and node.isdigit()}
+    return {node: names for node, names in nodes.items() if node < _LARGEST_ID}
+
+
+def _names(said: Any) -> tuple[str, ...]:
+    """A text, a mapping, or a list of those from nested scopes, the outermost first."""
+    if isinstance(said, str):  # a stack is one text, the innermost first
+        return tuple(line for line in reversed(said.splitlines()) if line)
+    if isinstance(said, list):
+        return tuple(name for scope in said for name in (_names(scope) if not isinstance(scope, list) else ()))
+    if not isinstance(said, dict):
+        return ()
+    name = next((said[key] for key in _NAMED if isinstance(said.get(key), str)), None)
+    module = said.get(_MODULE)
+    path = tuple(part for part in module.split(".") if part) if isinstance(module, str) else ()
+    if name is not None or path:
+        return (*path, *((name,) if name else ()))
+    return tuple(f"{key}={value}" for key, value in said.items() if isinstance(value, str | int))

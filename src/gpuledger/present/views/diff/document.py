@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.diff.control_ranges import Controls
-from gpuledger.analyse.diff.launch_calls import launch_split
-from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Interval
+from gpuledger.analyse.diff.compare import Diff, launch_split
+from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Controls, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
-from gpuledger.ledger.lines import Line
+from gpuledger.ledger.books import Line
 from gpuledger.messages import joined, say
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.charts.svg import Picture as Drawing
@@ -32,7 +30,7 @@ from gpuledger.present.views.diff.tables import (
     parts_sheet,
     ranges_sheet,
 )
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:

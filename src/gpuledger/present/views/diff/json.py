@@ -6,18 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpuledger.analyse.diff.control_ranges import Controls
-from gpuledger.analyse.diff.difference_parts import TimeChange
+from gpuledger.analyse.diff.compare import TimeChange, UseChange, launch_split
 from gpuledger.analyse.diff.gate import GateOutcome
-from gpuledger.analyse.diff.launch_calls import launch_split
-from gpuledger.analyse.diff.noise import Interval
-from gpuledger.analyse.diff.range_pairs import RangePair
+from gpuledger.analyse.diff.noise import Controls, Interval
+from gpuledger.analyse.diff.pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
-from gpuledger.analyse.diff.use_changes import UseChange
 from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.figures import change_share
 from gpuledger.present.views.diff.tables import RangeWholes, calls_paired, copies_paired, range_host_ns
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 
 
 def diff_data(compared: Compared) -> dict[str, Any]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.diff.control_ranges import Controls
-from gpuledger.analyse.diff.difference_parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, TimeChange
+from gpuledger.analyse.diff.compare import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, Diff, TimeChange
 from gpuledger.analyse.diff.gate import COUNT, TIME, GateOutcome
-from gpuledger.analyse.diff.range_pairs import RangePair
+from gpuledger.analyse.diff.noise import Controls
+from gpuledger.analyse.diff.pairs import RangePair
 from gpuledger.analyse.diff.run_side import STEP, Call, Copied, RunSide
-from gpuledger.analyse.range_shares import range_shares
+from gpuledger.analyse.range_tree import range_shares
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.ledger.lines import Line, LineKind
+from gpuledger.ledger.books import Line, LineKind
 from gpuledger.messages import joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.terms import TOTAL

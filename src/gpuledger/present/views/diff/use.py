@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gpuledger.analyse.diff.use_changes import UseChange
+from gpuledger.analyse.diff.compare import UseChange
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import say
 from gpuledger.present.sheet import Column, Sheet, Unit

@@ -11,7 +11,7 @@ from gpuledger.present.views.align import CHECKS, VERDICT_WORDS, about, checks_b
 from gpuledger.present.writers.html.blocks import block_sections
 from gpuledger.present.writers.html.parts import Command, Page, Reader, Section, Tile
 from gpuledger.present.writers.html.tables import cut
-from gpuledger.trace.health import Note
+from gpuledger.trace.model import Note
 from gpuledger.units import time_text
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.timeline.events import EventFinder, EventSource, EventTrack
-from gpuledger.catalog.call_kinds import CALL_KINDS
+from gpuledger.analyse.timeline import EventFinder, EventSource, EventTrack
+from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
 from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.ledger.calls import shortened
-from gpuledger.ledger.lines import COMM, Line
+from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.books import COMM, Line
 from gpuledger.messages import Message, say
 from gpuledger.present.palette import line_tone
 from gpuledger.trace.model import os_pid
-from gpuledger.trace.stacks import torch_frame
+from gpuledger.trace.strings import torch_frame
 
 _RANGE_WORDS: Final = {"op": say("operator"), "python": say("Python function")}
 _RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}

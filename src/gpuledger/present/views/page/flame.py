@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.flame_trees import FlameTree, TreeKind, flame_trees
+from gpuledger.attribution.flame_trees import FlameTree, TreeKind, flame_trees
 from gpuledger.catalog.kernel_families import COMMUNICATION
-from gpuledger.ledger.lines import COMM, Line
+from gpuledger.ledger.books import COMM, Line
 from gpuledger.messages import say
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import visible

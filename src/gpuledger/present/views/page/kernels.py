@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.nvidia.kernels import KernelTimes, cuda_gpu_kern_sum
+from gpuledger.analyse.nvidia_tables import KernelTimes, cuda_gpu_kern_sum
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import label
-from gpuledger.ledger.lines import COMM, Line
+from gpuledger.ledger.books import COMM, Line
 from gpuledger.messages import say
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import line_tone
@@ -22,7 +22,7 @@ from gpuledger.present.views.report import kernel_blocks
 from gpuledger.present.writers.html.blocks import block_parts
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Table, Text
 from gpuledger.present.writers.html.tables import table
-from gpuledger.trace.columns import take
+from gpuledger.trace.keys import take
 from gpuledger.trace.statistics import shares
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import count_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.kernels.device_roofs import Roofs
 from gpuledger.analyse.kernels.judgement import JudgedLaunch
+from gpuledger.analyse.kernels.roofs import Roofs
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuledger.analyse.activity_bins import StreamsOverTime, queue_delays, stream_use
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.in_use import memory_use
+from gpuledger.analyse.memory.figures import memory_use
+from gpuledger.analyse.over_time import StreamsOverTime, queue_delays, stream_use
 from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
@@ -22,8 +22,7 @@ from gpuledger.present.views.memory import memory_sheets
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
 from gpuledger.present.writers.html.tables import table
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import os_pid
+from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import bytes_text, instant_text, share_text, time_text
 

@@ -11,7 +11,7 @@ from gpuledger.present.views.overlap import overlap_sheet
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.writers.html.parts import Command, Heading, Listing, Part, Section, Text
 from gpuledger.present.writers.html.tables import table
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import share_text
 
 _MISSING = (

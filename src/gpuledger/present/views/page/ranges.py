@@ -15,7 +15,7 @@ from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.ranges import OUTSIDE, sheet_of_nodes
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
 from gpuledger.present.writers.html.tables import table
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import count_text, share_text, time_text
 

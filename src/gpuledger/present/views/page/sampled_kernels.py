@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.use.sampled_roofline import SampledRoofline, sampled_roofline
-from gpuledger.analyse.use.stretches import SampledUse
+from gpuledger.analyse.utilization.stretches import SampledRoofline, SampledUse, sampled_roofline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
@@ -18,8 +17,7 @@ from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import use_blocks_of
 from gpuledger.present.writers.html.blocks import block_parts
 from gpuledger.present.writers.html.parts import Chart, Part
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Gpu
+from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.units import bytes_text, share_text, time_text
 
 _MOST_SPOTS: Final = 60

@@ -9,7 +9,7 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.writers.html.parts import Reader, Room, Unknown
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NotMeasured
 
 
 @dataclass(frozen=True, slots=True)

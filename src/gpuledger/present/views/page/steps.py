@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.step_variation import variation as step_variation
 from gpuledger.messages import say

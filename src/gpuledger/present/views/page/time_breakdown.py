@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gpuledger.analyse.unclassified import about_unclassified
+from gpuledger.analyse.inventory import about_unclassified
+from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Bar, Part, stacked
 from gpuledger.present.charts.svg import Picture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuledger.analyse.timeline.events import EventFinder
-from gpuledger.analyse.timeline.stretches import Stretch, shown_stretches, stretch_of
+from gpuledger.analyse.timeline import EventFinder, Stretch, shown_stretches, stretch_of
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.places import finding_place
-from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.messages import say
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.timeline_json import timeline_json

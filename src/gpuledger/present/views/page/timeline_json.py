@@ -12,9 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.timeline.events import EventFinder, Events, EventSource, EventTrack
-from gpuledger.analyse.timeline.stretches import Stretch
-from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
+from gpuledger.analyse.timeline import EventFinder, Events, EventSource, EventTrack, Stretch
+from gpuledger.analyse.utilization.samples import GpuSamples, gpu_samples
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from gpuledger.findings.advice import first_fix
 from gpuledger.findings.finding import Finding, PlainSaving
-from gpuledger.findings.first_fix import first_fix
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.timeline import ShownTimeline

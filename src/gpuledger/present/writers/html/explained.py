@@ -9,7 +9,7 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 
-from gpuledger.findings.pages import page
+from gpuledger.findings.advice import page
 from gpuledger.findings.rules import codes
 
 

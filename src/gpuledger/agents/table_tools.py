@@ -1,0 +1,313 @@
+"""The questions that are answered by tables: steps, gaps, kernels, and the others of the command line by name.
+
+Questions in SQL, and the tables that they can be asked of.
+
+What changed from one profile to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from gpuledger.agents.answers import MOST_LETTERS, AgentAnswer, paged, picked
+from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
+from gpuledger.agents.tool import DEVICE, HANDLE, LIMIT, OFFSET, AgentTool
+from gpuledger.analyse.diff.compare import compare
+from gpuledger.analyse.diff.from_trace import busiest, side_of
+from gpuledger.analyse.diff.run_side import RunSide, like_sides
+from gpuledger.analyse.kernels.step_kernels import overview
+from gpuledger.analyse.utilization.stretches import SampledUse, use_of_device
+from gpuledger.errors import GpuledgerError
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.sheet import Sheet
+from gpuledger.present.views import answers
+from gpuledger.present.views.diff.compared import Compared
+from gpuledger.present.views.diff.document import verdict_text
+from gpuledger.present.views.diff.json import diff_data
+from gpuledger.present.views.kernel_use import kernels_use_json, use_answer
+from gpuledger.present.views.query import query_document, schema_document
+from gpuledger.present.views.questions import (
+    gaps_of,
+    launches_of,
+    memory_of,
+    operators_of,
+    overlap_of,
+    ranges_of,
+    steps_of,
+)
+from gpuledger.present.views.tables import TableAnswer
+from gpuledger.present.views.timeline_kernels import step_kernels_sheet
+from gpuledger.present.writers.json import tables_json
+from gpuledger.sql.answer import answered
+from gpuledger.sql.booked import QuerySubject
+from gpuledger.sql.statement import no_table, statement
+from gpuledger.sql.tables import BY_NAME
+from gpuledger.sql.tables import TABLES as SQL_TABLES
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.tables import Table
+
+_FEW: Final = 5
+"""Rows of each table where no table is named."""
+
+_USUAL: Final = 20
+"""Rows of a table that is named."""
+
+Question = Callable[[Trace, Device], TableAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPart:
+    """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
+
+    device: int | None = None
+    table: str | None = None
+    offset: int = 0
+    limit: int | None = None
+
+
+def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
+    """List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).
+
+    The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
+    """
+    return _answer(profiles.of(handle), steps_of, AskedPart(**part))
+
+
+def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
+    """Say why the GPU was idle: causes, triggers, lengths, and the longest gaps with what was launched after each.
+
+    Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
+    """
+    return _answer(profiles.of(handle), gaps_of, AskedPart(**part))
+
+
+def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
+    """Ask for the tables of another question, as the command line's verb of the same name answers it.
+
+    launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
+    GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
+    """
+    return _answer(profiles.of(handle), _OTHERS[question], AskedPart(**part))
+
+
+def kernels(
+    profiles: AgentProfiles, handle: str, device: int | None = None, offset: int = 0, limit: int = 8
+) -> AgentAnswer:
+    """List the kernels of the steady steps, those with the most time first: calls, time per step, share of compute.
+
+    Where the GPU was sampled, `use` says by name and shape how kernels use it: SMs, tensor cores, DRAM in percent with
+    an interval, and whether each is at a roof, under-filled or stalled. Keys are those of `gpuledger kernels`; times in
+    the table are per step, `ns` under `use` is of the whole window.
+    """
+    opened = profiles.of(handle)
+    on = opened.device(device)
+    found = overview(opened.run.trace, on, opened.wanted.scope_pattern)
+    sheet = step_kernels_sheet(found, on, opened.wanted.families)
+    time = [column.key for column in sheet.columns].index("time_ns")
+    by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
+    used = _use(opened, on)
+    sentences = answers.kernel_answer(found, on) if used is None else use_answer(*used)
+    content = {
+        **_about(opened, on),
+        "answer": list(sentences),
+        "tables": _tables([by_time], AskedPart(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
+        "use": None,
+    }
+    if used is not None:
+        content["use"] = paged(kernels_use_json(used[0]), offset, limit, MOST_LETTERS // 2)
+    return AgentAnswer(content)
+
+
+def _use(opened: OpenedProfile, device: Device) -> SampledUse | None:
+    if Table.METRICS not in opened.run.trace.tables:
+        return None
+    use = use_of_device(opened.run.trace, device)
+    return None if isinstance(use, NotMeasured) else use
+
+
+def _answer(opened: OpenedProfile, question: Question, part: AskedPart) -> AgentAnswer:
+    device = opened.device(part.device)
+    told = question(opened.run.trace, device)
+    return AgentAnswer(
+        {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
+    )
+
+
+def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
+    return {
+        "handle": opened.handle,
+        "profile": opened.run.name,
+        "zero_ns": opened.run.zero_ns,
+        "device": device.gpu,
+    }
+
+
+def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
+    """Tables as every JSON document has them, but for their rows, of which there is a page."""
+    chosen = [sheet for sheet in sheets if part.table in (None, sheet.name)]
+    if not chosen:
+        there = ", ".join(sheet.name for sheet in sheets)
+        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
+    limit = part.limit or (_FEW if part.table is None else _USUAL)
+    return [
+        {"table": table["table"], "title": table["title"], **paged(table["rows"] or [], part.offset, limit, share)}
+        for share in [letters // len(chosen)]
+        for table in tables_json(chosen)
+    ]
+
+
+_OTHERS: Final[Mapping[str, Question]] = {
+    "launches": launches_of,
+    "memory": memory_of,
+    "ranges": ranges_of,
+    "overlap": overlap_of,
+    "ops": operators_of,
+}
+
+_PART: Final[Mapping[str, Mapping[str, Any]]] = {
+    "device": DEVICE,
+    "table": {"type": "string", "description": "Only this table, by the name in an answer. Default: all, in short."},
+    "offset": OFFSET,
+    "limit": LIMIT,
+}
+
+_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **_PART})
+
+TOOLS: Final = (
+    _table_tool(steps, title="Steps"),
+    _table_tool(gaps, title="Idle time"),
+    AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
+    AgentTool(
+        ask,
+        {"handle": HANDLE, "question": {"type": "string", "enum": list(_OTHERS)}, **_PART},
+        ("handle", "question"),
+        title="Another question",
+    ),
+)
+
+
+def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
+    """Ask a question in SQL, one SELECT of DuckDB's, of the tables (kernels, calls, ranges) and books (gaps, steps).
+
+    query_tables lists all tables and their columns. Times are nanoseconds on the profile's own clock: subtract zero_ns
+    for the instants of the other tools. A query reads nothing else, writes nothing, and ends at its limits. `rows` are
+    lists in the order of `columns`; aggregate and LIMIT in SQL rather than going through pages.
+    """
+    opened = profiles.of(handle)
+    run = opened.run
+    answer = answered(statement(sql), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits)
+    whole = query_document(run.name, answer, run.trace.health).data()
+    kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}
+    return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
+
+
+def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
+    """List the tables that query can ask, or the columns of one with type, unit and meaning."""
+    if table is None:
+        return AgentAnswer({"tables": {known.name: str(known.row) for known in SQL_TABLES}})
+    if table.lower() not in BY_NAME:
+        raise no_table(table)
+    [described] = schema_document((BY_NAME[table.lower()],)).data()["tables"]
+    return AgentAnswer(described)
+
+
+QUERYING_TOOLS: Final = (
+    AgentTool(
+        query,
+        {
+            "handle": HANDLE,
+            "sql": {"type": "string", "maxLength": 10_000, "description": "One SELECT."},
+            "offset": OFFSET,
+            "limit": LIMIT,
+        },
+        ("handle", "sql"),
+        title="Question in SQL",
+    ),
+    AgentTool(
+        query_tables,
+        {"table": {"type": "string", "description": "Only this one, with its columns."}},
+        (),
+        title="Tables for SQL",
+    ),
+)
+
+
+_LISTS: Final = ("lines", "kernels", "calls", "ranges")
+"""What can be asked for in full, the largest changes first."""
+
+_IN_SHORT: Final = 6
+_SIDE: Final = ("name", "gpu", "device", "steps_by", "steps", "step_ns", "losses")
+
+
+def diff(
+    profiles: AgentProfiles,
+    before: str,
+    after: str,
+    what: str = "lines",
+    offset: int = 0,
+    limit: int = _IN_SHORT,
+    *,
+    anyway: bool = False,
+) -> AgentAnswer:
+    """Tell whether `after` is faster than `before`, by how much, how sure that is, and why.
+
+    `parts` sum to step_delta_ns. `interval_ns` is the 95 % interval of the difference; a verdict of no change means
+    that it is inside the noise. `what` chooses the list that comes with it: lines of time, kernels, calls or ranges,
+    the largest change first, per step. Keys are those of `gpuledger diff`.
+    """
+    one, other = profiles.of(before), profiles.of(after)
+    compared = Compared(compare(*_sides(one, other), anyway=anyway))
+    whole = diff_data(compared)
+    content = {
+        "headline": verdict_text(compared.diff),
+        **picked(whole, "verdict", "step_delta_ns", "interval_ns", "no_interval", "whole"),
+        "before": {"handle": before, **picked(whole["before"], *_SIDE)},
+        "after": {"handle": after, **picked(whole["after"], *_SIDE)},
+        "parts": [part for part in whole["parts"] if part["ns"]],
+        "notes": whole["notes"],
+        what: paged(sorted(whole[what], key=_change), offset, limit),
+    }
+    return AgentAnswer(content)
+
+
+def _sides(one: OpenedProfile, other: OpenedProfile) -> tuple[RunSide, RunSide]:
+    """The books that are open already, where they have steps; else both by what repeats in them."""
+
+    def read(wanted: Wanted) -> tuple[RunSide, RunSide]:
+        first = _side(one, None, any_level=wanted.any_level)
+        return first, _side(other, first.gpu, any_level=wanted.any_level)
+
+    return like_sides(read, Wanted())
+
+
+def _side(opened: OpenedProfile, gpu: int | None, *, any_level: bool) -> RunSide:
+    run, wanted = opened.run, opened.wanted
+    devices = analysed(run.trace, run.name, replace(wanted, any_level=True)) if any_level else run.devices
+    return side_of(run.trace, devices, busiest(devices, gpu), run.name, wanted.families)
+
+
+def _change(row: dict[str, Any]) -> int:
+    """Sorts the largest change to the front, whichever way it goes; ranges have that of their host time."""
+    change: int = row["host_delta_ns"] if "host_delta_ns" in row else row["delta_ns"]
+    return -abs(change)
+
+
+COMPARING_TOOLS: Final = (
+    AgentTool(
+        diff,
+        {
+            "before": HANDLE,
+            "after": HANDLE,
+            "what": {"type": "string", "enum": list(_LISTS), "description": "Default: lines."},
+            "offset": OFFSET,
+            "limit": LIMIT,
+            "anyway": {"type": "boolean", "description": "Compare even if the two are unlike: other GPU, no steps."},
+        },
+        ("before", "after"),
+        title="Compare two profiles",
+    ),
+)

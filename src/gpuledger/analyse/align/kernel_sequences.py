@@ -1,0 +1,431 @@
+"""Sequences of kernels: an operation's forwards as columns, two forwards side by side, a short one found in a long one.
+
+A forward is one run of the operation: a sequence of kernels. Where kernels of a forward overlap, an instant belongs to
+the one that started first, so their own times add up to the time in which any of them ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import groupby, zip_longest
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.kernel_families import COMMUNICATION, OTHER, family
+from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carries, label, likeness, parse, untiled
+from gpuledger.errors import GpuledgerError
+from gpuledger.ledger.device import Device
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.measured import Dim3
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, furthest, shares_in_order
+from gpuledger.trace.tables import NOT_RECORDED, Table
+from gpuledger.units import count_text
+
+
+@lru_cache(maxsize=65536)
+def bare(name: str) -> str:
+    """A kernel's name in the form by which both sides are compared; made once, as it takes time."""
+    return parse(name).bare
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardKernel:
+    """One kernel of a forward. None: the profile does not say."""
+
+    name: str
+    time_ns: int
+    """Its own part of the time in which kernels of the forward ran."""
+    grid: Dim3 | None = None
+    block: Dim3 | None = None
+    stream: int | None = None
+    in_graph: bool | None = None
+
+    @property
+    def bare(self) -> str:
+        return bare(self.name)
+
+    @property
+    def shape(self) -> tuple[Dim3, Dim3] | None:
+        """Grid and block."""
+        return None if self.grid is None or self.block is None else (self.grid, self.block)
+
+
+@dataclass(frozen=True)
+class Forwards:
+    """All forwards of an operation on one GPU, as columns of their kernels: by forward, then by start."""
+
+    profile: str
+    gpu_name: str
+    rank: int | None
+    forward: Ints
+    """The forward of each kernel, numbered from 0."""
+    start_ns: Ints
+    end_ns: Ints
+    name: Ints
+    """Position in `names`."""
+    names: tuple[str, ...]
+    grid: NDArray[np.int32]
+    block: NDArray[np.int32]
+    stream: Ints
+    in_graph: NDArray[np.bool_]
+    step: Ints
+    """The step of each forward."""
+    found_by: str
+    """What the steps were found by; empty where there are none."""
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @cached_property
+    def first(self) -> Positions:
+        """Where each forward's kernels begin, and where the last one's end."""
+        return np.searchsorted(self.forward, np.arange(len(self) + 1))
+
+    @cached_property
+    def own_ns(self) -> Ints:
+        """Each kernel's own part of its forward."""
+        own_start, own_end = shares_in_order(*self._apart)
+        return own_end - own_start
+
+    @cached_property
+    def gap_ns(self) -> Ints:
+        """How long nothing of the forward ran before each kernel; 0 before the first."""
+        start, end = self._apart
+        gap = np.maximum(start - np.append(start[:1], furthest(end)[:-1]), 0)
+        gap[self.first[:-1]] = 0
+        return gap
+
+    @cached_property
+    def _apart(self) -> tuple[Ints, Ints]:
+        """The times with the forwards moved so far apart that none overlaps another."""
+        length = int(self.end_ns.max()) - int(self.start_ns.min()) + 1
+        return self.start_ns + length * self.forward, self.end_ns + length * self.forward
+
+    @cached_property
+    def gpu_ns(self) -> Ints:
+        """How long kernels of each forward ran."""
+        return np.add.reduceat(self.own_ns, self.first[:-1])
+
+    @cached_property
+    def compute_ns(self) -> Ints:
+        """The same without communication."""
+        talks = np.array([family(name) == COMMUNICATION for name in self.names], np.bool_)
+        return np.add.reduceat(np.where(talks[self.name], 0, self.own_ns), self.first[:-1])
+
+    @cached_property
+    def elapsed_ns(self) -> Ints:
+        """From each forward's first start to its last end."""
+        return np.maximum.reduceat(self.end_ns, self.first[:-1]) - self.start_ns[self.first[:-1]]
+
+    @cached_property
+    def place(self) -> Positions:
+        """Which of its step's forwards each one is."""
+        return np.arange(len(self)) - np.searchsorted(self.step, self.step)
+
+    @cached_property
+    def sequences(self) -> tuple[tuple[str, ...], ...]:
+        """The bare names of each forward's kernels; each sequence is made once, as there are few of them."""
+        bares, made = tuple(map(bare, self.names)), dict[bytes, tuple[str, ...]]()
+        listed = []
+        for names in np.split(self.name, self.first[1:-1]):
+            key = names.tobytes()
+            if key not in made:
+                made[key] = tuple(bares[code] for code in names.tolist())
+            listed.append(made[key])
+        return tuple(listed)
+
+    def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
+        """One forward."""
+        return tuple(
+            ForwardKernel(
+                self.names[int(self.name[position])],
+                int(self.own_ns[position]),
+                triple(self.grid[position]),
+                triple(self.block[position]),
+                int(self.stream[position]),
+                bool(self.in_graph[position]),
+            )
+            for position in range(int(self.first[number]), int(self.first[number + 1]))
+        )
+
+
+def triple(values: NDArray[np.int32]) -> Dim3 | None:
+    """Grid or block; None where it was not recorded."""
+    x, y, z = (int(value) for value in values)
+    return None if x == NOT_RECORDED else (x, y, z)
+
+
+def gathered(trace: Trace, device: Device, profile: str, kernel: Positions, forward: Positions) -> Forwards:
+    """Forwards from the positions of their kernels in `device.work`, and for each kernel any number of its forward."""
+    work, kernels = device.work, trace[Table.KERNELS]
+    begins = np.full(int(forward.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(begins, forward, work.start_ns[kernel])
+    used = np.unique(forward)
+    number = np.empty(len(begins), np.intp)
+    number[used[np.argsort(begins[used], kind="stable")]] = np.arange(len(used))
+    order = np.lexsort((work.stream[kernel], work.start_ns[kernel], number[forward]))
+    kernel, forward = kernel[order], number[forward[order]]
+    rows = kernels.at(work.row[kernel])
+    codes, name = np.unique(work.name[kernel], return_inverse=True)
+    steps = device.steps
+    begin = work.start_ns[kernel[np.searchsorted(forward, np.arange(len(used)))]]
+    step = np.zeros(len(used), np.int64) if steps is None else np.searchsorted(steps.edges_ns, begin, side="right") - 1
+    gpus = trace.origin.gpus
+    return Forwards(
+        profile=profile,
+        gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
+        rank=trace.origin.rank,
+        forward=forward,
+        start_ns=work.start_ns[kernel],
+        end_ns=work.end_ns[kernel],
+        name=name.reshape(-1),
+        names=tuple(trace.strings.text(code) or "" for code in codes.tolist()),
+        grid=rows["grid"],
+        block=rows["block"],
+        stream=work.stream[kernel],
+        in_graph=work.graph_node[kernel] >= 0,
+        step=step,
+        found_by="" if steps is None else steps.source,
+    )
+
+
+INSERTED, MISSING = "inserted", "missing"  # in the mock only; in the model only
+
+MATCHED: Final = (EXACT, FUNCTION, FAMILY)  # levels at which two kernels do the same work
+
+SAME_SHAPE: Final = 6
+POINTS: Final = {EXACT: 5, FUNCTION: 4, FAMILY: 1, NONE: -1_000}
+"""What a pair counts; SAME_SHAPE where name, grid and block are the same."""
+
+GAP: Final = 2  # what a kernel without a partner costs
+REPLACES: Final = 0.1  # one kernel stands for another if its time is at least this part of the other's
+
+MOST_CELLS: Final = 25_000_000
+"""So many pairs of kernels are weighed against each other; two forwards of 5,000 kernels have as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPair:
+    """One line of the alignment: positions of the kernels on each side, None where there is none."""
+
+    mock: int | None
+    e2e: int | None
+    level: str
+    """exact, function or family; none where another kernel stands in a kernel's place; inserted; missing."""
+    moved: bool = False
+    """Both sides run it, at different places of the sequence."""
+
+
+def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:
+    """What pairing each kernel of the mock with each of the model's counts."""
+    scores = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
+    marks = [_marks(kernel.name) for kernel in e2e]
+    for row, ours in enumerate(mock):
+        our_marks = _marks(ours.name)
+        for column, theirs in enumerate(e2e):
+            if our_marks.isdisjoint(marks[column]):
+                continue  # most pairs of a long forward, and looking closer takes time
+            counts = POINTS[likeness(ours.name, theirs.name)]
+            scores[row, column] = SAME_SHAPE if counts == POINTS[EXACT] and ours.shape == theirs.shape else counts
+    return scores
+
+
+@lru_cache(maxsize=65536)
+def _marks(name: str) -> frozenset[tuple[str, str]]:
+    """What two kernels must have at least one of in common to be alike."""
+    marks = {("short", parse(name).short), ("untiled", untiled(name)), ("family", family(name))}
+    return frozenset(marks - {("family", OTHER)})
+
+
+def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], Positions]:
+    """The kernels that differ in name or shape, and for each kernel the position of its like."""
+    number_of: dict[tuple[str, object], int] = {}
+    number = [number_of.setdefault((kernel.name, kernel.shape), len(number_of)) for kernel in kernels]
+    first = dict(zip(reversed(number), reversed(kernels), strict=True))
+    return [first[place] for place in range(len(number_of))], np.array(number, np.intp)
+
+
+def with_gaps(scores: Ints) -> Ints:
+    """The best that each place of the mock can have if kernels before it may be left out at GAP each."""
+    cost = GAP * np.arange(len(scores))
+    return furthest(scores + cost) - cost
+
+
+def similarity(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> float:
+    """How alike two sequences are: 1 where all is the same, less the more is left over."""
+    whole = SAME_SHAPE * (len(mock) + len(e2e)) / 2
+    return _best(mock, e2e)[0] / whole if whole else 1.0
+
+
+def aligned(
+    mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], *, ordered: bool = True
+) -> tuple[AlignedPair, ...]:
+    """Every kernel of both sides in one line. Where the order is not known, names alone make pairs."""
+    if ordered:
+        lines = _best(mock, e2e)[1]
+    else:
+        lines = [(index, None) for index in range(len(mock))] + [(None, index) for index in range(len(e2e))]
+    paired = {ours: theirs for ours, theirs in lines if ours is not None and theirs is not None}
+    moved = _paired_elsewhere(mock, e2e, paired, ordered=ordered)
+    back = {theirs: ours for ours, theirs in moved.items()}
+    pairs = []
+    for ours, theirs in lines:
+        is_moved = ours is None and theirs in back
+        partner = back[theirs] if is_moved and theirs is not None else ours
+        if partner is not None and theirs is not None:
+            level = likeness(mock[partner].name, e2e[theirs].name)
+            pairs.append(AlignedPair(partner, theirs, level, moved=is_moved and ordered))
+        elif ours is None:
+            pairs.append(AlignedPair(None, theirs, MISSING))
+        elif ours not in moved:
+            pairs.append(AlignedPair(ours, None, INSERTED))
+    return tuple(_with_replaced(pairs, mock, e2e)) if ordered else tuple(pairs)
+
+
+_DIAGONAL, _UP, _LEFT, _FIRST = range(4)
+
+
+def _best(
+    mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]
+) -> tuple[int, list[tuple[int | None, int | None]]]:
+    """The alignment with the most points: their number, and the lines in order."""
+    if len(mock) * len(e2e) > MOST_CELLS:
+        raise GpuledgerError(
+            f"forwards of {count_text(len(mock))} and {count_text(len(e2e))} kernels are too long to be aligned",
+            found=f"{count_text(MOST_CELLS)} pairs at most",
+            hint="isolate a smaller operation: --range=REGEX in the model, --mock-range=REGEX in the mock",
+        )
+    # from the end to the beginning, so that the way back leads forward, and of equally good pairs takes the first
+    (our_kinds, our_number), (their_kinds, their_number) = distinct(mock[::-1]), distinct(e2e[::-1])
+    table = points(our_kinds, their_kinds)[our_number]
+    row = -GAP * np.arange(len(mock) + 1)
+    came_from = np.empty((len(e2e), len(mock) + 1), np.uint8)
+    for index, column in enumerate(their_number.tolist()):
+        diagonal, up = row[:-1] + table[:, column], row[1:] - GAP
+        row = with_gaps(np.append(row[0] - GAP, np.maximum(diagonal, up)))
+        came_from[index, 0] = _UP
+        came_from[index, 1:] = np.where(row[1:] == diagonal, _DIAGONAL, np.where(row[1:] == up, _UP, _LEFT))
+    lines: list[tuple[int | None, int | None]] = []
+    theirs = ours = 0
+    while theirs < len(e2e) or ours < len(mock):
+        step = came_from[len(e2e) - theirs - 1, len(mock) - ours] if theirs < len(e2e) else _LEFT
+        lines.append((ours if step != _UP else None, theirs if step != _LEFT else None))
+        ours += step != _UP
+        theirs += step != _LEFT
+    return int(row[-1]), lines
+
+
+def _paired_elsewhere(
+    mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], paired: dict[int, int], *, ordered: bool
+) -> dict[int, int]:
+    """Pairs among what is left over, wherever it stands: the same kernel first, then the same function.
+
+    A family alone says too little to pair kernels at different places; where no place is known it has to do.
+    """
+    taken = set(paired.values())
+    ours = [index for index in range(len(mock)) if index not in paired]
+    theirs = [index for index in range(len(e2e)) if index not in taken]
+    keys: list[Callable[[ForwardKernel], object]] = [
+        lambda kernel: (kernel.bare, kernel.shape),
+        lambda kernel: kernel.bare,
+        lambda kernel: (untiled(kernel.name), label(kernel.name) if carries(kernel.name) else ""),
+    ]
+    if not ordered:
+        keys.append(lambda kernel: None if family(kernel.name) == OTHER else family(kernel.name))
+    elsewhere: dict[int, int] = {}
+    for key in keys:
+        waiting: dict[object, list[int]] = {}
+        for index in reversed(theirs):
+            waiting.setdefault(key(e2e[index]), []).append(index)
+        for index in ours:
+            if waiting.get(wanted := key(mock[index])) and wanted is not None:
+                elsewhere[index] = waiting[wanted].pop()
+        taken = set(elsewhere.values())
+        ours = [index for index in ours if index not in elsewhere]
+        theirs = [index for index in theirs if index not in taken]
+    return elsewhere
+
+
+def _with_replaced(
+    lines: Sequence[AlignedPair], mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]
+) -> Iterable[AlignedPair]:
+    """The lines with what is left over on both sides at one place put side by side."""
+    for _, stretch in groupby(lines, key=lambda line: line.level in (INSERTED, MISSING)):
+        group = list(stretch)
+        ours = [line.mock for line in group if line.mock is not None and line.level == INSERTED]
+        theirs = [line.e2e for line in group if line.e2e is not None and line.level == MISSING]
+        times = sorted((sum(mock[index].time_ns for index in ours), sum(e2e[index].time_ns for index in theirs)))
+        if not ours or not theirs or times[0] < REPLACES * times[1]:
+            yield from group
+        else:
+            yield from (AlignedPair(left, right, NONE) for left, right in zip_longest(ours, theirs))
+
+
+TOLL: Final = 0.5  # a stretch counts if it has more than this part of the points that the sequence itself would have
+KEEP: Final = 0.85  # of the best stretch's points; one with less is another operation that resembles this one
+MOST_KERNELS: Final = 200_000  # so many kernels of the long sequence are looked at, which takes seconds
+
+SEARCH_MOST_CELLS: Final = 40_000_000
+"""So many pairs of kernels are weighed, a byte each: of a mock of more than 200 kernels, fewer of the model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A stretch of the long sequence: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+    points: int
+
+
+def searched(mock: Sequence[ForwardKernel], length: int) -> int:
+    """How many kernels of a sequence of this length are looked at."""
+    return min(length, MOST_KERNELS, SEARCH_MOST_CELLS // max(len(mock), 1))
+
+
+def occurrences(
+    mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel], sequence: Positions
+) -> tuple[Occurrence, ...]:
+    """Where `mock` occurs in `sequence`, whose kernels are positions in `kinds`."""
+    sequence = sequence[: searched(mock, len(sequence))]
+    if not len(mock) or not len(sequence):
+        return ()
+    stretches = _stretches(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock)))
+    best = max((stretch.points for stretch in stretches), default=0)
+    return tuple(stretch for stretch in reversed(stretches) if stretch.points >= KEEP * best)
+
+
+def _stretches(table: Ints, sequence: Positions, toll: int) -> list[Occurrence]:
+    """The stretches of `sequence` that together have the most points after each has paid the toll, the last first."""
+    count = len(sequence)
+    came_from = np.empty((count, len(table)), np.uint8)  # where the best score of each place of both came from
+    outside = np.zeros(count + 1, np.int64)  # the best score of all stretches that ended before each kernel
+    ended_at = np.full(count + 1, -1, np.int64)  # the mock's kernel that a stretch ended with just before; -1: none did
+    row = np.full(len(table), -1, np.int64)  # nothing has begun before the first kernel
+    for index, kind in enumerate(sequence.tolist()):
+        base = int(outside[index])
+        before = np.append(base, row[:-1])
+        diagonal, up = np.maximum(before, base) + table[:, kind], row - GAP
+        row = with_gaps(np.maximum(diagonal, up))
+        matched = np.where(before <= base, _FIRST, _DIAGONAL)
+        came_from[index] = np.where(row == diagonal, matched, np.where(row == up, _UP, _LEFT))
+        last = int(row.argmax())
+        outside[index + 1] = max(base, int(row[last]) - toll)
+        if row[last] - toll > base:
+            ended_at[index + 1] = last
+    stretches = []
+    position = count
+    while position > 0:
+        ours, end, score = int(ended_at[position]), position, int(outside[position]) + toll
+        position -= 1
+        if ours >= 0:
+            while (step := came_from[position, ours]) != _FIRST:
+                position -= step != _LEFT
+                ours -= step != _UP
+            stretches.append(Occurrence(position, end, score - int(outside[position])))
+    return stretches

@@ -1,1 +1,0 @@
-"""Kernels that need not run, or that others do much faster: one way of telling them in each module."""

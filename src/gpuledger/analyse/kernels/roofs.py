@@ -1,0 +1,242 @@
+"""How fast a device could be: one profiled launch in, the roofs over it out, each with where the figure is from.
+
+The report's own peaks come first: peak per cycle times the clock of that launch, else a rate divided by the share of
+the peak that it is. What the report does not say comes from the table of GPUs, at the clocks of the data sheet.
+
+Where launches stand under the roofs: operations per byte at DRAM, L2 and L1, and how much of each roof is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuledger.catalog import ncu_metrics as m
+from gpuledger.catalog.gpus import peak_bytes_per_s, peaks_of
+from gpuledger.trace.measured import Profiled
+from gpuledger.trace.model import Gpu, NotMeasured
+
+REPORT = "the report's peak at the launch's clock"
+SHARE = "the rate and its share of the peak"
+TABLE = "the data sheet"
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """One limit of a device: bytes or operations per second at most."""
+
+    per_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roofs:
+    """The limits over one launch. A level or type that is not there is not known."""
+
+    memory: Mapping[str, Roof] = field(default_factory=dict)
+    """Bytes per second by level: DRAM, L2, L1."""
+    compute: Mapping[str, Roof] = field(default_factory=dict)
+    """Operations per second: `tensor fp16`, `tensor bf16`, …, and `fp32`, `fp64`, `fp16` outside tensor cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoofLevel:
+    """Where one level's traffic and limit are found."""
+
+    rate: tuple[str, ...]
+    per_cycle: tuple[str, ...]
+    clock: tuple[str, ...]
+    share: tuple[str, ...]
+    """Shares of the peak that belong to `rate`."""
+
+
+LEVELS: Mapping[str, RoofLevel] = {
+    "DRAM": RoofLevel(m.DRAM_RATE, m.DRAM_PEAK_PER_CYCLE, m.DRAM_CLOCK, m.DRAM_SHARE),
+    "L2": RoofLevel(m.L2_RATE, m.L2_PEAK_PER_CYCLE, m.L2_CLOCK, ()),
+    "L1": RoofLevel(m.L1_RATE, m.L1_PEAK_PER_CYCLE, m.L1_CLOCK, ()),
+}
+
+
+def device_of(launch: Profiled) -> Gpu | NotMeasured:
+    """The GPU that a launch ran on, as far as the report describes it."""
+    name = launch.texts.get(m.DEVICE_NAME)
+    if name is None:
+        return NotMeasured("the report does not name the GPU")
+    count = launch.metric(*m.SM_COUNT)
+    return Gpu(
+        name,
+        compute_capability=launch.compute_capability,
+        sm_count=None if isinstance(count, NotMeasured) else int(count),
+    )
+
+
+def roofs(launch: Profiled) -> Roofs:
+    """The limits over one launch, at its own clocks where the report has them."""
+    gpu = device_of(launch)
+    memory = {name: roof for name in LEVELS if (roof := _memory(launch, gpu, name)) is not None}
+    compute = {} if isinstance(gpu, NotMeasured) else _from_table(gpu)
+    return Roofs(memory, compute | _tensor(launch) | _plain(launch))
+
+
+def memory_rate(launch: Profiled, level: str) -> float | NotMeasured:
+    """Bytes per second that a launch moved at DRAM, L2 or L1."""
+    rate = launch.metric(*LEVELS[level].rate)
+    if level != "DRAM" or not isinstance(rate, NotMeasured):
+        return rate
+    read, write = launch.metric(*m.DRAM_READ_RATE), launch.metric(*m.DRAM_WRITE_RATE)
+    if not isinstance(read, NotMeasured) and not isinstance(write, NotMeasured):
+        return read + write
+    size, duration = _dram_bytes(launch), launch.metric(*m.DURATION)
+    if isinstance(size, NotMeasured) or isinstance(duration, NotMeasured) or not duration:
+        return rate
+    return size / duration * 1e9
+
+
+def _dram_bytes(launch: Profiled) -> float | NotMeasured:
+    both = launch.metric(*m.DRAM_BYTES)
+    read, write = launch.metric(*m.DRAM_READ_BYTES), launch.metric(*m.DRAM_WRITE_BYTES)
+    if isinstance(both, NotMeasured) and not isinstance(read, NotMeasured) and not isinstance(write, NotMeasured):
+        return read + write
+    return both
+
+
+def _memory(launch: Profiled, gpu: Gpu | NotMeasured, name: str) -> Roof | None:
+    level = LEVELS[name]
+    per_cycle, clock = launch.metric(*level.per_cycle), launch.metric(*level.clock)
+    if not isinstance(per_cycle, NotMeasured) and not isinstance(clock, NotMeasured):
+        return Roof(per_cycle * clock, REPORT)
+    rate, share = memory_rate(launch, name), launch.metric(*level.share or ("",))
+    if not isinstance(rate, NotMeasured) and not isinstance(share, NotMeasured) and rate > 0 and share > 0:
+        return Roof(rate / share, SHARE)
+    peak = peak_bytes_per_s(gpu) if name == "DRAM" and isinstance(gpu, Gpu) else None
+    return Roof(peak, TABLE) if isinstance(peak, float) else None
+
+
+def _tensor(launch: Profiled) -> dict[str, Roof]:
+    """Dense peaks of tensor cores: of the ways to compute in a type, the fastest."""
+    clock = launch.metric(*m.SM_CLOCK)
+    if isinstance(clock, NotMeasured):
+        return {}
+    fastest: dict[str, Roof] = {}
+    for name, value in launch.metrics.items():
+        match = m.TENSOR_OPS.fullmatch(name.removesuffix(".peak_sustained"))
+        if match is None or not name.endswith(".peak_sustained") or match["sparse"] == "on":
+            continue
+        kind = f"tensor {match['type']}"
+        if kind not in fastest or value * clock > fastest[kind].per_s:
+            fastest[kind] = Roof(value * clock, REPORT)
+    return fastest
+
+
+def _plain(launch: Profiled) -> dict[str, Roof]:
+    """Peaks outside tensor cores: fused multiply-adds in every lane."""
+    clock = launch.metric(*m.SM_CLOCK)
+    if isinstance(clock, NotMeasured):
+        return {}
+    peaks = {}
+    for kind, fused in (("fp32", "ffma"), ("fp64", "dfma"), ("fp16", "hfma")):
+        peak = launch.metric(m.THREAD_OP_PEAK.format(op=fused))
+        if not isinstance(peak, NotMeasured):
+            peaks[kind] = Roof(peak * m.THREAD_OPS[kind][fused] * clock, REPORT)
+    return peaks
+
+
+def _from_table(gpu: Gpu) -> dict[str, Roof]:
+    peaks = peaks_of(gpu)
+    if isinstance(peaks, NotMeasured):
+        return {}
+    tensor = {
+        f"tensor {kind}": Roof(tera * 1e12, TABLE)
+        for kind, tera in peaks.tera.items()
+        if tera > peaks.plain.get(kind, 0.0)  # else the figure is that of the other units
+    }
+    return tensor | {kind: Roof(tera * 1e12, TABLE) for kind, tera in peaks.plain.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRates:
+    """Operations per second of one launch by kind (`tensor fp16`, `fp32`, …); only those that it did."""
+
+    per_s: dict[str, float]
+
+    @property
+    def main(self) -> str | None:
+        """The kind of most operations; None where none were counted."""
+        return max(self.per_s, key=lambda kind: self.per_s[kind]) if self.per_s else None
+
+    @property
+    def total_per_s(self) -> float:
+        return sum(self.per_s.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePoint:
+    """One launch at one level of memory."""
+
+    level: str
+    kind: str
+    """What it mostly computes in."""
+    operations_per_byte: float
+    operations_per_s: float
+    roof_per_s: float
+    share: float
+    """Of the roof at that intensity."""
+    under_memory: bool
+    """Whether the slanted part of the roof, the bandwidth, is the lower one here."""
+
+
+def work(launch: Profiled) -> OperationRates | NotMeasured:
+    """What a launch computed, per second of its own time."""
+    duration, clock = launch.metric(*m.DURATION), launch.metric(*m.SM_CLOCK)
+    per_s: dict[str, float] = defaultdict(float)
+    counted = False
+    for name, value in launch.metrics.items():
+        match = m.TENSOR_OPS.fullmatch(name)
+        if match is not None and not isinstance(duration, NotMeasured) and duration:
+            counted = True
+            per_s[f"tensor {match['type']}"] += value / duration * 1e9
+    for kind, weights in m.THREAD_OPS.items():
+        for op, weight in weights.items():
+            per_cycle = launch.metric(m.THREAD_OP_PER_CYCLE.format(op=op))
+            count = launch.metric(*(name.format(op=op) for name in m.THREAD_OP_COUNT))
+            if not isinstance(per_cycle, NotMeasured) and not isinstance(clock, NotMeasured):
+                counted, rate = True, per_cycle * clock
+            elif not isinstance(count, NotMeasured) and not isinstance(duration, NotMeasured) and duration:
+                counted, rate = True, count / duration * 1e9
+            else:
+                continue
+            per_s[kind] += weight * rate
+    if not counted:
+        return NotMeasured("operations were not counted; collect the roofline sections")
+    return OperationRates({kind: rate for kind, rate in per_s.items() if rate > 0})
+
+
+def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
+    """The launch at each level where its traffic, its operations and the roofs are known."""
+    done = work(launch)
+    if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
+        return ()
+    standing = []
+    for level in LEVELS:
+        rate = memory_rate(launch, level)
+        if isinstance(rate, NotMeasured) or rate <= 0 or level not in over.memory:
+            continue
+        if level == "L1" and _bypassed(launch, rate):
+            continue
+        intensity = done.total_per_s / rate
+        slanted, flat = intensity * over.memory[level].per_s, over.compute[done.main].per_s
+        roof = min(slanted, flat)
+        if not 0 < roof < math.inf:  # a peak of 0, or one that no device has: there is no such roof
+            continue
+        standing.append(
+            RooflinePoint(level, done.main, intensity, done.total_per_s, roof, done.total_per_s / roof, slanted < flat)
+        )
+    return tuple(standing)
+
+
+def _bypassed(launch: Profiled, rate: float) -> bool:
+    """Whether L1 saw less than DRAM gave: bulk copies (TMA) go to shared memory past what counts as L1 traffic."""
+    below = memory_rate(launch, "DRAM")
+    return not isinstance(below, NotMeasured) and rate < below

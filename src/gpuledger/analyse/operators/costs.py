@@ -1,0 +1,159 @@
+"""One GPU's operators over its steady steps: their times, their arithmetic, work in graphs, and host against device.
+
+The host's part is in launch calls, moves, indexing, calls that wait, and communication.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.operators.arithmetic import WorkDone, work_done
+from gpuledger.analyse.operators.graph_places import GraphNames, graph_names
+from gpuledger.analyse.operators.operators import Ops, Paths, ops
+from gpuledger.attribution.places import place
+from gpuledger.catalog.calls import CallKind, call_kind
+from gpuledger.ledger.activity import State, short_names, shortened
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import innermost
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+
+MOST_PLACES: Final = 50  # so many places of waiting calls are told apart
+
+MOVES: Final = ("aten::to", "aten::_to_copy", "aten::copy_")
+INDEXING: Final = re.compile(
+    r"^aten::_?(index(_\w+)?|gather\w*|scatter\w*|nonzero\w*|masked_(select|scatter)\w*|embedding\w*|take\w*)$"
+)
+
+
+class HostCostKind(Enum):
+    """What the host was doing."""
+
+    LAUNCH_CALL = "launch call"
+    DTYPE_MOVE = "dtype move"
+    INDEXING = "indexing"
+    WAITING_CALL = "waiting call"
+    COMMUNICATION_KERNEL = "communication kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class HostCost:
+    """One function, operator or kernel in the steady steps."""
+
+    kind: HostCostKind
+    name: str
+    place: str | None  # where in the program, for calls that wait
+    count: int
+    host_ns: int
+    device_ns: int | None  # None for calls that launch nothing
+
+
+def host_costs(trace: Trace, device: Device, operators: Ops) -> tuple[HostCost, ...]:
+    """Kind by kind, within each the most costly first."""
+    # of moves between types and places, and of operators that index, with what is inside them
+    moves, indexing = (
+        [
+            HostCost(kind, operator.name, None, operator.count, operator.host_ns, operator.device_ns)
+            for operator in operators.by_name
+            if matches(operator.name)
+        ]
+        for kind, matches in ((HostCostKind.DTYPE_MOVE, MOVES.__contains__), (HostCostKind.INDEXING, INDEXING.match))
+    )
+    return (
+        *_launch_calls(device, operators),
+        *sorted(moves, key=lambda cost: MOVES.index(cost.name)),
+        *sorted(indexing, key=lambda cost: (-cost.host_ns, cost.name)),
+        *_waits(trace, device, operators),
+        *_communication(device, operators),
+    )
+
+
+def _launch_calls(device: Device, operators: Ops) -> list[HostCost]:
+    """The launch calls behind the steps' work, by function: the host may have made them before the steps began."""
+    calls = device.host.calls
+    names, function = short_names(calls)
+    launching = device.work.launch[operators.activity]
+    length = (device.work.end_ns - device.work.start_ns)[operators.activity][launching >= 0]
+    launching = launching[launching >= 0]
+    launches = np.unique(launching)
+    counts, spent, gpu = np.zeros((3, len(names)), np.int64)
+    np.add.at(counts, function[launches], 1)
+    np.add.at(spent, function[launches], calls.duration_ns[launches])
+    np.add.at(gpu, function[launching], length)
+    costs = [
+        HostCost(HostCostKind.LAUNCH_CALL, name, None, *amounts)
+        for name, *amounts in zip(names, counts.tolist(), spent.tolist(), gpu.tolist(), strict=True)
+        if amounts[0] and call_kind(name) is CallKind.LAUNCH
+    ]
+    return sorted(costs, key=lambda cost: (-cost.host_ns, cost.name))
+
+
+def _waits(trace: Trace, device: Device, operators: Ops) -> list[HostCost]:
+    """Calls that wait for the device, by function and place: the recorded stack's, else the operators around."""
+    host, strings = device.host, trace.strings
+    waiting = host.calls.where(device.steady_calls & host.are(CallKind.SYNC))
+    launching = strings.each(waiting.codes("name"), lambda name: call_kind(name) is CallKind.LAUNCH, np.bool_)
+    waiting = waiting.where(~launching)
+    paths = Paths(operators.nest)
+    around = paths.of_row[innermost(operators.nest.rows, waiting)]
+    first, number = group(waiting.codes("name"), waiting["stack"], around)
+    counts = np.bincount(number, minlength=len(first)).tolist()
+    sums = sweep.fold("sum", number, waiting.duration_ns, np.zeros(len(first), np.int64))
+    by_place: dict[tuple[str, str | None], list[int]] = {}
+    for call, count, spent in zip(first.tolist(), counts, sums.tolist(), strict=True):
+        where = place(trace.stacks.texts(int(waiting["stack"][call]), strings))
+        where = where or " > ".join(paths.names(int(around[call]))) or None
+        name = shortened(strings.text(int(waiting.codes("name")[call])) or "")
+        amounts = by_place.setdefault((name, where), [0, 0])
+        amounts[0] += count
+        amounts[1] += spent
+    costs = [
+        HostCost(HostCostKind.WAITING_CALL, name, where, count, spent, None)
+        for (name, where), (count, spent) in by_place.items()
+    ]
+    return sorted(costs, key=lambda cost: (-cost.host_ns, cost.name, cost.place or ""))[:MOST_PLACES]
+
+
+def _communication(device: Device, operators: Ops) -> list[HostCost]:
+    """Kernels that move data between GPUs, DeepEP's among them, with the time of the calls that launched them."""
+    work, calls = device.work, device.host.calls
+    mine: Positions = operators.activity[work.state[operators.activity] == State.COMM]
+    first, number = group(work.name[mine])
+    device_ns, host_ns = np.zeros((2, len(first)), np.int64)
+    np.add.at(device_ns, number, (work.end_ns - work.start_ns)[mine])
+    launching = work.launch[mine]
+    once, _ = group(number, launching)  # a graph's launch counts once
+    once = once[launching[once] >= 0]
+    np.add.at(host_ns, number[once], calls.duration_ns[launching[once]])
+    names = calls.strings.decode(work.name[mine][first].astype(np.int32))
+    counts = np.bincount(number, minlength=len(first))
+    costs = [
+        HostCost(HostCostKind.COMMUNICATION_KERNEL, name or "?", None, *amounts)
+        for name, *amounts in zip(names, counts.tolist(), host_ns.tolist(), device_ns.tolist(), strict=True)
+    ]
+    return sorted(costs, key=lambda cost: (-(cost.device_ns or 0), cost.name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorCosts:
+    """What operators cost on one GPU. Without operators in the profile, those are empty."""
+
+    gpu: int
+    steps: int
+    operators: Ops
+    work: WorkDone
+    graphs: GraphNames
+    host: tuple[HostCost, ...]
+
+
+def operator_costs(trace: Trace, device: Device) -> OperatorCosts:
+    """Ask all of it."""
+    operators = ops(trace, device)
+    work, host = work_done(trace, device, operators), host_costs(trace, device, operators)
+    return OperatorCosts(device.gpu, device.step_count, operators, work, graph_names(trace, device), host)

@@ -1,0 +1,374 @@
+"""What the phases of a step cost: a device in; each phase, what lies inside and between them, and each layer, out.
+
+All times are of the steady steps together, and sum to them: the work of the phases, and for each place between or
+inside them its idle time and its work of no phase. A layer has its phases and what comes before each of them.
+
+`phase_pieces` takes the whole window apart, a phase or a place between for each instant. `phase_waits` sets waiting
+against transfer: the collectives of one rank, matched with those of the others, by phase and by layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.ranks.job import Job
+from gpuledger.analyse.work_phases import NOWHERE, Asked, ToldBy, WorkPhases, work_phases
+from gpuledger.errors import BooksDoNotBalance
+from gpuledger.ledger.activity import Activities, State
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.device import Device
+from gpuledger.messages import say
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, group, join
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.spans import Ints, covered, cut_at, cut_to, intersection, shares_in_order, total, union
+
+_AGREEING: Final = 0.9
+"""The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Stretches of one GPU's window, in order and cut where steps begin. Columns of equal length."""
+
+    start_ns: Ints
+    end_ns: Ints
+    tile: Positions  # which row of the ledger's books it lies in
+    phase: Ints  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
+    before: Ints
+    after: Ints  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
+    cycle: Ints
+    """The layer that a piece belongs to, as `WorkPhases.instance` or the how-manieth; of a stretch, that of what
+    comes after it. NOWHERE for none."""
+    layer: Ints  # that layer's number; NOWHERE for none
+    work_ns: Ints  # how much of it the GPU worked: all of a phase's, of a stretch that in no phase
+    idle_ns: Ints
+    begins: NDArray[np.bool_]
+    """Which stretches begin here, rather than at a cut; of work, where phase, layer or step is another than before."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
+    """The window of one GPU, taken apart."""
+    start, end, activity = _booked(device)
+    of_phase = work.phase[activity] != NOWHERE
+    other = union(start[~of_phase], end[~of_phase])
+    start, end, activity = start[of_phase], end[of_phase], activity[of_phase]
+    phase, count = work.phase[activity], len(start)
+    parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[:count]
+    step = sweep.search(device.ledger.tiles_ns, start, "right")
+    steps_on = np.append(True, step[1:] != step[:-1])[:count]
+    cycle, layer = _layers_of_work(device, work, activity, phase, step, parted | steps_on)
+    changes = (phase[1:] != phase[:-1]) | (cycle[1:] != cycle[:-1])
+    opens = steps_on | np.append(True, changes)[:count] | (parted & (cycle == NOWHERE))
+    window, nowhere = device.ledger.window, np.full(1, NOWHERE)
+    whole_start = np.concatenate((start, [window.start_ns], end))  # the work of phases, then the stretches between
+    begins = np.concatenate((opens, np.ones(count + 1, np.bool_)))
+    columns = {
+        "phase": np.append(phase, np.full(count + 1, NOWHERE)),
+        "before": np.concatenate((phase, nowhere, phase)),
+        "after": np.concatenate((phase, phase, nowhere)),
+        "inside": np.concatenate((np.zeros(count, np.bool_), ~opens, [False])),
+        "cycle": np.concatenate((cycle, cycle, nowhere)),
+        "layer": np.concatenate((layer, layer, nowhere)),
+    }
+    # cut where steps begin
+    edges = device.ledger.tiles_ns
+    start, end, whose = cut_at(whole_start, np.concatenate((end, start, [window.end_ns])), edges[1:-1])
+    order = np.argsort(start, kind="stable")
+    order = order[end[order] > start[order]]
+    start, end, whose = start[order], end[order], whose[order]
+    is_own = columns["phase"][whose] != NOWHERE
+    pieces = Pieces(
+        start_ns=start,
+        end_ns=end,
+        tile=sweep.search(edges, start, "right") - 1,
+        work_ns=np.where(is_own, end - start, covered(other, start, end)),
+        idle_ns=np.where(is_own, 0, covered(device.ledger.busy.idle, start, end)),
+        begins=begins[whose] & (start == whole_start[whose]),
+        **{name: column[whose] for name, column in columns.items()},
+    )
+    _check_balance(device, pieces)
+    return pieces
+
+
+def _booked(device: Device) -> tuple[Ints, Ints, Positions]:
+    """What the GPU worked at, each instant once, in order: starts, ends, and the activity it is booked to."""
+    own, split = device.work.of(device.gpu), device.ledger.busy
+    parts = []
+    for state, where in ((State.COMPUTE, split.stretches), (State.COMM, split.comm), (State.COPY, split.copy)):
+        rows = np.flatnonzero(own.state == state)
+        start, end, whose = cut_to(*shares_in_order(own.start_ns[rows], own.end_ns[rows]), where)
+        parts.append((start, end, rows[whose]))
+    start, end, activity = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(start, kind="stable")
+    order = order[end[order] > start[order]]
+    return start[order], end[order], activity[order]
+
+
+def _layers_of_work(
+    device: Device, work: WorkPhases, activity: Positions, phase: Ints, step: Ints, parted: NDArray[np.bool_]
+) -> tuple[Ints, Ints]:
+    """For each piece of work its layer's range and number; where no range has any, layers are counted.
+
+    A layer then begins where the first phase of a layer comes after another one, or where there is one alone after work
+    of no phase or in another step. Its number counts from the step that it begins in; without steps there is none, and
+    none where steps do not agree on how many there are: those are no layers of a model.
+    """
+    nowhere = np.full(len(activity), NOWHERE)
+    if (work.layer != NOWHERE).any():
+        return work.instance[activity], work.layer[activity]
+    if device.steps is None or not len(activity):
+        return nowhere, nowhere
+    leads = phase == 0
+    begins = leads & (parted if len(work.phases) == 1 else np.append(True, ~leads[:-1]))
+    cycle = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    counts = np.bincount(step[first] - 1, minlength=len(device.steady_tiles))[device.steady_tiles]
+    if len(first) < 2 or (counts == np.bincount(counts).argmax()).mean() < _AGREEING:
+        return nowhere, nowhere
+    earlier = np.searchsorted(step[first], step[first])  # how many layers began before the step that each is in
+    number = np.append(np.arange(len(first)) - earlier, NOWHERE)
+    return cycle, number[cycle]
+
+
+def _check_balance(device: Device, pieces: Pieces) -> None:
+    """Refuse pieces that do not sum to each tile of the ledger."""
+    edges = device.ledger.tiles_ns
+    amounts, sums = pieces.work_ns + pieces.idle_ns, np.zeros(len(edges) - 1, np.int64)
+    sweep.fold("sum", pieces.tile, amounts, sums)
+    length = covered(device.ledger.busy.stretches, edges[:-1], edges[1:])
+    if not np.array_equal(sums, length):
+        raise BooksDoNotBalance(
+            f"the phases of GPU {device.gpu} are off by {int(np.abs(sums - length).sum())} ns",
+            found=f"{len(pieces)} pieces, {len(length)} tiles",
+            hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """One phase."""
+
+    phase: str
+    told_by: tuple[ToldBy, ...]
+    visits: int  # how often it was begun, by a layer or after another phase
+    busy_ns: int  # when the GPU worked at it and at nothing more important
+    hidden_ns: int  # when it ran beside something more important
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenPhases:
+    """What lies between two phases, or inside one."""
+
+    before: str | None
+    after: str | None  # None: the window begins, or ends, there
+    inside: bool  # whether the same phase of the same layer and step goes on
+    times: int
+    idle_ns: int
+    other_ns: int  # work of no phase
+    largest_cause: Cause | None  # what most of the idle time is due to; None where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """One layer, all steps together."""
+
+    layer: int | None  # None: what is in no layer
+    busy_ns: tuple[int, ...]  # by phase
+    idle_ns: int
+    other_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        return sum(self.busy_ns) + self.idle_ns + self.other_ns
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCosts:
+    """The phases of one GPU's steady steps."""
+
+    gpu: int
+    steps: int | None  # None: no steps were found, the window is one
+    whole_ns: int
+    phases: tuple[PhaseCost, ...]
+    between: tuple[BetweenPhases, ...]  # the most time first
+    layers: tuple[LayerCost, ...] | NotMeasured
+
+    @property
+    def idle_ns(self) -> int:
+        return sum(place.idle_ns for place in self.between)
+
+    @property
+    def other_ns(self) -> int:
+        return sum(place.other_ns for place in self.between)
+
+    @property
+    def tell_the_most(self) -> bool:
+        """Whether the phases hold most of the GPU's work."""
+        return sum(cost.busy_ns for cost in self.phases) >= self.other_ns
+
+
+def phase_costs(trace: Trace, device: Device, asked: Asked = ()) -> PhaseCosts:
+    """Sum up the phases of one GPU; `asked` are phases of the user's own. Where there are none, all work is of none."""
+    work = work_phases(trace, device, asked)
+    pieces = phase_pieces(device, work)
+    steady = device.steady_tiles[pieces.tile]
+    return PhaseCosts(
+        gpu=device.gpu,
+        steps=None if device.steps is None else device.step_count,
+        whole_ns=device.steady_ns,
+        phases=tuple(_phase(device, work, pieces, steady, phase) for phase in range(len(work.phases))),
+        between=_between(device, work, pieces, np.flatnonzero(steady & (pieces.phase == NOWHERE))),
+        layers=_layers(work, pieces, np.flatnonzero(steady)),
+    )
+
+
+def _phase(device: Device, work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_], phase: int) -> PhaseCost:
+    own = device.work.of(device.gpu)
+    mine, here = np.flatnonzero(work.phase == phase), steady & (pieces.phase == phase)
+    running = intersection(union(own.start_ns[mine], own.end_ns[mine]), device.steady_stretches)
+    busy_ns = int(pieces.work_ns[here].sum())
+    return PhaseCost(
+        phase=work.phases[phase],
+        told_by=tuple(source for source in ToldBy if (work.told_by[mine] == source).any()),
+        visits=int((here & pieces.begins).sum()),
+        busy_ns=busy_ns,
+        hidden_ns=total(running) - busy_ns,
+    )
+
+
+def _between(device: Device, work: WorkPhases, pieces: Pieces, chosen: Positions) -> tuple[BetweenPhases, ...]:
+    """The places between phases, all stretches of the same kind together."""
+    names = (*work.phases, None)  # NOWHERE is the last
+    columns = (pieces.before[chosen], pieces.after[chosen], pieces.inside[chosen])
+    first, place = group(*columns)
+    idle, other = (
+        sweep.fold("sum", place, amounts[chosen], np.zeros(len(first), np.int64))
+        for amounts in (pieces.idle_ns, pieces.work_ns)
+    )
+    gaps = device.ledger.gaps
+    piece = sweep.search(pieces.start_ns[chosen], gaps.start_ns, "right") - 1
+    is_inside = (piece >= 0) & device.steady_gaps
+    is_inside[is_inside] = gaps.start_ns[is_inside] < pieces.end_ns[chosen[piece[is_inside]]]
+    gap_place = np.where(is_inside, np.append(place, NOWHERE)[piece], NOWHERE)
+    times = np.maximum(np.bincount(place[pieces.begins[chosen]], minlength=len(first)), 1)
+    lines = []
+    for number, row in enumerate(first.tolist()):
+        before, after, inside = (column[row] for column in columns)
+        causes = gaps.by_cause.sums(np.flatnonzero(gap_place == number))
+        lines.append(
+            BetweenPhases(
+                before=names[before],
+                after=names[after],
+                inside=bool(inside),
+                times=int(times[number]),
+                idle_ns=int(idle[number]),
+                other_ns=int(other[number]),
+                largest_cause=max(causes, key=lambda cause: causes[cause], default=None),
+            )
+        )
+    held = [line for line in lines if line.idle_ns or line.other_ns]
+    return tuple(sorted(held, key=lambda line: (-line.idle_ns - line.other_ns, str(line))))
+
+
+def _layers(work: WorkPhases, pieces: Pieces, steady: Positions) -> tuple[LayerCost, ...] | NotMeasured:
+    """The layers in the order of their numbers, and what is in none."""
+    layer, phase = pieces.layer[steady], pieces.phase[steady]
+    if not (layer != NOWHERE).any():
+        return NotMeasured(say("no range is named after a layer, and steps disagree on how many there are"))
+    first, number = group(layer)
+    columns = len(work.phases) + 2
+    books = np.zeros(len(first) * columns, np.int64)
+    column = np.where(phase == NOWHERE, columns - 1, phase)
+    sweep.fold("sum", number * columns + column, pieces.work_ns[steady], books)
+    sweep.fold("sum", number * columns + columns - 2, pieces.idle_ns[steady], books)
+    rows = zip(layer[first].tolist(), books.reshape(-1, columns).tolist(), strict=True)
+    costs = [LayerCost(None if of == NOWHERE else of, tuple(row[:-2]), row[-2], row[-1]) for of, row in rows]
+    return tuple(sorted(costs, key=lambda cost: (cost.layer is None, cost.layer)))
+
+
+ONE_RANK: Final = NotMeasured(
+    say(
+        "only one rank was given: separating the wait for other ranks from the transfer takes all "
+        "ranks; give their profiles with --ranks"
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseWait:
+    """The collectives of one phase, in one layer or in all."""
+
+    phase: str | None  # None: of no phase
+    layer: int | None  # None: all layers together
+    seen: int
+    matched: int  # of them, found on all ranks; to these the times belong
+    running_ns: int
+    wait_ns: int
+    transfer_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job, and which of its ranks a profile holds, as positions in `Job.ranks`."""
+
+    job: Job
+    members: tuple[int, ...]
+
+
+def talking_ranks(work: Activities) -> int:
+    """How many processes on GPUs ran communication kernels."""
+    talks = work.state == State.COMM
+    return len(group(work.gpu[talks], work.pid[talks])[0])
+
+
+def phase_waits(
+    trace: Trace, device: Device, known: KnownJob | None, asked: Asked = ()
+) -> tuple[PhaseWait, ...] | NotMeasured:
+    """What the collectives of one GPU wait and move; `known` is the job, if there is more than the one rank."""
+    own = device.work.of(device.gpu)
+    row = np.flatnonzero(device.begins_steady(own.start_ns) & (own.state == State.COMM))
+    if not len(row):
+        return NotMeasured(say("no communication kernel was recorded"))
+    if known is None or len(known.job.ranks) < 2:
+        return ONE_RANK
+    work = work_phases(trace, device, asked)
+    wait, transfer, matched = (np.zeros(len(own), np.int64) for _ in range(3))
+    for member in known.members:
+        for lane in known.job.lanes:
+            if member not in lane.members:
+                continue
+            column, ahead_ns = lane.members.index(member), known.job.clocks[member].offset_ns
+            start, end = (times[:, column] + ahead_ns for times in (lane.start_ns, lane.end_ns))
+            here, kernel = join(start, end, own.start_ns[row], own.end_ns[row])
+            wait[row[kernel]], transfer[row[kernel]] = lane.wait_ns[here, column], lane.transfer_ns[here]
+            matched[row[kernel]] = 1
+    phase, layer = work.phase[row], work.layer[row]
+    if (work.layer == NOWHERE).all():  # then layers are counted
+        pieces = phase_pieces(device, work)
+        layer = pieces.layer[sweep.search(pieces.start_ns, own.start_ns[row], "right") - 1]
+    running = np.where(matched > 0, own.end_ns - own.start_ns, 0)
+    amounts = [column[row] for column in (matched, running, wait, transfer)]
+    names = (*work.phases, None)
+    of_phases, of_layers = (_waits(names, phase, by, amounts) for by in (np.full(len(row), NOWHERE), layer))
+    return (*of_phases, *(wait for wait in of_layers if wait.layer is not None))
+
+
+def _waits(names: Sequence[str | None], phase: Ints, layer: Ints, amounts: Sequence[Ints]) -> list[PhaseWait]:
+    """One entry for each phase and layer, layers in order."""
+    first, number = group(phase, layer)
+    sums = [sweep.fold("sum", number, column, np.zeros(len(first), np.int64)).tolist() for column in amounts]
+    seen = np.bincount(number, minlength=len(first)).tolist()
+    return [
+        PhaseWait(names[int(phase[row])], None if layer[row] == NOWHERE else int(layer[row]), *figures)
+        for row, *figures in zip(first.tolist(), seen, *sums, strict=True)
+    ]

@@ -1,0 +1,166 @@
+"""The steady kernels of a device, stream by stream, and what is known of each: names, families, sizes, use.
+
+Positions are of these kernels; `operations` says where they are among the activities that were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.kernel_loops import steady_kernels
+from gpuledger.analyse.utilization.kernel_use import UseOfKernels
+from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.device import Device
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Gpu, Trace
+from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.strings import NO_TEXT, Codes
+from gpuledger.trace.tables import Table
+
+Mask = NDArray[np.bool_]
+
+LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for memory
+
+
+_ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
+_MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortened:
+    """Operations, and how long they would take; 0: they would not run."""
+
+    operations: Positions
+    duration_ns: Ints
+    kind: str = ""  # which of several ways of saying it fits, where a code has several
+    was_sampled: bool = False  # whether samples of the GPU's use say so, too
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+
+class SteadyKernels:
+    """What one device's steady kernels are."""
+
+    def __init__(self, trace: Trace, device: Device, work: Activities, use: UseOfKernels | None = None) -> None:
+        self._trace, self._strings, self._work = trace, trace.strings, work
+        self._use = use
+        self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
+        chosen = steady_kernels(device, work)
+        self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
+        edges = device.ledger.window if device.steps is None else device.steps.edges_ns
+        self._step = np.searchsorted(edges, work.start_ns[self.operations], side="right")
+        self.took_ns: Final[Ints] = (work.end_ns - work.start_ns)[self.operations]
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    # what a kernel's name says
+
+    @cached_property
+    def names(self) -> Codes:
+        """Codes of the names."""
+        codes: Codes = self._work.name[self.operations]
+        return codes
+
+    def named(self, test: Callable[[str], bool]) -> Mask:
+        """Which kernels have a name that passes a test."""
+        return self._strings.each(self.names, lambda name: test(name or ""), np.bool_)
+
+    def of_families(self, families: frozenset[str]) -> Mask:
+        """Which kernels are of one of these families."""
+        chosen = np.array([family in families for family in self._work.families], np.bool_)
+        mask: Mask = chosen[self._work.family[self.operations]]
+        return mask
+
+    @cached_property
+    def is_matrix(self) -> Mask:
+        """Which kernels tensor cores could run."""
+        return self.of_families(MATRIX_FAMILIES)
+
+    def of_elements(self, figure: Callable[[ElementKernel], int]) -> Ints:
+        """Something about kernels by element; 0 where the name does not tell."""
+
+        def of_name(name: str | None) -> int:
+            known = element_kernel(name or "")
+            return 0 if known is None else figure(known)
+
+        return self._strings.each(self.names, of_name, np.int64)
+
+    # how it is launched
+
+    @cached_property
+    def part(self) -> Ints:
+        """A number for each stretch that is of one stream and of one step."""
+        stream = self._work.stream[self.operations]
+        changes = (np.diff(stream) != 0) | (np.diff(self._step) != 0)
+        return np.concatenate(([0], np.cumsum(changes))) if len(self) else np.zeros(0, np.int64)
+
+    def launch_shape(self, which: str) -> Ints:
+        """Blocks of each kernel's `grid`, or threads of its `block`; 0 where it is not recorded."""
+        kernels = self._trace[Table.KERNELS]
+        if which not in kernels:
+            return np.zeros(len(self), np.int64)
+        sizes: Ints = np.maximum(kernels[which][self._work.row[self.operations]], 0).prod(1)
+        return sizes
+
+    @cached_property
+    def elements(self) -> Ints:
+        """Of the tensors that kernels by element go through; 0 where that is not known."""
+        return self.launch_shape("grid") * self.of_elements(lambda kernel: kernel.elements_per_block)
+
+    @cached_property
+    def are_alone(self) -> Mask:
+        """Which kernels have the GPU for themselves from begin to end."""
+        start, end = (side[self.operations] for side in (self._work.start_ns, self._work.end_ns))
+        order = np.argsort(start, kind="stable")
+        latest = furthest(end[order])
+        overlaps = latest[:-1] > start[order][1:]
+        alone = np.ones(len(self), np.bool_)
+        alone[order[1:][overlaps]] = False
+        alone[order[:-1][overlaps]] = False
+        return alone
+
+    # changes
+
+    def gone(self, which: Mask) -> Shortened:
+        """These do not run."""
+        return Shortened(self.operations[which], np.zeros(np.count_nonzero(which), np.int64))
+
+    def taking(self, which: Mask, duration_ns: NDArray[Any], kind: str = "", *, was_sampled: bool = False) -> Shortened:
+        """These take so long; durations are of all kernels."""
+        return Shortened(
+            self.operations[which], np.rint(duration_ns[which]).astype(np.int64), kind, was_sampled=was_sampled
+        )
+
+    # samples
+
+    @cached_property
+    def roof_shares(self) -> NDArray[np.float64] | None:
+        """How near each kernel is to the nearest roof, 0 to 1, by samples: tensor cores, issue slots, memory."""
+        if self._use is None:
+            return None
+        by_launch = {
+            (kernel.name, *kernel.grid, *kernel.block): max(
+                *(kernel.figures[metric].percent for metric in _ROOFS if metric in kernel.figures),
+                sum(kernel.figures[metric].percent for metric in _MEMORY if metric in kernel.figures),
+            )
+            for kernel in self._use.kernels
+        }
+        kernels, row = self._trace[Table.KERNELS], self._work.row[self.operations]
+        keys = np.column_stack((self.names, kernels["grid"][row], kernels["block"][row]))
+        shapes, number = np.unique(keys, axis=0, return_inverse=True)
+        canonical = [parse(self._strings.text(int(shape[0])) or "").canonical for shape in shapes]
+        percent = [
+            by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
+        ]
+        return np.array(percent)[number.ravel()] / 100

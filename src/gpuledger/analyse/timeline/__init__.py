@@ -1,1 +1,0 @@
-"""A timeline to look at: which stretches of a run are worth showing, and everything that happened in them."""

@@ -1,0 +1,1 @@
+"""How well running kernels use the GPU, from samples of its counters."""

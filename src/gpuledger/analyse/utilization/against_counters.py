@@ -1,0 +1,135 @@
+"""Use from samples held against Nsight Compute's counters of the same kernels: both in, what differs out.
+
+Kernels are the same by name, grid and block. Nsight Compute prints the last namespace of a name only, and some releases
+none: those that only agree without namespaces are the same if they are alone in that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOfKernels
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.catalog.ncu_metrics import DURATION, USE
+from gpuledger.trace.measured import Dim3, KernelReport, Profiled
+from gpuledger.trace.model import NotMeasured
+
+SHORT_NS: Final = 5_000
+LONG_NS: Final = 10_000
+NEAR_POINTS: Final = 5.0
+
+_QUALIFIED: Final = re.compile(r"(?<![\w:])(?:\w+::)+(\w+::\w+)")
+_TRUTH: Final = re.compile(r"\b(?:true|false)\b")
+
+_Key = tuple[str, Dim3 | None, Dim3 | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAgainst:
+    """One counter of one kernel, from samples and as counted."""
+
+    kernel: KernelUse
+    metric: GpuMetric
+    sampled: UseFigure
+    counted: float  # percent, the mean of the counted launches by time
+
+    @property
+    def error(self) -> float:
+        return self.sampled.percent - self.counted
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the interval has it; Nsight Compute prints two decimals."""
+        return self.sampled.low - 0.01 <= self.counted <= self.sampled.high + 0.01
+
+    @property
+    def launch_ns(self) -> float:
+        return self.kernel.time_ns / self.kernel.launches
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How one counter from samples agrees with Nsight Compute over some kernels. None: there is no such kernel."""
+
+    kernels: int
+    mean_error: float  # by time, without sign
+    near_share: float | None  # of kernels over ten microseconds, those within five points
+    held_share: float  # of all kernels, those whose interval holds what was counted
+    short_held_share: float | None  # of kernels under five microseconds
+
+
+def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, ...]:
+    """Every counter of every kernel that both have."""
+
+    def key(kernel: KernelUse, name_of: Callable[[str], str]) -> _Key:
+        return name_of(kernel.full_name), kernel.grid, kernel.block
+
+    def without_namespaces(name: str) -> str:
+        return parse(name).bare
+
+    by_name, by_bare_name = (_counted(report, name_of) for name_of in (_in_short, without_namespaces))
+    often = Counter(key(kernel, without_namespaces) for kernel in use.kernels)
+    compared = []
+    for kernel in use.kernels:
+        figures, bare = by_name.get(key(kernel, _in_short)), key(kernel, without_namespaces)
+        if figures is None and often[bare] == 1:
+            figures = by_bare_name.get(bare)
+        compared += [
+            HeldAgainst(kernel, metric, figure, figures[metric])
+            for metric, figure in kernel.figures.items()
+            if figures is not None and metric in figures
+        ]
+    return tuple(compared)
+
+
+def _in_short(name: str) -> str:
+    """With the last namespace of each name, and truth as a number, as Nsight Compute prints them."""
+    return _TRUTH.sub(lambda word: str(int(word[0] == "true")), _QUALIFIED.sub(r"\1", parse(name).canonical))
+
+
+def agreement(held: tuple[HeldAgainst, ...], metric: GpuMetric) -> Agreement | None:
+    """One counter of them all; None where nothing was counted."""
+    chosen = [one for one in held if one.metric is metric]
+    if not chosen:
+        return None
+    time = np.array([one.kernel.time_ns for one in chosen])
+    error = np.abs([one.error for one in chosen])
+    length = np.array([one.launch_ns for one in chosen])
+    inside = np.array([one.is_held for one in chosen])
+    long, short = length > LONG_NS, length < SHORT_NS
+    return Agreement(
+        len(chosen),
+        float(np.average(error, weights=time)),
+        float((error[long] <= NEAR_POINTS).mean()) if long.any() else None,
+        float(inside.mean()),
+        float(inside[short].mean()) if short.any() else None,
+    )
+
+
+def _counted(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, Mapping[GpuMetric, float]]:
+    """Percent by kernel and counter, over its launches by their time."""
+    by_kernel: dict[_Key, list[Profiled]] = {}
+    for launch in report.launches:
+        by_kernel.setdefault((name_of(launch.name), launch.grid, launch.block), []).append(launch)
+    return {key: _means(launches) for key, launches in by_kernel.items()}
+
+
+def _means(launches: list[Profiled]) -> dict[GpuMetric, float]:
+    means = {}
+    for metric in OF_KERNELS:
+        measured = [(launch.metric(*USE[metric]), launch.metric(*DURATION)) for launch in launches]
+        known = [
+            (share, time)
+            for share, time in measured
+            if not isinstance(share, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
+        ]
+        if known:
+            means[metric] = 100 * sum(share * time for share, time in known) / sum(time for _, time in known)
+    return means

@@ -1,0 +1,171 @@
+"""Which phase of which layer each activity belongs to: a device and what the user calls phases in, columns out.
+
+An activity is of the phase that the innermost range around its launch is called after, on the thread of the launch, or
+where that has none on any thread of its process (autograd launches from threads of its own). Where no range tells, as
+for work in a graph, its own name does; a GEMM or an activation between a dispatch and a combine is the experts'. What
+the user says comes first, by ranges and then by names. A range of a whole mixture tells only where nothing else does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.kernel_names import cut_label
+from gpuledger.catalog.range_names import (
+    COMBINE,
+    DISPATCH,
+    EXPERTS,
+    MIXTURE,
+    PHASES,
+    layer_of_range,
+    phase_of_kernel,
+    phase_of_range,
+)
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.launched_in import nothing_matches
+from gpuledger.ledger.ranges import innermost
+from gpuledger.trace.keys import Positions, group, same
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import Rows, Table
+
+NOWHERE: Final = -1  # the phase of work that is of none, and the layer of work that is in none
+_BETWEEN: Final = ("gemm", "activation")  # families of kernels that are the experts' between a dispatch and a combine
+_MODULE: Final = "nn.Module: "  # how torch.profiler names the calls of modules among the functions of Python
+
+
+class ToldBy(IntEnum):
+    """What says which phase an activity is of; the first that does is taken."""
+
+    NOTHING = 0
+    USER = 1
+    RANGE = 2
+    KERNEL = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkPhases:
+    """Columns for the activities of one GPU, in their order."""
+
+    phases: tuple[str, ...]  # those that occur, in the order of a layer, the user's own first
+    phase: Ints  # position in `phases`; NOWHERE for none
+    told_by: NDArray[np.int8]
+    instance: Ints
+    """The layer's range that the launch lies in, as a number that no other layer of any step has; NOWHERE for none."""
+    layer: Ints  # that layer's own number; NOWHERE for none
+
+
+Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression
+
+
+def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
+    """The phase and the layer of everything that one GPU did."""
+    own = device.work.of(device.gpu)
+    ranges = _naming_ranges(trace)
+    names = tuple(dict.fromkeys((*(name for name, _ in asked), *PHASES)))
+    number = {name: position for position, name in enumerate(names)}
+    patterns = [(number[name], re.compile(pattern, re.IGNORECASE)) for name, pattern in asked]
+
+    def by_user(text: str) -> int:
+        return next((position for position, pattern in patterns if pattern.search(text)), NOWHERE)
+
+    launches = _LaunchRanges(trace, device, own, ranges)
+    phase, told_by = np.full(len(own), NOWHERE), np.zeros(len(own), np.int8)
+
+    def settle(said: Ints, source: ToldBy) -> None:
+        fresh = (phase == NOWHERE) & (said != NOWHERE)
+        phase[fresh], told_by[fresh] = said[fresh], source
+
+    if patterns:
+        _refuse_what_matches_nothing(trace, device.work, ranges, asked)
+        settle(launches.around(by_user)[1], ToldBy.USER)
+        settle(trace.strings.each(own.name, by_user), ToldBy.USER)
+    _, ranged = launches.around(lambda text: number.get(phase_of_range(text), NOWHERE))
+    settle(np.where(ranged == number[MIXTURE], NOWHERE, ranged), ToldBy.RANGE)
+    settle(_by_kernel(trace, own, number), ToldBy.KERNEL)
+    settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
+    settle(ranged, ToldBy.RANGE)
+    instance, layer = launches.around(layer_of_range)
+    used = [position for position in range(len(names)) if (phase == position).any()]
+    place = np.full(len(names) + 1, NOWHERE)  # the last is for what is of none
+    place[used] = np.arange(len(used))
+    return WorkPhases(tuple(names[position] for position in used), place[phase], told_by, instance, layer)
+
+
+class _LaunchRanges:
+    """The calls that launched a GPU's activities, and the ranges around them."""
+
+    def __init__(self, trace: Trace, device: Device, own: Activities, ranges: Rows) -> None:
+        self._trace, self._own, self._ranges = trace, own, ranges
+        self._launched = np.flatnonzero(own.launch >= 0)
+        used, self._number = np.unique(own.launch[self._launched], return_inverse=True)  # a graph has one call
+        self._calls = device.host.calls.at(used)
+
+    def around(self, says: Callable[[str], int]) -> tuple[Positions, Ints]:
+        """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none."""
+        said = self._trace.strings.each(self._ranges.codes("name"), says)
+        telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE)
+        if len(telling) and len(self._calls):
+            ranges, calls = self._ranges.at(telling), self._calls
+            inner = innermost(ranges, calls)
+            alone = np.flatnonzero(inner < 0)
+            if len(alone):
+                by_process = [rows.replaced("tid", same(0, len(rows))) for rows in (ranges, calls.at(alone))]
+                inner[alone] = innermost(*by_process)
+            around[self._launched] = np.append(telling, NOWHERE)[inner][self._number]
+        return around, np.append(said, NOWHERE)[around]
+
+
+def _naming_ranges(trace: Trace) -> Rows:
+    """Ranges, operators and calls of modules; neither marks nor other functions."""
+    ranges = trace[Table.RANGES]
+    kind = ranges.codes("kind")
+    is_module = trace.strings.each(ranges.codes("name"), lambda name: name.startswith(_MODULE), np.bool_)
+    wanted = [ranges.strings.code(text) for text in ("push_pop", "start_end", "op")]
+    return ranges.where(np.isin(kind, wanted) | (is_module & (kind == ranges.strings.code("python"))))
+
+
+def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints:
+    """For each activity what its own name says; kernels of one name are of one family."""
+    first, kind = group(own.name)
+    said = np.full(len(first), NOWHERE)
+    for place, (code, family) in enumerate(zip(own.name[first].tolist(), own.family[first].tolist(), strict=True)):
+        if family >= 0 and (text := trace.strings.text(code)):
+            said[place] = number.get(phase_of_kernel(text, own.families[family]), NOWHERE)
+    return said[kind]
+
+
+def _between(own: Activities, phase: Ints, dispatch: int, experts: int, combine: int) -> Ints:
+    """GEMMs and activations of no phase after a dispatch, or the experts, and before a combine, or the experts."""
+    said = np.full(len(own), NOWHERE)
+    if not ((phase == dispatch).any() and (phase == combine).any()):
+        return said
+    known = np.flatnonzero(phase != NOWHERE)
+    after = np.searchsorted(known, np.arange(len(own)))
+    before = np.append(NOWHERE, phase[known])[after]
+    behind = np.append(phase[known], NOWHERE)[after]
+    of_family = np.isin(own.family, [number for number, name in enumerate(own.families) if name in _BETWEEN])
+    inside = np.isin(before, (dispatch, experts)) & np.isin(behind, (combine, experts))
+    said[of_family & inside & (phase == NOWHERE)] = experts
+    return said
+
+
+def _refuse_what_matches_nothing(trace: Trace, work: Activities, ranges: Rows, asked: Asked) -> None:
+    """What matches on one GPU need not on another; what matches nowhere is a mistake."""
+    texts = {
+        trace.strings.text(code) or ""
+        for codes in (ranges.codes("name"), work.name)
+        for code in trace.strings.distinct(codes)
+    }
+    for _, pattern in asked:
+        compiled = re.compile(pattern, re.IGNORECASE)
+        if not any(map(compiled.search, texts)):
+            raise nothing_matches(pattern, "range or kernel name", sorted(texts), cut_label)

@@ -1,0 +1,190 @@
+"""Trees of time: by what the program named, by operators, and by Python functions or call stacks; host and GPU time.
+
+A node is a path of names. Its host time is how long its ranges were open, on all threads together; its GPU time is that
+of the work launched from inside them, and below each path are the kernels that it launched. Numbers that count
+instances are folded out of names. Nodes with the least time are left out; a parent has at least what its children have,
+so it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.attribution.launch_places import place_of_work, placed_paths
+from gpuledger.attribution.ranges import NamedNest, NamePaths, ProgramRanges
+from gpuledger.catalog.kernel_names import label
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import innermost
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, distinct, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import torch_frame
+from gpuledger.trace.tables import Table
+
+MOST_NODES: Final = 2_500  # of one tree; those with the least are left out
+_LARGEST_GRID: Final = 10_000_000  # pairs of a path and a name that are counted in a place each
+
+
+class TreeKind(Enum):
+    """What a tree's names are."""
+
+    RANGES = "ranges"
+    OPERATORS = "operators"
+    FUNCTIONS = "functions"
+    CALL_STACKS = "call stacks"
+    SAMPLED_STACKS = "sampled stacks"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlameTree:
+    """One tree. Columns of equal length, parents before their children."""
+
+    kind: TreeKind
+    parent: Ints  # -1 for the outermost
+    names: tuple[str, ...]
+    family: tuple[str, ...]  # of kernels; empty for all else
+    host: Ints  # nanoseconds, with what is inside; of sampled stacks how many samples
+    gpu_ns: Ints  # with what is inside
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
+    """Every tree that the profile allows."""
+    ranges = ProgramRanges(trace)
+    nests = {
+        TreeKind.RANGES: ranges.annotations,
+        TreeKind.OPERATORS: ranges.operators,
+        TreeKind.FUNCTIONS: ranges.functions,
+    }
+    trees = [
+        _range_tree(kind, nest, trace, device)
+        for kind, nest in nests.items()
+        if len(nest) or (trace.places is not None and kind is TreeKind.RANGES)
+    ]
+    return tuple(tree for tree in (*trees, *_stack_trees(trace, device)) if len(tree))
+
+
+def _range_tree(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) -> FlameTree:
+    paths = NamePaths(ranges.nest.parent, ranges.name_of)
+    host, work = device.host, device.work.of(device.gpu)
+    is_every_range = kind is TreeKind.RANGES and len(ranges) == len(host.ranges)
+    around = host.range_of_call if is_every_range else innermost(ranges.rows, host.calls)
+    path_of_call = np.append(paths.of_row.astype(np.int32)[around], np.int32(-1))  # the last: what no call launched
+    texts = [torch_frame(name) for name in ranges.names] if kind is TreeKind.FUNCTIONS else ranges.names
+    host_ns = paths.sums(ranges.rows.duration_ns)
+    path: NDArray[Any] = path_of_call[work.launch]
+    if kind is not TreeKind.FUNCTIONS and trace.places is not None:
+        placed = placed_paths(trace, paths, texts, path, place_of_work(trace, work))
+        whole = np.zeros(len(placed.paths), np.int64)
+        whole[placed.of_base[:-1]] = host_ns
+        paths, texts, host_ns, path = placed.paths, placed.names, whole, placed.of_work
+    names = [texts[name] for name in paths.name.tolist()]
+    return _with_kernels(kind, paths, names, host_ns, path, work, trace)
+
+
+def _stack_trees(trace: Trace, device: Device) -> Iterator[FlameTree]:
+    """Stacks of calls, with host time of the calls and GPU time of what they launched; and stacks of samples."""
+    calls, work = device.host.calls, device.work.of(device.gpu)
+    if (calls["stack"] >= 0).any():
+        paths, names, of_stack = _stack_paths(trace, calls["stack"])
+        of_call = np.append(of_stack[calls["stack"]], -1)
+        own = sweep.fold("sum", of_call[:-1], calls.duration_ns, np.zeros(len(paths), np.int64))
+        host_ns = paths.with_inner(own)
+        yield _with_kernels(TreeKind.CALL_STACKS, paths, names, host_ns, of_call[work.launch], work, trace)
+    samples = trace[Table.SAMPLES]
+    python = samples.where(samples.codes("source") == samples.strings.code("python"))
+    samples = python if len(python) else samples
+    if len(samples):
+        paths, names, of_stack = _stack_paths(trace, samples["stack"])
+        path = of_stack[samples["stack"]]
+        count = paths.with_inner(np.bincount(path[path >= 0], minlength=len(paths)))
+        blank = ("",) * len(paths)
+        yield _pruned(
+            FlameTree(TreeKind.SAMPLED_STACKS, paths.parent, tuple(names), blank, count, np.zeros_like(count))
+        )
+
+
+def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Positions]:
+    """Paths of frames, the outermost first, of the stacks in use; their names; for each stack, -1 too, its path."""
+    offsets, used = trace.stacks.offsets, distinct(stack[stack >= 0])
+    lengths = offsets[used + 1] - offsets[used]
+    frames = [trace.stacks.frames[offsets[number] : offsets[number + 1]][::-1] for number in used.tolist()]
+    names = np.concatenate(frames) if frames else np.empty(0, np.int32)
+    ends = np.cumsum(lengths)
+    parent = np.arange(len(names)) - 1
+    parent[(ends - lengths)[lengths > 0]] = -1
+    paths = NamePaths(parent, names)
+    of_stack = np.full(len(trace.stacks) + 1, -1, np.intp)
+    of_stack[used] = np.where(lengths > 0, paths.of_row[ends - 1], -1)
+    return paths, [text or "?" for text in trace.strings.decode(paths.name.astype(np.int32))], of_stack
+
+
+def _with_kernels(
+    kind: TreeKind, paths: NamePaths, names: list[str], host: Ints, path: NDArray[Any], work: Activities, trace: Trace
+) -> FlameTree:
+    """The tree with kernels under the paths that launched them; work outside all paths is left out."""
+    length_ns = work.end_ns - work.start_ns
+    gpu_ns = paths.with_inner(sweep.fold("sum", path, length_ns, np.zeros(len(paths), np.int64)))
+    if not (path >= 0).any():
+        return _pruned(FlameTree(kind, paths.parent, tuple(names), ("",) * len(names), host, gpu_ns))
+    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path, work.name, length_ns, len(paths))
+    kept = np.argsort(-leaf_ns, kind="stable")[:MOST_NODES]
+    family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)  # the last is for graphs, which have no name
+    family_of[work.name] = work.family
+    names_kept = leaf_name[kept]
+    kernels = [label(text) if text else "CUDA graph" for text in trace.strings.decode(names_kept.astype(np.int32))]
+    families = [work.families[family] if family >= 0 else "copy" for family in family_of[names_kept].tolist()]
+    return _pruned(
+        FlameTree(
+            kind,
+            np.concatenate((paths.parent, leaf_path[kept])),
+            (*names, *kernels),
+            (*("" for _ in names), *families),
+            np.concatenate((host, np.zeros(len(kept), np.int64))),
+            np.concatenate((gpu_ns, leaf_ns[kept])),
+        )
+    )
+
+
+def _by_path_and_name(
+    path: NDArray[Any], name: NDArray[Any], length_ns: Ints, paths: int
+) -> tuple[Ints, NDArray[Any], Ints]:
+    """Each pair of a path, of which -1 is none, and a name that occurs, and the time of its work."""
+    codes = distinct(name)
+    if paths * len(codes) > _LARGEST_GRID:
+        inside = np.flatnonzero(path >= 0)
+        path, name, length_ns = path[inside], name[inside], length_ns[inside]
+        pair, of_pair = group(path, name)
+        time = sweep.fold("sum", of_pair, length_ns, np.zeros(len(pair), np.int64))
+        return path[pair], name[pair], time
+    number_of = np.zeros(int(codes[-1]) + 2, np.int32)  # -1 is the last
+    number_of[codes] = np.arange(len(codes))
+    place = number_of[name]  # of each pair, so that millions of rows are not sorted
+    place += path * np.int32(len(codes))
+    place[path < 0] = -1
+    time = sweep.fold("sum", place, length_ns, np.zeros(paths * len(codes), np.int64))
+    pairs = np.flatnonzero(time)
+    return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
+
+
+def _pruned(tree: FlameTree) -> FlameTree:
+    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes."""
+    outermost = tree.parent < 0
+    weight = np.maximum(*(column / max(int(column[outermost].sum()), 1) for column in (tree.host, tree.gpu_ns)))
+    if len(tree) > MOST_NODES:
+        weight = np.where(weight >= np.sort(weight)[-MOST_NODES], weight, 0)
+    kept = np.flatnonzero(weight > 0)
+    place = np.full(len(tree) + 1, -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    names, family = (tuple(column[node] for node in kept.tolist()) for column in (tree.names, tree.family))
+    return FlameTree(tree.kind, place[tree.parent[kept]], names, family, tree.host[kept], tree.gpu_ns[kept])

@@ -1,1 +1,0 @@
-"""Recording with Nsight Compute."""

@@ -1,0 +1,310 @@
+"""What GPUs can do at most: arithmetic by type, bytes from memory and over links, warps that a kernel has room for.
+
+Each figure with its source. A GPU that is not listed, or of which only a part was used, has no peak here:
+`NotMeasured`, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from gpuledger.catalog.gpu_metrics import WARPS_PER_SM
+from gpuledger.trace.model import Gpu, NotMeasured
+
+TYPES: Final = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+"""The types that peaks are given for. `fp32` is exact single precision, `tf32` its short form for tensor cores."""
+
+PLAIN_TYPES: Final = ("fp64", "fp32", "fp16")
+"""The types that peaks outside matrix units are given for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """One model of GPU. TFLOP/s by type (TOP/s for int8), without sparsity; a type that is not there is unknown.
+
+    Without `tf32` the GPU has no such type: whoever adds a model that has it gives its figure too.
+    """
+
+    name: re.Pattern[str]
+    """As NVML and ROCm report it, or as profilers shorten that."""
+    processors: int
+    """Multiprocessors, or compute units: another number means another or a divided GPU."""
+    dram_tb_per_s: float | None
+    """To and from its own memory, 1 TB = 1e12 bytes. None: the name does not tell which memory the GPU has."""
+    plain: Mapping[str, float]
+    """Outside matrix units, multiply and add counted as two; of PLAIN_TYPES."""
+    tera: Mapping[str, float]
+    """Matrix products that accumulate in fp32, as frameworks have it. Where matrix units are faster, theirs counts."""
+
+
+_Row: TypeAlias = tuple[float | None, ...]
+
+
+def _gpu(name: str, processors: int, dram_tb_per_s: float | None, plain: _Row, tera: _Row) -> Peaks:
+    by_type = (
+        {kind: figure for kind, figure in zip(types, row, strict=True) if figure is not None}
+        for types, row in ((PLAIN_TYPES, plain), (TYPES, tera))
+    )
+    return Peaks(re.compile(name), processors, dram_tb_per_s, *by_type)
+
+
+# Plain, then matrix, in the order of PLAIN_TYPES and TYPES, for chips that were sold with several memories.
+_P100_PCIE: Final = (4.7, 9.3, 18.7), (4.7, 9.3, None, None, None, None, None)
+_A100: Final = (9.7, 19.5, 78), (19.5, 19.5, 156, 312, 312, None, 624)
+_H100_SXM: Final = (33.5, 66.9, 133.8), (66.9, 66.9, 494.7, 989.4, 989.4, 1978.9, 1978.9)
+_H20: Final = (1, 44, None), (1, 44, 74, 148, 148, 296, 296)
+
+# A row: name, multiprocessors, TB/s, plain (fp64, fp32, fp16), matrix (fp64, fp32, tf32, fp16, bf16, fp8, int8).
+#
+# Above it: the document, then what of the row was found again in public copies and citations of it ("seen"), and
+# what is cited from memory ("recalled"). Data sheets with sparsity only: half of that. Where they do not give plain
+# FP64 and FP16, "rates" means FP32's figure by the CUDA programming guide's table of arithmetic throughput: FP64 1/32
+# on compute capability 7.5, 1/64 on 8.6, 8.9 and 12.0; FP16 as FP32 on 8.6 and later, but twice it on 7.x and 9.0.
+PEAKS: Final = (
+    # NVIDIA Tesla P100 data sheet (2016), PCIe 16 GB; FP16 accumulates in FP16, so not for products. Seen: all
+    _gpu(r"\bP100-PCIE-16GB$", 56, 0.732, *_P100_PCIE),
+    # NVIDIA Tesla P100 data sheet (2016), PCIe 12 GB. Seen: all
+    _gpu(r"\bP100-PCIE-12GB$", 56, 0.549, *_P100_PCIE),
+    # NVIDIA Tesla P100 data sheet (2016), SXM2. Seen: all
+    _gpu(r"\bP100-SXM2-16GB$", 56, 0.732, (5.3, 10.6, 21.2), (5.3, 10.6, None, None, None, None, None)),
+    # NVIDIA Tesla V100 data sheet (2020), V100 SXM2; no TF32, no BF16. Seen: all
+    _gpu(r"\bV100-SXM2\b", 80, 0.9, (7.8, 15.7, 31.4), (7.8, 15.7, None, 125, None, None, None)),
+    # NVIDIA Tesla V100 data sheet (2020), V100 PCIe; plain FP16 by rates. Seen: all
+    _gpu(r"\bV100-PCIE\b", 80, 0.9, (7, 14, 28), (7, 14, None, 112, None, None, None)),
+    # NVIDIA Tesla V100 data sheet (2020), V100S PCIe. Seen: all
+    _gpu(r"\bV100S-PCIE\b", 80, 1.134, (8.2, 16.4, 32.8), (8.2, 16.4, None, 130, None, None, None)),
+    # NVIDIA TITAN V page (2017): 110 TFLOP/s and what reviews give at the same clock. Seen: all
+    _gpu(r"\bTITAN V$", 80, 0.653, (6.9, 13.8, 27.6), (6.9, 13.8, None, 110, None, None, None)),
+    # NVIDIA T4 data sheet (2019), "320+ GB/s"; plain FP64, FP16 by rates. Seen: all
+    _gpu(r"\bT4$", 40, 0.32, (0.25, 8.1, 16.2), (None, 8.1, None, 65, None, None, 130)),
+    # NVIDIA Turing GPU Architecture whitepaper (2018), reference card with FP32 accumulate; plain FP64 by rates.
+    # Seen: TB/s, FP32, FP16; recalled: INT8 (seen as the Founders Edition's 227.7, 6% higher in clock)
+    _gpu(r"\bRTX 2080 Ti$", 68, 0.616, (0.42, 13.4, 26.9), (None, 13.4, None, 53.8, None, None, 215.2)),
+    # NVIDIA Quadro RTX 8000 and 6000 data sheets (2018), active cooling: passive ones are slower and report the same
+    # name; plain FP64 by rates. Seen: all, INT8 as the TITAN RTX's
+    _gpu(r"\bQuadro RTX [68]000$", 72, 0.672, (0.51, 16.3, 32.6), (None, 16.3, None, 130.5, None, None, 261)),
+    # NVIDIA A100 Tensor Core GPU data sheet (2021), 80 GB SXM; FP64 by tensor cores; plain FP16: the A100 whitepaper.
+    # A800 (2022) differs in NVLink only. Seen: all
+    _gpu(r"\bA[18]00-SXM4-80GB\b", 108, 2.039, *_A100),
+    # NVIDIA A100 Tensor Core GPU data sheet (2021), 80 GB PCIe. Seen: all; recalled: that the A800's is the same
+    _gpu(r"\bA[18]00 80GB PCIe\b", 108, 1.935, *_A100),
+    # NVIDIA A100 whitepaper (2020), 40 GB, SXM and PCIe. Seen: all; recalled: that the A800's is the same
+    _gpu(r"\bA100-(SXM4|PCIE)-40GB\b|\bA800-SXM4-40GB\b|\bA800 40GB Active\b", 108, 1.555, *_A100),
+    # NVIDIA A100 Tensor Core GPU data sheet (2021), where the name does not tell the memory. Seen: all
+    _gpu(r"\bA100\b", 108, None, *_A100),
+    # NVIDIA A30 data sheet (2021); plain FP16 as on the A100, 4 times FP32. Seen: TB/s, FP32, FP16; recalled: the rest
+    _gpu(r"\bA30$", 56, 0.933, (5.2, 10.3, 41.3), (10.3, 10.3, 82, 165, 165, None, 330)),
+    # NVIDIA A10 data sheet (2021), the figures without sparsity; plain FP64, FP16 by rates. Seen: all
+    _gpu(r"\bA10$", 72, 0.6, (0.49, 31.2, 31.2), (None, 31.2, 62.5, 125, 125, None, 250)),
+    # NVIDIA A10G data sheet (2021, by AWS): not the A10, half its rate with FP32 accumulate; plain FP64, FP16 by rates.
+    # Seen: TB/s, FP32, and TF32 34.7, FP16 69.5 as measured; recalled: INT8
+    _gpu(r"\bA10G$", 80, 0.6, (0.55, 35, 35), (None, 35, 35, 70, 70, None, 140)),
+    # NVIDIA A40 data sheet (2021); plain FP64 by rates. Seen: all
+    _gpu(r"\bA40$", 84, 0.696, (0.58, 37.4, 37.4), (None, 37.4, 74.8, 149.7, 149.7, None, 299.3)),
+    # NVIDIA Ampere GA102 GPU Architecture whitepaper (2020), appendix C, RTX A6000. Seen: all
+    _gpu(r"\bRTX A6000$", 84, 0.768, (0.6, 38.7, 38.7), (None, 38.7, 77.4, 154.8, 154.8, None, 309.7)),
+    # NVIDIA Ampere GA102 GPU Architecture whitepaper (2020), RTX 3080 10 GB, FP32 accumulate. The 12 GB card reports
+    # the same name and 70 multiprocessors. Seen: all
+    _gpu(r"\bRTX 3080$", 68, 0.76, (0.47, 29.8, 29.8), (None, 29.8, 29.8, 59.5, 59.5, None, 238)),
+    # NVIDIA Ampere GA102 GPU Architecture whitepaper (2020), appendix A, RTX 3090, FP32 accumulate. Seen: all
+    _gpu(r"\bRTX 3090$", 82, 0.936, (0.56, 35.6, 35.6), (None, 35.6, 35.6, 71, 71, None, 284)),
+    # NVIDIA L4 data sheet (2023): half of what it gives with sparsity; plain FP64, FP16 by rates. Seen: all
+    _gpu(r"\bL4$", 58, 0.3, (0.47, 30.3, 30.3), (None, 30.3, 60, 121, 121, 242.5, 242.5)),
+    # NVIDIA L40 data sheet (2023), the figures without sparsity: half of the L40S's, which some doubt for the same
+    # chip; plain FP64, FP16 by rates. Seen: all
+    _gpu(r"\bL40$", 142, 0.864, (1.41, 90.5, 90.5), (None, 90.5, 90.5, 181.05, 181.05, 362, 362)),
+    # NVIDIA L40S data sheet (2023), the figures without sparsity; plain FP64, FP16 by rates. Seen: all
+    _gpu(r"\bL40S$", 142, 0.864, (1.43, 91.6, 91.6), (None, 91.6, 183, 362.05, 362.05, 733, 733)),
+    # NVIDIA Ada GPU Architecture whitepaper for professionals (2023), RTX 6000 Ada; plain FP64, FP16 by rates.
+    # Seen: TB/s, FP32, FP16, BF16, FP8; recalled: TF32, INT8
+    _gpu(r"\bRTX 6000 Ada Generation$", 142, 0.96, (1.42, 91.1, 91.1), (None, 91.1, 182.1, 364.2, 364.2, 728.5, 728.5)),
+    # NVIDIA Ada GPU Architecture whitepaper (2022), appendix, RTX 4080 with FP32 accumulate, without sparsity.
+    # Seen: all but FP8; recalled: FP8
+    _gpu(r"\bRTX 4080$", 76, 0.717, (0.76, 48.7, 48.7), (None, 48.7, 48.7, 97.5, 97.5, 194.9, 389.9)),
+    # NVIDIA Ada GPU Architecture whitepaper (2022), appendix A, RTX 4090 with FP32 accumulate, without sparsity.
+    # Seen: all but FP8; recalled: FP8
+    _gpu(r"\bRTX 4090$", 128, 1.008, (1.29, 82.6, 82.6), (None, 82.6, 82.6, 165.2, 165.2, 330.3, 660.6)),
+    # NVIDIA H100 data sheet (2023), H100 PCIe: FP64 tensor 51, FP32 51, and half of what it gives with sparsity;
+    # plain FP64: the whitepaper; plain FP16 by rates. Seen: all
+    _gpu(r"\bH100 PCIe\b", 114, 2.0, (25.6, 51, 102), (51, 51, 378, 756, 756, 1513, 1513)),
+    # NVIDIA H100 NVL data sheet (2024), one of the pair: half of what it gives with sparsity; plain FP16 by rates.
+    # Seen: TB/s, FP16, BF16; recalled: the rest
+    _gpu(r"\bH100 NVL\b", 132, 3.9, (30, 60, 120), (60, 60, 417.5, 835.5, 835.5, 1670.5, 1670.5)),
+    # NVIDIA H100 Tensor Core GPU Architecture whitepaper (2022), table 2, H100 SXM5; TB/s: data sheet (2023).
+    # "80GB HBM3" is how SXM reports. Seen: all
+    _gpu(r"\bH100 80GB HBM3\b|\bH100 SXM", 132, 3.35, *_H100_SXM),
+    # NVIDIA H800 data sheet (2023), SXM: the H100's but for FP64. Seen: TB/s, FP64, FP16; recalled: the rest
+    _gpu(r"\bH800$", 132, 3.35, (1, 66.9, 133.8), (1, 66.9, 494.7, 989.4, 989.4, 1978.9, 1978.9)),
+    # NVIDIA H800 data sheet (2023), PCIe: the H100 PCIe's but for FP64, which is not given here. Recalled: all
+    _gpu(r"\bH800 PCIe$", 114, 2.0, (None, 51, 102), (None, 51, 378, 756, 756, 1513, 1513)),
+    # NVIDIA H20 data sheet (2023), 96 GB HBM3. Seen: all
+    _gpu(r"\bH20$", 78, 4.0, *_H20),
+    # NVIDIA H20 data sheet (2023) with 141 GB HBM3e. Seen: all
+    _gpu(r"\bH20-3e$", 78, 4.8, *_H20),
+    # NVIDIA H200 data sheet (2024), H200 SXM: the H100 SXM's figures; dense ones as in the whitepaper above. Seen: all
+    _gpu(r"\bH200$", 132, 4.8, *_H100_SXM),
+    # NVIDIA GH200 data sheet (2023), 96 GB HBM3; "480GB" is the CPU's memory. Seen: FP32, 3.7 TB/s as measured;
+    # recalled: TB/s, that the rest is the H100 SXM's
+    _gpu(r"\bGH200 (120|480)GB$", 132, 4.0, *_H100_SXM),
+    # NVIDIA GH200 data sheet (2024), 144 GB HBM3e. Seen: TB/s; recalled: that the rest is the H100 SXM's
+    _gpu(r"\bGH200 144G HBM3e$", 132, 4.9, *_H100_SXM),
+    # NVIDIA Blackwell data sheet (2025), one GPU of an HGX B200: half of what it gives with sparsity. Seen: all
+    _gpu(r"\bB200\b", 148, 7.7, (37, 75, None), (37, 75, 1100, 2250, 2250, 4500, 4500)),
+    # NVIDIA GB200 NVL72 page (2025), a 72nd of it, half of what it gives with sparsity. Seen: TF32 to INT8, TB/s
+    # (one place has the B200's for all); recalled: FP64, FP32, of which earlier versions said 45 and 90
+    _gpu(r"\bGB200$", 152, 8.0, (40, 80, None), (40, 80, 1250, 2500, 2500, 5000, 5000)),
+    # NVIDIA Blackwell Ultra data sheet (2025), one GPU of an HGX B300; sources differ in INT8. Seen: all
+    _gpu(r"\bB300\b", 148, 7.7, (1.25, 75, None), (1.25, 75, 1100, 2250, 2250, 4500, None)),
+    # NVIDIA Blackwell Ultra data sheet (2025), one GPU of a GB300 NVL72; sources differ in FP64, INT8. Seen: all
+    _gpu(r"\bGB300$", 152, 8.0, (None, 80, None), (None, 80, 1250, 2500, 2500, 5000, None)),
+    # NVIDIA RTX Blackwell GPU Architecture whitepaper (2025), RTX 5080 with FP32 accumulate; plain FP64 by rates.
+    # Seen: TB/s, FP16, BF16, FP8; recalled: FP32, TF32, INT8
+    _gpu(r"\bRTX 5080$", 84, 0.96, (0.88, 56.3, 56.3), (None, 56.3, 56.3, 112.6, 112.6, 225.1, 450.2)),
+    # NVIDIA RTX Blackwell GPU Architecture whitepaper (2025), RTX 5090 with FP32 accumulate; plain FP64 by rates.
+    # Seen: all but TF32; recalled: TF32
+    _gpu(r"\bRTX 5090$", 170, 1.792, (1.64, 104.8, 104.8), (None, 104.8, 104.8, 209.5, 209.5, 419, 838)),
+    # NVIDIA RTX Blackwell PRO GPU Architecture whitepaper (2025), Workstation Edition: others are slower. Seen: all
+    _gpu(
+        r"\bRTX PRO 6000 Blackwell Workstation Edition$",
+        188,
+        1.792,
+        (1.97, 126, 126),
+        (None, 126, 251.9, 503.8, 503.8, 1007.6, 1007.6),
+    ),
+    # AMD Instinct MI250X data sheet (2021): half of the card's, as each of its two dies is a GPU to programs.
+    # Seen: all but FP64 and FP32 by matrix units; recalled: those
+    _gpu(r"\bMI250X\b", 110, 1.638, (23.95, 23.95, None), (47.85, 47.85, None, 191.5, 191.5, None, 191.5)),
+    # AMD Instinct MI300X data sheet (2023), matrix figures without sparsity; TF32 is AMD's XF32. Seen: all
+    _gpu(r"\bMI300X\b", 304, 5.3, (81.7, 163.4, None), (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 2614.9)),
+)
+"""First match of the name wins."""
+
+_DIVIDED: Final = re.compile(r"\bMIG\b")
+
+
+def peaks_of(gpu: Gpu) -> Peaks | NotMeasured:
+    """The figures of a GPU as the profile describes it."""
+    peaks = next((candidate for candidate in PEAKS if candidate.name.search(gpu.name)), None)
+    if peaks is None:
+        return NotMeasured(f"the peak of '{gpu.name}' is unknown")
+    if _DIVIDED.search(gpu.name) or gpu.sm_count not in (None, peaks.processors):
+        return NotMeasured(f"the peak of a part of a GPU is unknown: '{gpu.name}', {gpu.sm_count} SMs")
+    return peaks
+
+
+def peak_flops(gpu: Gpu, kind: str) -> float | NotMeasured:
+    """Most operations per second in matrix products of one of TYPES, dense."""
+    peaks = peaks_of(gpu)
+    if isinstance(peaks, NotMeasured):
+        return peaks
+    if kind not in peaks.tera:
+        return NotMeasured(f"the peak of '{gpu.name}' in {kind} is unknown")
+    return peaks.tera[kind] * 1e12
+
+
+def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
+    """Most bytes per second to and from the GPU's own memory."""
+    peaks = peaks_of(gpu)
+    if isinstance(peaks, NotMeasured):
+        return peaks
+    if peaks.dram_tb_per_s is None:
+        return NotMeasured(f"the memory bandwidth of '{gpu.name}' is unknown")
+    return peaks.dram_tb_per_s * 1e12
+
+
+LINKS: Final = (
+    (re.compile(r"B[123]00|H[12]00|H20\b|RTX 50"), 50_000_000_000),
+    (re.compile(r"A100|A10\b|A30|A40|L4\b|L40|RTX (30|40)|RTX A|Ada"), 25_000_000_000),
+)
+"""Host link by GPU name: what pinned copies usually reach, not the bus's nominal rate.
+
+PCIe 5.0 x16 is 63 GB/s nominal, 4.0 31.5, 3.0 15.8 (PCI-SIG); pinned copies reach about four fifths of it.
+"""
+
+_PCIE_3: Final = 12_000_000_000
+
+PEER_LINKS: Final = (
+    (re.compile(r"\bG?B[23]00\b"), 760_000_000_000),
+    (re.compile(r"\bH100 80GB HBM3\b|\bH100 SXM|\bH200$|\bH20\b"), 380_000_000_000),
+    (re.compile(r"\bA100-SXM4"), 250_000_000_000),
+)
+"""NVLink by GPU name, one way: what copies between two GPUs behind switches usually reach.
+
+A GPU's links carry 900, 450 and 300 GB/s each way (NVIDIA's data sheets of B200, H100 SXM, A100 SXM); copies reach
+about 85 % of it. GPUs that are sold with and without NVLink are not listed.
+"""
+
+
+def link_bytes_per_s(gpu_name: str) -> int:
+    """What a pinned copy between host and this GPU usually reaches; PCIe 3.0's rate for GPUs that are not listed."""
+    return next((rate for pattern, rate in LINKS if pattern.search(gpu_name)), _PCIE_3)
+
+
+def peer_bytes_per_s(gpu_name: str) -> int | None:
+    """What a copy between this GPU and its like usually reaches over NVLink; None where that is not known."""
+    return next((rate for pattern, rate in PEER_LINKS if pattern.search(gpu_name)), None)
+
+
+_KIB: Final = 1024
+_REGISTERS: Final = 65_536
+_REGISTER_UNIT: Final = 256
+"""Registers that a warp gets are a multiple of this."""
+_PARTITIONS: Final = 4
+"""Of a multiprocessor: each has its own registers, and as many warps as the others."""
+_SHARED_UNIT: Final = 128
+_WARP: Final = 32
+
+
+class _Room(NamedTuple):
+    blocks: int
+    shared_bytes: int
+    reserved_bytes: int
+    """Shared memory of each block that is the system's."""
+
+
+_ROOM: Final = {
+    (7, 0): _Room(32, 96 * _KIB, 0),
+    (7, 5): _Room(16, 64 * _KIB, 0),
+    (8, 0): _Room(32, 164 * _KIB, _KIB),
+    (8, 6): _Room(16, 100 * _KIB, _KIB),
+    (8, 7): _Room(16, 164 * _KIB, _KIB),
+    (8, 9): _Room(24, 100 * _KIB, _KIB),
+    (9, 0): _Room(32, 228 * _KIB, _KIB),
+    (10, 0): _Room(32, 228 * _KIB, _KIB),
+    (12, 0): _Room(24, 100 * _KIB, _KIB),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OccupancyLimit:
+    """What a launch allows."""
+
+    share: float
+    """Of the warps that a multiprocessor has room for."""
+    limited_by: str
+    """`registers`, `shared memory`, `warps` (the block's size) or `blocks`."""
+
+
+def occupancy_limit(
+    capability: tuple[int, int] | None, threads: int, registers: int, shared_bytes: int
+) -> OccupancyLimit | None:
+    """By threads and shared memory of a block, and registers of a thread; None for a GPU or a launch not known."""
+    if capability not in _ROOM or capability not in WARPS_PER_SM or threads <= 0 or registers <= 0 or shared_bytes < 0:
+        return None
+    room, most = _ROOM[capability], WARPS_PER_SM[capability]
+    warps = -(-threads // _WARP)
+    per_warp = -(-registers * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+    by_registers = _REGISTERS // per_warp // _PARTITIONS * _PARTITIONS
+    shared = -(-(shared_bytes + room.reserved_bytes) // _SHARED_UNIT) * _SHARED_UNIT
+    blocks = {
+        "warps": most // warps,
+        "blocks": room.blocks,
+        "registers": by_registers // warps,
+        "shared memory": room.shared_bytes // shared if shared else room.blocks,
+    }
+    limited_by = min(blocks, key=lambda resource: blocks[resource])
+    fitting = blocks[limited_by]
+    return OccupancyLimit(fitting * warps / most, limited_by) if fitting else None

@@ -1,0 +1,380 @@
+"""The verbs that ask one question: all read a profile, find steps, and print the answer, then tables.
+
+Memory snapshots of PyTorch where a verb takes them instead of a timeline, or beside one.
+
+`gpuledger gaps`: why the GPU was idle.
+
+`gpuledger steps`: how long a step takes, and how steps differ.
+
+`gpuledger launches`: what launching costs.
+
+`gpuledger memory`: what is copied and allocated; of a memory snapshot, who holds what.
+
+`gpuledger ranges`: time by NVTX range.
+
+`gpuledger ops`: time by operator.
+
+`gpuledger overlap`: what hides under what.
+
+`gpuledger phases`: what the phases of a layer cost, and what lies between them.
+
+`gpuledger critical`: the chain that makes a step as long as it is, and the slack of what is not on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.path_summary import path_summary
+from gpuledger.analyse.phase_costs import KnownJob, phase_costs, phase_waits, talking_ranks
+from gpuledger.cli.output import Output, limit_option, named, names_option, page_options, profile_argument, step_options
+from gpuledger.fleet.run import fleet, job_profiles
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.critical import critical_document
+from gpuledger.present.views.phases import phases_document
+from gpuledger.present.views.questions import (
+    gaps_of,
+    launches_of,
+    memory_of,
+    operators_of,
+    overlap_of,
+    ranges_of,
+    steps_of,
+)
+from gpuledger.present.views.ranges import printed_ranges_sheet
+from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
+from gpuledger.read import SAMPLES, open_trace
+from gpuledger.read.snapshot import is_snapshot, open_snapshot
+from gpuledger.read.source import look_at
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.replay.scenario import scenarios
+from gpuledger.stages import BOOKS, FINDINGS
+from gpuledger.trace.model import Trace
+from gpuledger.units import parse_instant
+
+if TYPE_CHECKING:
+    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
+
+
+def question(
+    answer: Callable[..., TableAnswer],
+    of_tables: Callable[[RunSide], list[Sheet]] | None = None,
+    *,
+    reads_samples: bool = False,
+    of_snapshot: Callable[[Path, Limits, Output], bool] | None = None,
+) -> click.Command:
+    """A verb from a function that answers for a trace and one device of it; its name and docstring are the verb's.
+
+    Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
+    from tables that `nsys stats` printed; with `of_snapshot`, which says whether it did, from a memory snapshot.
+    Samples of GPUs are read only for an answer that `reads_samples`.
+    """
+
+    @functools.wraps(answer)
+    def verb(
+        profile: Path, wanted: Wanted, names_from: Path | None, limits: Limits, output: Output, **own: object
+    ) -> None:
+        if of_tables is not None and is_printed_tables(profile, limits=limits):
+            printed = open_summaries(profile, limits=limits)
+            sheets = of_tables(side_of_tables(printed, profile.name, wanted.families))
+            output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
+            return
+        if of_snapshot is not None and of_snapshot(profile, limits, output):
+            return
+        sampled = SAMPLES if reads_samples else {}
+        trace = open_trace(profile, where_sampled=sampled, limits=limits, progress=output.progress)
+        trace = named(trace, profile.name, names_from, limits, output.progress)
+        output.progress.stage(BOOKS)
+        devices = analysed(trace, profile.name, wanted)
+        answers = [answer(trace, device, **own) for device in devices]
+        output.show(answers_document(answer.__name__, profile.name, answers, trace.health, devices[0].zero_ns))
+
+    return click.command(answer.__name__)(
+        profile_argument(step_options(names_option(limit_option(page_options(verb)))))
+    )
+
+
+def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
+    """What a snapshot says; None where the file is something else."""
+    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
+        return None
+    return analysed_snapshot(profile, limits, output)
+
+
+def analysed_snapshot(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot:
+    """What the snapshot in a file says."""
+    from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
+    from gpuledger.findings.memory import snapshot_findings
+    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
+
+    snapshot = open_snapshot(profile, limits=limits, progress=output.progress)
+    output.progress.stage(FINDINGS)
+    figures = snapshot_figures(snapshot)
+    return AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
+
+
+def show_snapshot(profile: Path, limits: Limits, output: Output, *, is_brief: bool = False) -> bool:
+    """Show what a snapshot says; False where the file is something else."""
+    made = snapshot_of(profile, limits, output)
+    if made is None:
+        return False
+    from gpuledger.present.views.memory_snapshot import snapshot_document
+
+    output.show(snapshot_document(made, is_brief=is_brief))
+    return True
+
+
+def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """A length of time in nanoseconds, none where it was not given."""
+    if value is None:
+        return None
+    try:
+        length = parse_instant(value)
+        if length < 0:
+            raise ValueError(f"'{value}' is no length of time; write 1ms or 50us")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return length
+
+
+@question
+@click.option(
+    "--over",
+    metavar="LENGTH",
+    callback=_length,
+    help="List every gap at least this long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
+)
+def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
+    """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
+
+    A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
+    time is booked to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time takes
+    them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
+
+    \b
+    Examples:
+      gpuledger gaps run.sqlite
+      gpuledger gaps run.sqlite --over=1ms
+      gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
+    """
+    return gaps_of(trace, device, over)
+
+
+@partial(question, reads_samples=True)
+def steps(trace: Trace, device: Device) -> TableAnswer:
+    """List the steps of PROFILE: usual length, drift, unusual ones and what made them so.
+
+    Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
+
+    Steps are found by torch's ProfilerStep, by a repeated range, by graph launches, or inferred from repeating
+    kernels. They tile the device's time: a step ends when the last work launched in it ends, and the next one
+    begins there. Where GPU metrics were sampled, each step also has its means of them and of the clock.
+
+    \b
+    Examples:
+      gpuledger steps run.sqlite
+      gpuledger steps run.sqlite --step-kernel=argmax
+    """
+    return steps_of(trace, device)
+
+
+@question
+def launches(trace: Trace, device: Device) -> TableAnswer:
+    """Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.
+
+    Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
+    call's return to the kernel's start: long means that the host runs ahead, which is good.
+
+    \b
+    Examples:
+      gpuledger launches run.sqlite
+      gpuledger launches run.sqlite --format=json
+    """
+    return launches_of(trace, device)
+
+
+@partial(question, of_snapshot=show_snapshot)
+def memory(trace: Trace, device: Device) -> TableAnswer:
+    """Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
+
+    Copies are split by direction and by the memory they touch; pageable memory is slow and blocks the host.
+    Allocations are counted from CUDA calls, and from nsys's memory events where they were recorded
+    (--cuda-memory-usage=true).
+
+    PROFILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, or `gpuledger capture torch
+    --memory`): who holds the peak, by line and by stack; what leaks; what is fragmented; what an out-of-memory was made
+    of. No class in the pickle is loaded.
+
+    \b
+    Examples:
+      gpuledger memory run.sqlite
+      gpuledger memory run.sqlite --format=json
+      gpuledger memory snapshot.pickle
+    """
+    return memory_of(trace, device)
+
+
+@partial(question, of_tables=lambda side: [printed_ranges_sheet(side)], reads_samples=True)
+def ranges(trace: Trace, device: Device) -> TableAnswer:
+    """Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.
+
+    GPU work belongs to the ranges around its launch call. Inclusive time counts the ranges inside, exclusive time does
+    not; GPU times add up durations, so they can exceed the wall time where streams overlap. Shares are host time in
+    the steady steps over the steps' time, so setup and warm-up are left
+    out. Where GPU metrics were sampled, each range also has the GPU utilization of its kernels.
+
+    PROFILE may also be tables that `nsys stats` printed (nvtx_sum). There shares are of the time in the program's own
+    ranges: those of libraries lie inside them or are setup, and are left out.
+
+    \b
+    Examples:
+      gpuledger ranges nvtx_sum.txt
+      gpuledger ranges run.sqlite
+      gpuledger ranges run.sqlite --format=json
+    """
+    return ranges_of(trace, device)
+
+
+@question
+def ops(trace: Trace, device: Device) -> TableAnswer:
+    """Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
+
+    GPU work belongs to the innermost operator around its launch call; self time is that operator's own, the other
+    includes the operators inside. Rates need input shapes (record_shapes=True) and are of dense peak; attention
+    is counted in full, as the profile does not say whether it is causal. Without operators, as in profiles of Nsight
+    Systems, the tables by operator are empty.
+
+    \b
+    Examples:
+      gpuledger ops trace.json.gz
+      gpuledger ops trace.json.gz --format=json
+      gpuledger ops trace.json.gz --format=csv -o ops.csv
+    """
+    return operators_of(trace, device)
+
+
+@question
+def overlap(trace: Trace, device: Device) -> TableAnswer:
+    """Show how compute, communication and copies overlap in PROFILE, and what stays exposed.
+
+    Exposed is what runs while nothing more important does: communication without compute, copies without either.
+    Kernels that overlap on one stream (programmatic dependent launch) are listed, with what the overlap gains at most.
+
+    \b
+    Examples:
+      gpuledger overlap run.sqlite
+      gpuledger overlap run.sqlite --format=json
+    """
+    return overlap_of(trace, device)
+
+
+def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    asked = []
+    for value in values:
+        name, equals, pattern = value.partition("=")
+        if not (name.strip() and equals and pattern):
+            raise click.BadParameter(f"{value!r}: expected NAME=REGEX, e.g. dispatch=all_to_all")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
+        asked.append((name.strip(), pattern))
+    return tuple(asked)
+
+
+@click.command()
+@profile_argument
+@click.option(
+    "--phase",
+    "asked",
+    multiple=True,
+    metavar="NAME=REGEX",
+    callback=_named,
+    help="Count matching ranges and kernels as phase NAME; takes precedence over known names.",
+)
+@click.option(
+    "--ranks",
+    multiple=True,
+    metavar="DIR|GLOB",
+    help="Profiles of all ranks of the job, to tell waiting from transfer.",
+)
+@step_options
+@limit_option
+@page_options
+def phases(
+    profile: Path,
+    asked: tuple[tuple[str, str], ...],
+    ranks: tuple[str, ...],
+    wanted: Wanted,
+    limits: Limits,
+    output: Output,
+) -> None:
+    """Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.
+
+    Phases are attention, router, dispatch, expert_gemm, combine, mlp: by the range around each launch (`attention`,
+    `moe_dispatch`, modules and operators of vLLM, SGLang, Megatron, DeepEP), else by the kernel's name. The work of
+    the phases, other work and idle time sum to the steady steps, in all and by layer. Collectives are split into
+    waiting for other ranks and transfer where the ranks are known.
+
+    \b
+    Examples:
+      gpuledger phases run.sqlite
+      gpuledger phases run.sqlite --phase=dispatch=SendRecv --phase=experts=ffn
+      gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
+    """
+    trace = open_trace(profile, limits=limits, progress=output.progress)
+    output.progress.stage(BOOKS)
+    devices = analysed(trace, profile.name, wanted)
+    output.progress.clear()
+    job = _job(profile, ranks, wanted, limits) if ranks or talking_ranks(devices[0].work) > 1 else None
+    output.progress.stage("telling the phases apart")
+    answers = [(phase_costs(trace, device, asked), phase_waits(trace, device, job, asked)) for device in devices]
+    output.show(phases_document(profile.name, answers, trace.health, devices[0].zero_ns))
+
+
+def _job(profile: Path, ranks: tuple[str, ...], wanted: Wanted, limits: Limits) -> KnownJob:
+    """The job that the profile is a part of, or all of, and which of its ranks are the profile's."""
+    given = (*ranks, str(profile))
+    [name] = [part.name for part in job_profiles(given, limits)[0] if part.address == str(profile.absolute())]
+    job = fleet(given, wanted, count=None if ranks else 0, limits=limits).job
+    return KnownJob(job, tuple(number for number, rank in enumerate(job.ranks) if rank.profile == name))
+
+
+@click.command()
+@profile_argument
+@step_options
+@limit_option
+@page_options
+def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
+    """Show the critical path of PROFILE: the host and GPU work that sets the step time.
+
+    Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
+    it, a call, the host's code before that. They sum to the steps. A wait is never on the path: what it waited for is.
+    What is not on it has slack: making it faster saves nothing, as the replay of the run with the kernel twice as fast
+    shows.
+
+    \b
+    Examples:
+      gpuledger critical run.sqlite
+      gpuledger critical run.sqlite --range=optimizer
+      gpuledger critical trace.json.gz -o critical.html
+    """
+    trace = open_trace(profile, limits=limits, progress=output.progress)
+    output.progress.stage(BOOKS)
+    devices = analysed(trace, profile.name, wanted)
+    output.progress.stage("following the critical path")
+    summaries = [path_summary(trace, model) for model in scenarios(trace, devices)]
+    output.show(critical_document(profile.name, summaries, trace.health, devices[0].zero_ns))

@@ -1,1 +1,0 @@
-"""Memory snapshots of PyTorch: pickles in, `MemorySnapshot` out, no class loaded and no object made."""

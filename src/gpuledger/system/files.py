@@ -1,0 +1,163 @@
+"""Files that appear whole or not at all: made beside their place, then renamed. The only module that does so.
+
+A reader sees the old file or the new one, never half of one; what fails leaves nothing behind. `whole_file` is for what
+we write ourselves, `placed` for what another program makes under a name that we give it; both raise OSError.
+`replacing` and `replacing_in` are for what the user asked for with --output: what is in the way is refused in a
+sentence.
+
+What arrives on standard input, kept in a file: profiles are read here and there, and a pipe can be read once.
+
+Where gpuledger keeps what it can make again: exports of reports, and profiles that took long to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from gpuledger.errors import GpuledgerError, OutputRefused
+
+PARTIAL: Final = ".partial"
+"""How the name of a file ends that is not whole yet. Only who was killed leaves one."""
+
+_NAME_CHARACTERS: Final = 32
+
+
+class Abandoned(Exception):
+    """Raised while a file is made by whoever wants it no more, and caught around: it goes, and that is no failure."""
+
+
+@contextlib.contextmanager
+def placed(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iterator[Path]:
+    """A name beside `path` that nothing has: what is made there takes the place of `path` once all went well.
+
+    Without `overwrite`, FileExistsError tells that somebody else was first.
+    """
+    # a name may be as long as the system allows, and ours must not be longer
+    beside = path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{secrets.token_hex(4)}{ending}")
+    try:
+        yield beside
+        if overwrite:
+            beside.replace(path)
+        else:
+            os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_file(
+    path: Path, *, overwrite: bool = True, private: bool = False, durable: bool = False
+) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` once all went well.
+
+    `private` is for its owner alone, whatever the user's umask allows; `durable` survives a crash of the machine.
+    """
+    with placed(path, overwrite=overwrite) as beside:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def refuse_existing(path: Path) -> OutputRefused:
+    """The refusal to overwrite."""
+    return OutputRefused(f"{path}: exists already", hint="--force overwrites it")
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, force: bool, private: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` once all went well. A device or a pipe is written to itself."""
+    try:
+        is_special = path.exists() and not path.is_file()
+        with _itself(path) if is_special else whole_file(path, overwrite=force, private=private) as file:
+            yield file
+    except FileExistsError:
+        raise refuse_existing(path) from None
+    except OSError as error:
+        raise OutputRefused(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+@contextlib.contextmanager
+def replacing_in(folder: Path, names: Collection[str], *, force: bool) -> Iterator[Path]:
+    """A folder to write files of these names to, which then take their places in `folder`; others there stay."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputRefused(f"{folder}: is a file, and tables are written into a folder", hint="name another folder")
+    there = [name for name in sorted(names) if (folder / name).exists()]
+    if there and not force:
+        raise refuse_existing(folder / there[0])
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.absolute().parent) as name:
+            beside = Path(name)
+            yield beside
+            folder.mkdir(exist_ok=True)
+            for old in there:
+                (folder / old).unlink()
+            for new in sorted(beside.iterdir()):
+                new.replace(folder / new.name)
+    except OSError as error:
+        raise OutputRefused(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+@contextlib.contextmanager
+def _itself(path: Path) -> Iterator[BinaryIO]:
+    with os.fdopen(os.open(path, os.O_WRONLY), "wb") as file:
+        yield file
+
+
+NAME: Final = "stdin"
+"""What the file is called, and so what reports call the profile."""
+
+_PIECE: Final = 1 << 20
+
+
+@contextlib.contextmanager
+def spooled(stream: BinaryIO) -> Iterator[Path]:
+    """All of the stream as a file, gone when the block ends."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="gpuledger-")
+    except OSError as error:
+        raise _no_room(error) from None
+    with folder as place:
+        path = Path(place) / NAME
+        try:
+            with path.open("wb") as file:
+                shutil.copyfileobj(stream, file, _PIECE)
+        except OSError as error:
+            raise _no_room(error) from None
+        yield path
+
+
+def _no_room(error: OSError) -> GpuledgerError:
+    return GpuledgerError(
+        f"standard input cannot be kept in {tempfile.gettempdir()}: {(error.strerror or str(error)).lower()}",
+        hint="save the profile to a file and name that, or set TMPDIR to a folder with room for it",
+    )
+
+
+def cache_folder() -> Path:
+    """The folder, which need not exist. Relative where the system knows neither a home nor another place."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("gpuledger", appauthor=False))
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder in the cache folder for its owner alone; what is kept there may be of files that nobody else reads.
+
+    Each on the way is made so: `parents=True` would make them for all to look into.
+    """
+    top = cache_folder()
+    below = [place for place in (folder, *folder.parents) if place.is_relative_to(top)]
+    for place in reversed(below):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if place.stat().st_mode & 0o077:  # of an earlier version
+            place.chmod(0o700)
