@@ -11,8 +11,8 @@ takes as long as its slowest rank. comm_ms are the collectives, with the wait fo
 nccl runs, else by the host's clock. gloo with GPUs stages rows through the host's memory; that is in comm_ms as well.
 
 Bytes are those that leave a rank for another: dispatch_bytes are tokens, 8 bytes for each place of a token, 16 for how
-much comes; combine_bytes are rows back. `dense_oracle` checks the tokens of a rank, with weights of all experts from the
-seed.
+much comes; combine_bytes are rows back. `dense_oracle` checks a rank's tokens, with weights of all experts made from
+the seed.
 
 NVTX: "bench:measure" around all that is measured, in it one "mode_NAME" per way, in that one "iteration" per pass, with
 "route", "dispatch_all2all", "compute_NAME" and "combine_all2all"; "warmup", "check" and "count" outside.
