@@ -1,0 +1,161 @@
+"""The replay's definitions at their bounds: the last value that counts as one thing, and the first that does not.
+
+Numbers stand here as documents tell them, never as the constants of the source. Times are in microseconds where nothing
+else is said.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.steps import Wanted
+from gpuledger.replay import program_order
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.critical_path import critical_path
+from gpuledger.replay.cross_stream_waits import with_rendezvous
+from gpuledger.replay.edits import aside, host_scaled, launched_for_nothing, without_latency
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import scenario
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.call_notation import called
+from support.trace_notation import of_tables, table, trace
+
+US = 1_000
+LAUNCH = "cudaLaunchKernel"
+FIRST = f"0-2 {LAUNCH} -> s7: 4-10"
+
+
+def graph_of(recorded: Trace) -> DependencyGraph:
+    return dependency_graph(recorded, *host_and_activities(recorded))
+
+
+# what calls wait for
+
+
+@pytest.mark.parametrize(("begins", "waits_for"), [(10, [0]), (11, [])])
+def test_who_waits_for_an_event_waits_for_what_was_not_over_yet(begins: int, waits_for: list[int]) -> None:
+    graph = graph_of(called(FIRST, f"{begins}-25 cudaEventSynchronize", f"30-32 {LAUNCH} -> s7: 34-40"))
+    assert graph.wait.tolist() == waits_for
+    assert graph.calls.blocks.tolist() == [0, len(waits_for), 0]
+
+
+@pytest.mark.parametrize(("ends", "waits_for"), [(23, [0]), (24, [])])
+def test_clocks_agree_to_3_us(ends: int, waits_for: list[int]) -> None:
+    """The call that waits returns at 20."""
+    graph = graph_of(called(f"0-2 {LAUNCH} -> s7: 4-{ends}", "5-20 cudaDeviceSynchronize"))
+    assert graph.wait.tolist() == waits_for
+
+
+def test_1022_operations_fit_into_a_queue() -> None:
+    _, work = host_and_activities(trace(*(f"s7: {2 * at}-{2 * at + 1}" for at in range(1_025))))
+    assert program_order.stream_order(work).oldest[[0, 1_021, 1_022, 1_023, 1_024]].tolist() == [-1, -1, 0, 1, 2]
+
+
+@pytest.mark.parametrize(("took", "waits_for"), [(6, []), (7, [0])])
+def test_a_launch_of_more_than_three_usual_ones_waited_for_room(
+    took: int, waits_for: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launches take 2 us, and the first kernel ends 5 us after the third launch begins."""
+    monkeypatch.setattr(program_order, "QUEUE", 2)
+    queued = f"0-2 {LAUNCH} -> s7: 4-50", f"3-5 {LAUNCH} -> s7: 51-100"
+    graph = graph_of(called(*queued, f"45-{45 + took} {LAUNCH} -> s7: 101-110"))
+    assert graph.wait.tolist() == waits_for
+    assert graph.calls.duration_ns[2] == (2 if waits_for else took) * US
+
+
+def test_a_copy_call_that_waits_takes_10_us_by_itself() -> None:
+    """It returns 20 us after its copy has ended."""
+    strings = Strings(("cudaMemcpy", "Host-to-Device", "runtime"))
+    calls = table(Table.CALLS, strings, 1, end_ns=[60 * US], correlation=[1], name=["cudaMemcpy"], layer=["runtime"])
+    copies = table(
+        Table.COPIES,
+        strings,
+        1,
+        start_ns=[30 * US],
+        end_ns=[40 * US],
+        correlation=[1],
+        graph_node=[-1],
+        kind=["Host-to-Device"],
+    )
+    graph = graph_of(of_tables(strings, {Table.CALLS: calls, Table.COPIES: copies}))
+    assert (graph.wait.tolist(), graph.wait_ns.tolist()) == ([0], [20 * US])
+    assert graph.calls.duration_ns.tolist() == [10 * US]
+
+
+@pytest.mark.parametrize(("begins", "after"), [(40, 1), (41, -1)])
+def test_a_thread_waited_for_one_that_worked_half_of_the_time(begins: int, after: int) -> None:
+    """It stands still from 2 to 102, and the other one works until 90."""
+    graph = graph_of(called(FIRST, f"t1: {begins}-90 cudaMalloc", f"102-104 {LAUNCH} -> s7: 106-110"))
+    assert graph.calls.after.tolist() == [-1, -1, after]
+
+
+@pytest.mark.parametrize(("begins", "groups"), [(80, 1), (81, 0)])
+def test_kernels_that_only_touch_have_not_met(begins: int, groups: int) -> None:
+    """The first of them ends at 81."""
+    met = called(
+        f"0-10 {LAUNCH} -> s7: 12-50 compute",
+        f"0-10 {LAUNCH} -> s7: 51-81 reduce",
+        f"t1: 0-10 {LAUNCH} -> s9: 12-{begins - 1} compute",
+        f"t1: 0-10 {LAUNCH} -> s9: {begins}-101 reduce",
+    )
+    assert with_rendezvous(graph_of(met), np.array([-1, -1, 5, 5])).groups == groups
+
+
+# what changes do
+
+
+@pytest.mark.parametrize(("less", "left"), [(1, 1), (2, 0), (5, 0)])
+def test_without_latency_a_kernel_starts_when_its_call_returns(less: int, left: int) -> None:
+    """Its latency is 2 us."""
+    changed = without_latency(graph_of(called(FIRST)), np.array([0]), np.array([less * US]))
+    assert changed.operations.call_ns.tolist() == [left * US]
+
+
+def test_from_kernel_to_kernel_a_graph_takes_half_a_microsecond() -> None:
+    graph = graph_of(called(FIRST, f"3-5 {LAUNCH} -> s7: 12-20"))
+    assert graph.operations.stream_ns[1] == 2 * US
+    changed = launched_for_nothing(graph, np.arange(2), np.zeros(2, np.int64))
+    assert changed.operations.stream_ns[1] == 500
+    assert changed.calls.duration_ns.tolist() == [0, 0]
+
+
+def test_a_faster_host_is_faster_for_100_us_of_a_call() -> None:
+    """Half the time for calls of 2 us, 50 us less for one of 300; so for 20 and for 400 us of code."""
+    graph = graph_of(called(FIRST, "22-322 cudaMalloc", f"722-724 {LAUNCH} -> s7: 726-730"))
+    changed = host_scaled(graph, 0.5)
+    assert changed.calls.duration_ns.tolist() == [1 * US, 250 * US, 1 * US]
+    assert changed.calls.code_ns.tolist() == [0, 10 * US, 350 * US]
+
+
+def test_what_waited_for_the_end_of_work_that_moves_aside_waits_for_its_beginning() -> None:
+    """The second stream waits by an event for 488 us of work, and starts 2 us after it."""
+    graph = graph_of(
+        called(
+            f"0-10 {LAUNCH} -> s7: 12-500 long",
+            "20-30 cudaEventRecord",
+            "40-50 cudaStreamWaitEvent",
+            f"60-70 {LAUNCH} -> s9: 502-600 short",
+        )
+    )
+    assert (graph.operations.other.tolist(), graph.operations.other_ns.tolist()) == ([-1, 0], [0, 2 * US])
+    assert aside(graph, np.array([0])).operations.other_ns.tolist() == [0, (2 - 488) * US]
+
+
+# the critical path
+
+
+@pytest.mark.parametrize(("lag", "line"), [(10, "idle.turnaround"), (11, "idle.device_wait")])
+def test_a_lag_of_more_than_10_us_on_the_path_is_a_wait_of_the_device(lag: int, line: str) -> None:
+    recorded = called(FIRST, f"3-5 {LAUNCH} -> s7: {10 + lag}-60")
+    [device] = analysed(recorded, "test", Wanted())
+    lines = critical_path(scenario(recorded, device)).by_line()
+    assert {str(each): ns // US for each, (ns, _) in lines.items() if each.is_idle} == {
+        "idle.launch": 2,
+        "idle.launch_latency": 2,
+        line: lag,
+    }
