@@ -7,7 +7,7 @@
 # make bench-quick    are we slower than before? fails if so
 # make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
 # make audit    does anything that a release runs on have a known vulnerability? skips where the advisories cannot be reached
-# make wheels    dist/: the source archive, wheels for Linux on both processors, and one for everything else
+# make wheels    dist/: the source archives, wheels for Linux on both processors, one for everything else, and that of the programs to profile
 # make release    the same from a clean dist/, installed and tried without a compiler, and the bill of materials; see docs/releasing.md
 # make lock    writes again what a release runs on and is built with, by hash
 # make site    build/site: the documentation as a site, with a gallery of reports; a broken link is an error
@@ -52,7 +52,7 @@ test-thorough: $(VENV)/installed-dev
 	OPENBLAS_NUM_THREADS=1 HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 3 --dist=worksteal --timeout=3600
 
 test-workloads: $(VENV)/installed-dev
-	$(BIN)/pip install --quiet --disable-pip-version-check safetensors torch==2.13.0
+	$(BIN)/pip install $(QUIET) safetensors torch==2.13.0
 	$(BIN)/pytest $(WORKLOAD_TESTS)
 
 torture: $(VENV)/installed-dev
@@ -77,7 +77,8 @@ release:
 	$(BARE) install --no-deps --no-index --only-binary=:all: --pre --find-links dist gpuledger
 	env PATH=/nowhere build/bare/bin/python release/try_installed.py
 	build/bare/bin/python release/sbom.py > dist/gpuledger.cdx.json
-	$(BARE) install --no-deps --no-index --force-reinstall dist/*-none-any.whl
+	$(BARE) install --no-deps --no-index --force-reinstall dist/gpuledger-*-none-any.whl
+	$(BARE) install --no-deps --no-index dist/gpuledger_workloads-*-none-any.whl
 	env PATH=/nowhere build/bare/bin/python release/try_installed.py --pure
 
 build/tools/installed: release/requirements-build.txt
@@ -113,8 +114,10 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+# the programs to profile without what they depend on: torch is large, and `make test-workloads` installs it
+$(VENV)/installed-dev: pyproject.toml packages/workloads/pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install $(QUIET) --no-compile --editable '.[dev]'
+	$(BIN)/pip install $(QUIET) --no-compile --no-deps --editable packages/workloads
 	$(BIN)/python -m compileall -q -j0 -x '/tests?/' $(VENV)/lib  # on all cores, which pip does on one
 	touch $@ $(VENV)/installed
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # How the programs that keep a GPU busy and use it badly are measured, on a machine with a GPU and nsys: `busy.sh FOLDER`.
-# The group `busy` of `gpuledger.workloads.pairs` (BUSY_GROUP names another): three rounds plain, three under nsys, one under nsys with GPU metrics at
+# The group `busy` of `lab.programs.pairs` (BUSY_GROUP names another): three rounds plain, three under nsys, one under nsys with GPU metrics at
 # 20 kHz. BUSY_SECONDS bounds it all (default 240); plain runs come first, then the sampled round, which says the most.
 # In FOLDER: busy.tar.gz with times (NAME.jsonl) and logs, and exports.tar.N with an export per window, traced/ and sampled/.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
+export PYTHONPATH="$root:$root/packages/workloads/src${PYTHONPATH:+:$PYTHONPATH}" # lab.programs, and what they import
 out=$(realpath -m "$1")
 work=$(mktemp -d)
 total=${BUSY_SECONDS:-240}
@@ -19,7 +20,7 @@ part() {
   shift 3
   seconds=$(((total - reserve - SECONDS) * share / 100))
   if [ "$seconds" -lt 15 ]; then echo "$name: left out, $seconds s for it"; return; fi
-  timeout -s INT -k 20 $((seconds + 20)) "$@" python3 -m gpuledger.workloads.pairs ${BUSY_GROUP:-busy} --keep --rounds="$rounds" \
+  timeout -s INT -k 20 $((seconds + 20)) "$@" python3 -m lab.programs.pairs ${BUSY_GROUP:-busy} --keep --rounds="$rounds" \
     --seconds="$seconds" --output="busy/$name.jsonl" $profiler > "busy/$name.log" 2>&1
   echo "$name: exit $?, $((SECONDS - began)) s, $(grep -c ' ms a step' "busy/$name.log") windows; $SECONDS s in all"
   grep 'Error: ' "busy/$name.log" | cut -c1-220 | sort -u | head -8

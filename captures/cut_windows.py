@@ -1,6 +1,6 @@
 """One export of nsys with many windows in, one export per window out: `cut_windows.py EXPORT.sqlite FOLDER [STEPS]`.
 
-A window is an NVTX range "pair:NAME", as `gpuledger.workloads.pairs` sets them; it becomes FOLDER/NAME.sqlite, which
+A window is an NVTX range "pair:NAME", as `lab.programs.pairs` sets them; it becomes FOLDER/NAME.sqlite, which
 holds the rows that begin in it and what they refer to. The device is idle at both ends of a window, so nothing is cut
 in two. Where several processes have a window of one name, it lasts from the first one's start to the last one's end.
 With STEPS it ends with so many of its ranges "step", and holds what was launched until then, however late that ran.

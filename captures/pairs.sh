@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# How captures of the programs of `gpuledger.workloads.pairs` are made, on a machine with a GPU and nsys: `pairs.sh FOLDER`.
+# How captures of the programs of `lab.programs.pairs` are made, on a machine with a GPU and nsys: `pairs.sh FOLDER`.
 # Three rounds of every program in every variant, plain and profiled, the profiled ones in one report per group; then
 # `python captures/cut_windows.py GROUP.sqlite FOLDER` makes an export per window. PAIRS_SECONDS bounds it all (default 570).
 # In FOLDER: pairs.tar.gz with the times (NAME.plain.jsonl, NAME.nsys.jsonl), the logs and the small exports, and NAME.sqlite.xz
 # for the others, in parts of 16 MB.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
+export PYTHONPATH="$root:$root/packages/workloads/src${PYTHONPATH:+:$PYTHONPATH}" # lab.programs, and what they import
 out=$(realpath -m "$1")
 work=$(mktemp -d)
 total=${PAIRS_SECONDS:-570}
@@ -30,17 +31,17 @@ programs() { # NAME SECONDS GROUPS AND OPTIONS...
   local name=$1 seconds=$2
   shift 2
   seconds=$(least "$seconds" $((total - reserve - SECONDS - 25)))
-  part "$name.plain" $((seconds + 30)) python3 -m gpuledger.workloads.pairs "$@" --seconds="$seconds" --output="texts/$name.plain.jsonl"
+  part "$name.plain" $((seconds + 30)) python3 -m lab.programs.pairs "$@" --seconds="$seconds" --output="texts/$name.plain.jsonl"
   seconds=$(least $((seconds * 5 / 4)) $((total - reserve - SECONDS - 45)))
   part "$name.nsys" $((seconds + 50)) nsys profile --output="$name" --force-overwrite=true --sample=none --cpuctxsw=none \
     --trace=cuda,nvtx,osrt --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop \
-    python3 -m gpuledger.workloads.pairs "$@" --seconds="$seconds" --cuda-profiler --output="texts/$name.nsys.jsonl"
+    python3 -m lab.programs.pairs "$@" --seconds="$seconds" --cuda-profiler --output="texts/$name.nsys.jsonl"
 }
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
 programs planted 95 planted together structures
 part neighbours.nsys 60 nsys profile --output=neighbours --force-overwrite=true --sample=none --cpuctxsw=none \
-  --trace=cuda,nvtx,osrt python3 -m gpuledger.workloads.pairs planted --only=device_sync --rounds=1 --steps=6 --processes=2 \
+  --trace=cuda,nvtx,osrt python3 -m lab.programs.pairs planted --only=device_sync --rounds=1 --steps=6 --processes=2 \
   --output=texts/neighbours.jsonl
 programs jax 20 jax
 programs library 75 library --keep --steps=10

@@ -2,7 +2,9 @@
 # How captures/nsys/planted.tar.xz was made, on a machine with a GPU and nsys: each case of the zoo, bad and fixed, plain and profiled.
 # With the argument zoo_llm it makes those of captures/nsys/zoo_llm.tar.xz.
 set -euo pipefail
-zoo=gpuledger.workloads.${1:-zoo}
+root=$(cd "$(dirname "$0")/.." && pwd)
+export PYTHONPATH="$root:$root/packages/workloads/src${PYTHONPATH:+:$PYTHONPATH}"
+zoo=lab.programs.${1:-zoo}
 for case in $(python3 -m "$zoo" --list | awk '{print $1}'); do
   for variant in bad fixed; do
     flag=(); [ "$variant" = fixed ] && flag=(--fixed)

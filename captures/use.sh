@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How use of the GPU from samples is held against Nsight Compute, on a machine with a GPU, nsys and ncu: `use.sh FOLDER`.
-# Every program of `gpuledger.workloads.sampled`: plain, under nsys, under nsys with GPU metrics at 20 kHz (three rounds
+# Every program of `lab.programs.sampled`: plain, under nsys, under nsys with GPU metrics at 20 kHz (three rounds
 # each), and its first launches under ncu, replayed as little as can be, with clocks and caches as they are.
 # In FOLDER: use.tar.gz with times and logs, GROUP.csv.xz of ncu, GROUP_flushed.csv.xz with caches emptied before each
 # launch, and exports.tar.N with an export per window of the sampled run; exports_fast of runs that are sampled at 200 kHz.
@@ -8,6 +8,7 @@
 # Then: `python benchmarks/use_against_ncu.py FOLDER`.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
+export PYTHONPATH="$root:$root/packages/workloads/src${PYTHONPATH:+:$PYTHONPATH}" # lab.programs, and what they import
 out=$(realpath -m "$1")
 work=$(mktemp -d)
 mkdir -p "$out" "$work/use"
@@ -32,7 +33,7 @@ nsys_run() { # NAME PROGRAMS OPTIONS...
   shift 2
   part "$name" 110 nsys profile --output="$name" --force-overwrite=true --sample=none --cpuctxsw=none --trace=cuda,nvtx \
     --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop "$@" \
-    python3 -m gpuledger.workloads.sampled $programs --record=windows --rounds=3 --output="use/$name.jsonl"
+    python3 -m lab.programs.sampled $programs --record=windows --rounds=3 --output="use/$name.jsonl"
 }
 cut_windows() { # NAME FOLDER
   [ -e "$1.nsys-rep" ] || return
@@ -52,7 +53,7 @@ count_as() { # NAME CACHES PROGRAMS...
   chosen "$name" "$groups" || return
   part "$name" "${COUNT_SECONDS:-100}" ncu --profile-from-start off --clock-control none --cache-control "$caches" \
     --metrics "$metrics" --force-overwrite --export "$name" \
-    python3 -m gpuledger.workloads.sampled "$@" --record=steps --output="use/$name.jsonl"
+    python3 -m lab.programs.sampled "$@" --record=steps --output="use/$name.jsonl"
   ncu --import "$name.ncu-rep" --page raw --csv --print-kernel-base demangled > "$name.csv" 2>> "use/$name.log"
   xz -6 -c "$name.csv" > "$out/$name.csv.xz"
 }
@@ -64,7 +65,7 @@ groups=${GROUPS_COUNTED:-"dense small triton training jax"}
 sampling="--gpu-metrics-devices=all --gpu-metrics-frequency"
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
 for asked in --gpu-metrics-devices=help --gpu-metrics-set=help; do nsys profile $asked; done > use/nsys_help.txt 2>&1
-chosen plain "$runs" && part plain 100 python3 -m gpuledger.workloads.sampled $programs --rounds=3 --output=use/plain.jsonl
+chosen plain "$runs" && part plain 100 python3 -m lab.programs.sampled $programs --rounds=3 --output=use/plain.jsonl
 chosen traced "$runs" && nsys_run traced "$programs"
 chosen sampled "$runs" && nsys_run sampled "$programs" $sampling=20000
 chosen sampled_jax "$runs" && nsys_run sampled_jax jax $sampling=20000 # by itself: JAX and torch each take the memory that they want

@@ -34,7 +34,7 @@ def calls_of_say() -> list[tuple[str, ast.Call]]:
         if "gpuledger.messages" not in text:
             continue
         nodes = list(ast.walk(ast.parse(text)))
-        # workloads, which are programs, have a `say` of their own
+        # `say` of this package; others may have one of their own
         if not any(isinstance(node, ast.ImportFrom) and _is_of_say(node) for node in nodes):
             continue
         calls += [

@@ -4,7 +4,7 @@
 
 In: the bundled capture of a decoder, and the text that the suite expects of it. Fails where another text comes out, no
 page does, the package was not installed but lies in a checkout, or a compiled part is missing; with `--pure`, where
-one is there.
+one is there. Where gpuledger-workloads is installed too, its options must be shown; where it is not, how to get it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import tempfile
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -45,13 +46,19 @@ def tried(folder: Path, *, pure: bool) -> list[str]:
     page = (folder / "page.html").read_text(encoding="utf-8")
     if "HOST-LOAD" not in page or not page.rstrip().endswith("</html>"):
         wrong.append("the page is not whole")
+    has_programs = find_spec("gpuledger_workloads") is not None
+    bench = said([*gpuledger, "bench", "moe", "--help"], folder, may_fail=True)
+    if not bench.startswith("usage: gpuledger bench moe " if has_programs else "error: bench moe: needs the package "):
+        wrong.append(f"`gpuledger bench moe --help` says\n{bench}")
     return wrong
 
 
-def said(command: list[str], folder: Path) -> str:
-    """What a command prints; it must not fail."""
+def said(command: list[str], folder: Path, *, may_fail: bool = False) -> str:
+    """What a command prints; where it fails, and may, its messages."""
     settings = {"COLUMNS": "80", "PYTHONPATH": "", "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONUTF8": "1"}
     ran = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, check=False)
+    if ran.returncode and may_fail:
+        return ran.stderr.decode()
     if ran.returncode:
         raise SystemExit(f"error: {' '.join(command)}\n{ran.stderr.decode()}")
     return ran.stdout.decode()

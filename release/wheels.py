@@ -1,4 +1,4 @@
-"""Builds what a release hands out: the source archive, a wheel for each kind of Linux, and one for everything else.
+"""Builds what a release hands out: source archives, a wheel for each kind of Linux, and one for everything else.
 
     python release/wheels.py [FOLDER]
 
@@ -7,6 +7,7 @@ gets the same. The compiled parts use CPython's stable ABI, so one wheel serves 
 compiles for both processors, against glibc 2.17, without a container; for macOS, and for what is uploaded,
 .github/workflows/wheels.yml does the same with cibuildwheel. A wheel that lacks a part, that needs a newer glibc or
 a symbol outside the stable ABI is an error: `optional=True` in setup.py is for those who build without a compiler.
+The programs to profile (packages/workloads) are a distribution of their own, of the same version, with one wheel.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+WORKLOADS = ROOT / "packages" / "workloads"
 PARTS = frozenset(
     f"gpuledger/{name}.abi3.so"
     for name in (
@@ -55,10 +57,11 @@ class Target:
         return f"cp311-abi3-{self.tag}.whl" if self.zig else f"py3-none-{self.tag}.whl"
 
 
+ANYWHERE = Target("any")
 TARGETS = (
     Target("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17"),
     Target("manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
-    Target("any"),
+    ANYWHERE,
 )
 
 
@@ -66,10 +69,10 @@ class WheelIsWrong(Exception):
     """What was built is not what a release may hand out."""
 
 
-def source_archive(folder: Path) -> Path:
-    """The archive of the checkout, in `folder`."""
+def source_archive(project: Path, folder: Path) -> Path:
+    """The archive of a project of the checkout, in `folder`."""
     before = set(folder.glob("*.tar.gz"))
-    _build("--sdist", ROOT, folder, {})
+    _build("--sdist", project, folder, {})
     made = set(folder.glob("*.tar.gz"))
     [archive] = (made - before) or [max(made, key=lambda path: path.stat().st_mtime_ns)]
     return archive
@@ -133,8 +136,9 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0] if arguments else ROOT / "dist").resolve()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        archive = source_archive(folder)
+        archive, programs = (source_archive(project, folder) for project in (ROOT, WORKLOADS))
         built = [archive, *(wheel(archive, target, folder) for target in TARGETS)]
+        built += [programs, wheel(programs, ANYWHERE, folder)]
     except WheelIsWrong as wrong:
         sys.stderr.write(f"error: {wrong}\n")
         return 1

@@ -106,6 +106,7 @@ class Room:
         "distributed",
         "mcp",
         "duckdb",
+        "gpuledger_workloads",
         "torch",
     )
     free: int | None = 500 * GB
@@ -892,7 +893,7 @@ def test_nvml_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_torch_says_what_it_sees() -> None:
     pytest.importorskip("torch")
-    program = ROOT / "src" / "gpuledger" / "workloads" / "trial_torch.py"
+    program = ROOT / "src" / "gpuledger" / "doctor" / "trial_torch.py"
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"}
     ran = subprocess.run(
         [sys.executable, "-P", program, "--quick"], capture_output=True, text=True, env=clean, check=True, timeout=300

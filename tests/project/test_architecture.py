@@ -15,7 +15,19 @@ import pytest
 
 from gpuledger.trace.tables import Table
 from support.command import ROOT
-from support.package_source import MODULES, called, imported, nodes, part, relative, tree, used_parts
+from support.package_source import (
+    MODULES,
+    PROGRAMS,
+    WORKLOADS,
+    called,
+    imported,
+    nodes,
+    part,
+    relative,
+    tree,
+    used_of,
+    used_parts,
+)
 
 TESTS = ROOT / "tests"
 TEST_MODULES = sorted(TESTS.rglob("*.py"))
@@ -35,7 +47,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "capture": {"errors", "version", "system"},
     "doctor": {"errors", "version", "system"},
     "timing": {"errors", "capture"},
-    "workloads": {"capture"},
     "runbook": {"errors", "units", "system", "capture"},
     "read": {"errors", "limits", "version", "units", "messages", "trace", "system", "catalog", "capture"},
     "ledger": {"errors", "units", "messages", "trace", "catalog"},
@@ -143,6 +154,14 @@ def test_nobody_imports_the_faces() -> None:
     }
 
 
+def test_programs_to_profile_know_nothing_of_us_but_windows() -> None:
+    """And we know nothing of them: `bench` imports them by name, and `lab`, which is in no wheel, is for captures."""
+    core = {str(path.relative_to(ROOT)): names for path in PROGRAMS if (names := used_of(path, "gpuledger"))}
+    assert {name for names in core.values() for name in names} == {"gpuledger.capture.window"}
+    borrowers = [path for path in (*MODULES, *WORKLOADS) if used_of(path, "lab")]
+    assert borrowers + [path for path in MODULES if used_of(path, "gpuledger_workloads")] == []
+
+
 @pytest.mark.parametrize(
     ("module", "homes"),
     [
@@ -156,6 +175,7 @@ def test_nobody_imports_the_faces() -> None:
 def test_one_place_each(module: str, homes: set[str]) -> None:
     users = {relative(path) for path in MODULES if module in {name.split(".")[0] for name in imported(path)}}
     assert users == homes
+    assert [path for path in PROGRAMS if module in {name.split(".")[0] for name in imported(path)}] == []
 
 
 OPENERS = {
@@ -178,9 +198,6 @@ OPENERS = {
     "doctor/probe.py": "/proc and /sys",
     "export/perfetto_server.py": "the files of the Perfetto UI, and a timeline",
     "runbook/files.py": "runbooks and their logs",
-    "workloads/common/json_file.py": "what is handed to a workload",
-    "workloads/pairs.py": "the times that it writes, a line per window",
-    "workloads/sampled.py": "the times that it writes, a line per program",
     "cli/main.py": "/dev/null, when a pipe closes",
     "cli/verbs/timelines.py": "a timeline that is written already",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
@@ -198,11 +215,9 @@ def test_only_the_source_opens_profiles() -> None:
 
 def test_only_the_command_line_prints() -> None:
     printing = {"print", "click.echo", "sys.stdout.write", "sys.stderr.write"}
-    printers = {
-        relative(path) for path in MODULES if part(path) not in ("cli", "workloads") and called(path) & printing
-    }
-    # workloads are programs; __main__ says that it was interrupted before the command line was there
-    assert printers == {"__main__.py"}
+    printers = {relative(path) for path in MODULES if part(path) != "cli" and called(path) & printing}
+    # __main__ says that it was interrupted before the command line was there; doctor starts the other two as programs
+    assert printers == {"__main__.py", "doctor/trial_launches.py", "doctor/trial_torch.py"}
 
 
 def test_only_spans_sweeps_intervals() -> None:
@@ -212,7 +227,8 @@ def test_only_spans_sweeps_intervals() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    assert [relative(path) for path in MODULES if not ast.get_docstring(tree(path))] == []
+    silent = [path for path in (*MODULES, *PROGRAMS) if not ast.get_docstring(tree(path))]
+    assert [str(path.relative_to(ROOT)) for path in silent] == []
 
 
 SHARED_CLASS_NAMES = 1
@@ -221,18 +237,18 @@ SHARED_CLASS_NAMES = 1
 
 def test_a_class_name_stands_once() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
-    for path in MODULES:
+    for path in (*MODULES, *PROGRAMS):
         for node in tree(path).body:
             if isinstance(node, ast.ClassDef):
-                homes[node.name].append(relative(path))
+                homes[node.name].append(str(path.relative_to(ROOT)))
     shared = {name: files for name, files in homes.items() if len(files) > 1}
     assert len(shared) <= SHARED_CLASS_NAMES, shared
 
 
 def test_no_exception_is_swallowed() -> None:
     silent = [
-        f"{relative(path)}:{node.lineno}"
-        for path in MODULES
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (*MODULES, *PROGRAMS)
         for node in nodes(path)
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or all(isinstance(statement, ast.Pass) for statement in node.body))
@@ -258,8 +274,9 @@ def test_no_test_imports_from_another() -> None:
     assert borrowed == {}
 
 
-NO_PART = {"project", "hostile", "torture", "support"}
-"""Folders of tests that belong to no one part: of the repository, of files that try to break us, of what they cost."""
+NO_PART = {"project", "hostile", "torture", "support", "workloads"}
+"""Folders of tests that belong to no one part: of the repository, of files that try to break us, of what they cost, of
+the programs to profile, which are a distribution of their own."""
 
 
 def test_tests_lie_beside_their_parts() -> None:

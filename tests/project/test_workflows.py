@@ -14,6 +14,7 @@ from support.command import ROOT
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = sorted(FOLDER.glob("*.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORKLOADS = tomllib.loads((ROOT / "packages" / "workloads" / "pyproject.toml").read_text())
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="not part of what was unpacked")
 
 
@@ -84,7 +85,17 @@ def test_no_secret_and_no_more_rights_than_needed(path: Any) -> None:
 def test_the_version_without_tags_is_the_one_that_is_being_written() -> None:
     newest = re.search(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert PROJECT["tool"]["setuptools_scm"]["fallback_version"] == f"{newest[1]}.dev0"
+    for project in (PROJECT, WORKLOADS):
+        assert project["tool"]["setuptools_scm"]["fallback_version"] == f"{newest[1]}.dev0"
+
+
+def test_both_distributions_are_for_the_same_machines_and_one_brings_the_other() -> None:
+    ours, programs = PROJECT["project"], WORKLOADS["project"]
+    assert ours["optional-dependencies"]["workloads"] == [programs["name"]]
+    assert "gpuledger" in programs["dependencies"]
+    assert programs["requires-python"] == ours["requires-python"]
+    assert set(programs["classifiers"]) < set(ours["classifiers"])
+    assert (ROOT / "packages" / "workloads" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_the_hooks_before_a_commit_run_tools_that_development_installs() -> None:

@@ -1,4 +1,4 @@
-"""What ranks do in tests of `workloads/ep`: other processes import it, so it is a module of its own.
+"""What ranks do in tests of `gpuledger_workloads.ep`: other processes import it, so it is a module of its own.
 
 Each rank does passes of the layer and compares them with a dumb loop over its own tokens; or it has a fault, and the
 program's own check must notice. What it finds goes back as a dictionary.
@@ -12,10 +12,9 @@ from unittest.mock import patch
 
 import torch
 
-from gpuledger.workloads import ep
-from gpuledger.workloads.common.ranks import Rank
-from gpuledger.workloads.mixture.experts import bank
-from gpuledger.workloads.mixture.modes import MODES
+from gpuledger_workloads import ep
+from gpuledger_workloads.mixture.experts import MODES, bank
+from gpuledger_workloads.ranks import Rank
 from support.plain_mixture import dumb, likeliest
 
 

@@ -1,4 +1,4 @@
-"""The package as text: its modules, parsed once, and what each of them imports and calls."""
+"""The packages as text: their modules, parsed once, and what each of them imports and calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from support.command import ROOT
 
 PACKAGE = ROOT / "src" / "gpuledger"
 MODULES = tuple(sorted(PACKAGE.rglob("*.py")))
+WORKLOADS = tuple(sorted((ROOT / "packages" / "workloads" / "src").rglob("*.py")))
+PROGRAMS = (*WORKLOADS, *sorted((ROOT / "lab").rglob("*.py")))
+"""What is profiled: a distribution of its own, and what is in the repository only."""
 
 
 @functools.cache
@@ -54,6 +57,21 @@ def imported(path: Path) -> frozenset[str]:
 def used_parts(path: Path) -> set[str]:
     """The other parts of the package that a file imports from."""
     return {name.split(".")[1] for name in imported(path) if name.startswith("gpuledger.")} - {part(path)}
+
+
+def used_of(path: Path, package: str) -> set[str]:
+    """The modules of a package that a file imports; what it imports from them is left out."""
+    return {
+        node.module
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package
+    } | {
+        alias.name
+        for node in nodes(path)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name.split(".")[0] == package
+    }
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.workloads.decoder.size import DecoderSize
+from gpuledger_workloads.decoder.size import DecoderSize
 
 torch = pytest.importorskip("torch")
 

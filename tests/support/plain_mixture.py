@@ -1,6 +1,6 @@
 """The dumb answer of a mixture of experts: one token at a time, one expert at a time, number by number.
 
-For the tests of `workloads/moe` and `workloads/ep`; shares no line with them but the numbers of an expert's weights.
+For the tests of `gpuledger_workloads.moe` and `ep`; shares no line with them but the numbers of an expert's weights.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpuledger.workloads.mixture.experts import fill
+from gpuledger_workloads.mixture.experts import fill
 
 
 def weights_of(expert: int, hidden: int, ffn: int, seed: int) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""What ranks do in tests of `workloads/common/ranks`: other processes import it, so it is a module of its own."""
+"""What ranks do in tests of `gpuledger_workloads.ranks`: other processes import it, so it is a module of its own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import time
 
 import torch.distributed as dist
 
-from gpuledger.workloads.common.device import settle
-from gpuledger.workloads.common.program import program, refuse
-from gpuledger.workloads.common.rank_options import rank_options
-from gpuledger.workloads.common.ranks import Rank, over_ranks
+from gpuledger_workloads.device import settle
+from gpuledger_workloads.program import program, rank_options, refuse
+from gpuledger_workloads.ranks import Rank, over_ranks
 from support.workload_result import told
 
 

@@ -23,12 +23,16 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import barrier  # noqa: E402
-from gpuledger.workloads.barriers import cuda  # noqa: E402
-from gpuledger.workloads.barriers.crew import LINE, PROTOCOLS, BoardRow, board_shape  # noqa: E402
-from gpuledger.workloads.barriers.cuda import OnCuda  # noqa: E402
-from gpuledger.workloads.barriers.host import OnHost  # noqa: E402
-from gpuledger.workloads.command_lines.barrier import parser  # noqa: E402
+from gpuledger_workloads import barrier  # noqa: E402
+from gpuledger_workloads.barrier import (  # noqa: E402
+    LINE,
+    PROTOCOLS,
+    BoardRow,
+    OnCuda,
+    OnHost,
+    board_shape,
+)
+from gpuledger_workloads.command_lines import barrier_parser as parser  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
@@ -106,7 +110,7 @@ def test_on_the_host_all_ways_are_safe_but_a_replayed_phase(monkeypatch: pytest.
     monkeypatch.setattr(torch.distributed, "barrier", threading.Barrier(ranks, timeout=60).wait)
     here, asked = crews(ranks), options(world_size=ranks)
     answers = on_threads(ranks, lambda rank: barrier.measured(here[rank], asked, tells=False))
-    found = barrier.told(asked, answers)
+    found = barrier.result_of(asked, answers)
     assert {(row["protocol"], row["how"]) for row in found["barriers"] if row["safe"]} == SAFE
     assert (found["phase_replay_safe"], found["tag_replay_safe"]) == (False, True)
     assert found["replay"] == "recorded calls"
@@ -140,7 +144,7 @@ def test_a_dead_rank_ends_the_others_with_a_sentence(protocol: str) -> None:
 def test_the_result_is_the_slowest_rank_per_barrier() -> None:
     slow = answer({("phase", "replay"): 2})
     slow["times_ms"][("tag", "eager")] = [4.0, 1.0, 8.0]
-    found = barrier.told(options(), [answer({("phase", "replay"): 1}), slow])
+    found = barrier.result_of(options(), [answer({("phase", "replay"): 1}), slow])
     rows = {(row["protocol"], row["how"]): row for row in found["barriers"]}
     assert rows["tag", "eager"]["median_us"] == 1000.0  # of 4, 2 and 8 ms for 4 barriers
     assert rows["tag", "replay"]["median_us"] == 500.0
@@ -153,7 +157,7 @@ def test_a_barrier_that_must_hold_and_does_not_is_refused(way: tuple[str, str]) 
     with pytest.raises(
         SystemExit, match=rf"^error: the {way[0]} barrier \({way[1]}\) let a rank pass .*3 times in 12 looks"
     ):
-        barrier.told(options(), [answer({}), answer({way: 3})])
+        barrier.result_of(options(), [answer({}), answer({way: 3})])
 
 
 class Device:
@@ -279,8 +283,8 @@ def own_board(ranks: int) -> Any:
 def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[OnCuda, Device]]:
     def made(ranks: int, seed: int, **how: Any) -> tuple[OnCuda, Device]:
         device = Device(random.Random(seed))
-        monkeypatch.setattr(cuda, "torch", SimpleNamespace(cuda=device.cuda()))
-        monkeypatch.setattr(cuda, "own_board", own_board)
+        monkeypatch.setattr(barrier, "torch", SimpleNamespace(cuda=device.cuda()))
+        monkeypatch.setattr(barrier, "own_board", own_board)
         return OnCuda(kernels(device, **how), own_board(ranks), range(ranks), 20), device
 
     return made
@@ -294,7 +298,7 @@ def test_on_a_device_all_ways_are_safe_but_a_replayed_phase(
     """In whatever order streams have their turns."""
     crew, _ = on_device(ranks, seed)
     asked = options(world_size=ranks, per_step=per_step, checks=ranks)
-    found = barrier.told(asked, [barrier.measured(crew, asked, tells=False)])
+    found = barrier.result_of(asked, [barrier.measured(crew, asked, tells=False)])
     assert {(row["protocol"], row["how"]) for row in found["barriers"] if row["safe"]} == SAFE
     assert found["replay"] == "CUDA graph"
     assert all(row["median_us"] > 0 for row in found["barriers"])
@@ -304,7 +308,7 @@ def test_a_tag_that_does_not_count_is_found_out(on_device: Callable[..., tuple[O
     crew, _ = on_device(3, 0, counts=False)
     asked = options(world_size=3)
     with pytest.raises(SystemExit, match=r"^error: the tag barrier \(eager\) let a rank pass"):
-        barrier.told(asked, [barrier.measured(crew, asked, tells=False)])
+        barrier.result_of(asked, [barrier.measured(crew, asked, tells=False)])
 
 
 def test_a_kernel_that_nobody_joins_gives_up_and_the_next_ones_at_once(
@@ -327,7 +331,7 @@ def test_a_kernel_that_nobody_joins_gives_up_and_the_next_ones_at_once(
 
 INTERPRETED = """
 import torch
-from gpuledger.workloads.barriers.kernels import arrive, look, pass_barrier
+from gpuledger_workloads.barrier_kernels import arrive, look, pass_barrier
 
 def passed(reached, gave_up, rank, phase, is_tag):
     pass_barrier[(1,)](reached, gave_up, rank, 3, phase, 9, line=32, room=4, is_tag=is_tag)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import importlib.util
 import io
 import json
-import math
+import sys
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from jsonschema import Draft202012Validator
 from gpuledger.cli.verbs.bench import BENCHES
 from gpuledger.present.views.bench import bench_document, figure, heading
 from gpuledger.present.writers import write
-from gpuledger.workloads.mixture.choices import DISPATCH_NAMES, MODE_NAMES
+from gpuledger_workloads.command_lines import DISPATCH_NAMES, MODE_NAMES, PARSERS
 from support.command import ROOT, gpuledger
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
@@ -163,6 +162,32 @@ def test_without_torch_one_sentence_says_what_to_install() -> None:
     )
 
 
+class WorkloadsAreMissing:
+    """A finder that is asked first, and knows that the package is not installed."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "gpuledger_workloads":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_without_the_workloads_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "gpuledger_workloads"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [WorkloadsAreMissing(), *sys.meta_path])
+    for arguments in (("--mode=loop",), ("--help",)):
+        ran = gpuledger("bench", "moe", *arguments)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr == (
+            "error: bench moe: needs the package gpuledger-workloads\n\n"
+            "hint: install it with `pip install 'gpuledger[workloads]'`\n"
+        )
+    assert "\n  moe " in gpuledger("bench", "--help").stdout
+
+
+def test_every_workload_that_help_lists_is_there() -> None:
+    assert tuple(PARSERS) == tuple(BENCHES)
+
+
 @pytest.mark.parametrize("name", BENCHES)
 def test_help_and_wrong_options_need_no_torch(name: str) -> None:
     ran = gpuledger("bench", name, "--help")
@@ -175,21 +200,21 @@ def test_help_and_wrong_options_need_no_torch(name: str) -> None:
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 def test_what_options_choose_from_is_there() -> None:
-    from gpuledger.workloads import transport
-    from gpuledger.workloads.mixture import modes, spread
+    from gpuledger_workloads import transport
+    from gpuledger_workloads.mixture import experts, spread
 
-    assert tuple(modes.MODES) == MODE_NAMES
+    assert tuple(experts.MODES) == MODE_NAMES
     assert tuple(transport.WAYS) == tuple(spread.DISPATCHES) == DISPATCH_NAMES
 
 
 @pytest.mark.parametrize("name", BENCHES)
 def test_every_workload_teaches_its_options_and_keeps_off_the_verbs_own(name: str) -> None:
-    parser = importlib.import_module(f"gpuledger.workloads.command_lines.{name}").parser()
+    parser = PARSERS[name]()
     taken = {option for action in parser._actions for option in action.option_strings}
     assert not taken & {"--format", "--output", "-o", "--force", "--quiet", "-q"}
     assert {"--device", "--seed", "--cuda-profiler", "--dtype"} <= taken
     assert "gpuledger bench" in parser.format_help()
-    assert math.isfinite(len(parser.description))
+    assert parser.description
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")

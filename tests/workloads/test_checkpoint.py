@@ -12,19 +12,18 @@ import pytest
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
-from gpuledger.workloads import decode, longctx  # noqa: E402
-from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.command_lines.decode import parser as decode_parser  # noqa: E402
-from gpuledger.workloads.command_lines.longctx import parser as longctx_parser  # noqa: E402
-from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
-from gpuledger.workloads.decoder.checkpoint import Checkpoint  # noqa: E402
-from gpuledger.workloads.decoder.model import build  # noqa: E402
-from gpuledger.workloads.decoder.size import TINY, DecoderSize  # noqa: E402
-from gpuledger.workloads.mixture.experts import fill  # noqa: E402
-from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
-from gpuledger.workloads.mixture.routing import Gating  # noqa: E402
-from gpuledger.workloads.serving.rank_decoders import built  # noqa: E402
-from gpuledger.workloads.serving.sharded_context import ShardedText  # noqa: E402
+from gpuledger_workloads import decode, longctx  # noqa: E402
+from gpuledger_workloads import serve as program  # noqa: E402
+from gpuledger_workloads.command_lines import decode_parser, longctx_parser  # noqa: E402
+from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder.checkpoint import Checkpoint  # noqa: E402
+from gpuledger_workloads.decoder.model import build  # noqa: E402
+from gpuledger_workloads.decoder.size import TINY, DecoderSize  # noqa: E402
+from gpuledger_workloads.mixture.exchange import StreamRanks  # noqa: E402
+from gpuledger_workloads.mixture.experts import fill  # noqa: E402
+from gpuledger_workloads.mixture.routing import Gating  # noqa: E402
+from gpuledger_workloads.serving.rank_decoders import built  # noqa: E402
+from gpuledger_workloads.serving.sharded_context import ShardedText  # noqa: E402
 
 SMALL = ("--device=cpu", "--decode-batch-size=2", "--decode-ctx-len=9", "--output-len=3", "--warmup=0")
 SIZE = replace(TINY, batch=2, prompt=9, experts=4, ffn=8, shared_experts=2, dense_layers=1, dense_ffn=12, value_dim=12)
@@ -238,8 +237,8 @@ def test_what_is_no_such_model_is_refused_in_a_sentence(
         (tmp_path / "config.json").unlink()
     elif fault == "no size":
         (tmp_path / "config.json").write_text('{"num_hidden_layers": 2, "kv_lora_rank": 16}')
-    monkeypatch.setattr("gpuledger.workloads.longctx.build", lambda *_: pytest.fail("a model was built"))
-    monkeypatch.setattr("gpuledger.workloads.decode.build", lambda *_: pytest.fail("a model was built"))
+    monkeypatch.setattr("gpuledger_workloads.longctx.build", lambda *_: pytest.fail("a model was built"))
+    monkeypatch.setattr("gpuledger_workloads.decode.build", lambda *_: pytest.fail("a model was built"))
     for run in (
         lambda: ran(f"--ckpt={tmp_path}"),
         lambda: longctx.run(longctx_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}"])),

@@ -13,13 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import decode as program  # noqa: E402
-from gpuledger.workloads.command_lines.decode import parser  # noqa: E402
-from gpuledger.workloads.common.device import DTYPES  # noqa: E402
-from gpuledger.workloads.decoder import logit_checks  # noqa: E402
-from gpuledger.workloads.decoder.model import build  # noqa: E402
-from gpuledger.workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
-from gpuledger.workloads.decoder.size import DecoderSize, size_of  # noqa: E402
+from gpuledger_workloads import decode as program  # noqa: E402
+from gpuledger_workloads.command_lines import decode_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder.model import agreed, build, read_again, whole_pass  # noqa: E402
+from gpuledger_workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
+from gpuledger_workloads.decoder.size import DecoderSize, size_of  # noqa: E402
+from gpuledger_workloads.device import DTYPES  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
 TINY = DecoderSize(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
@@ -52,8 +51,8 @@ def test_decoding_with_the_cache_gives_what_a_plain_pass_over_the_text_gives(siz
         found = torch.stack([each[sequence] for each in logits])
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
         assert model.text[sequence, size.prompt : length + 1].tolist() == expected.argmax(-1).tolist()
-    assert logit_checks.agreed(logits[-1], logit_checks.whole_pass(model, length), size, "they") < 1e-5
-    assert logit_checks.agreed(logits[-1], logit_checks.read_again(model, length), size, "they") < 1e-5
+    assert agreed(logits[-1], whole_pass(model, length), size, "they") < 1e-5
+    assert agreed(logits[-1], read_again(model, length), size, "they") < 1e-5
 
 
 def test_a_cache_that_is_wrong_is_noticed() -> None:
@@ -63,12 +62,12 @@ def test_a_cache_that_is_wrong_is_noticed() -> None:
         layer.attention.values.copy_(layer.attention.values.roll(1, dims=0))  # each sequence sees another's
     logits = model.step()
     with pytest.raises(SystemExit, match="the last logits are off by"):
-        logit_checks.agreed(logits, logit_checks.whole_pass(model, TINY.prompt + 1), TINY, "the last logits")
+        agreed(logits, whole_pass(model, TINY.prompt + 1), TINY, "the last logits")
 
 
 def test_logits_that_are_no_numbers_are_noticed() -> None:
     with pytest.raises(SystemExit, match="off by nan"):
-        logit_checks.agreed(torch.full((2, 3), torch.nan), torch.ones(2, 3), TINY, "they")
+        agreed(torch.full((2, 3), torch.nan), torch.ones(2, 3), TINY, "they")
 
 
 def test_going_back_gives_the_same_tokens_again() -> None:
@@ -114,7 +113,7 @@ def ran(*arguments: str) -> Any:
 
 
 def decode(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuledger.workloads.decode", *arguments, "--format=json"]
+    command = [sys.executable, "-m", "gpuledger_workloads.decode", *arguments, "--format=json"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -17,11 +17,11 @@ pytest.importorskip("torch.distributed")
 
 from gpuledger.present.views.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
-from gpuledger.workloads import ep, moe  # noqa: E402
-from gpuledger.workloads.command_lines.ep import parser  # noqa: E402
-from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
-from gpuledger.workloads.mixture.exchange import layout, owners  # noqa: E402
-from gpuledger.workloads.mixture.routing import planned  # noqa: E402
+from gpuledger_workloads import ep, moe  # noqa: E402
+from gpuledger_workloads.command_lines import ep_parser as parser  # noqa: E402
+from gpuledger_workloads.mixture.exchange import layout, owners  # noqa: E402
+from gpuledger_workloads.mixture.routing import planned  # noqa: E402
+from gpuledger_workloads.ranks import Rank, over_ranks  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.ep_ranks import compared, faulty  # noqa: E402
 
@@ -168,7 +168,7 @@ def test_under_torchrun_rank_0_alone_speaks() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += [
         "-m",
-        "gpuledger.workloads.ep",
+        "gpuledger_workloads.ep",
         "--device=cpu",
         "--iters=1",
         "--warmup=0",

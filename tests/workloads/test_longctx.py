@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import longctx as program  # noqa: E402
-from gpuledger.workloads.command_lines.longctx import parser  # noqa: E402
-from gpuledger.workloads.common.watchdog import Watchdog  # noqa: E402
-from gpuledger.workloads.decoder import attention as attention_module  # noqa: E402
-from gpuledger.workloads.decoder.attention import chunk_attention  # noqa: E402
-from gpuledger.workloads.decoder.model import Decoder, build  # noqa: E402
-from gpuledger.workloads.decoder.size import DecoderSize  # noqa: E402
-from gpuledger.workloads.serving.operating_point import chunks  # noqa: E402
+from gpuledger_workloads import longctx as program  # noqa: E402
+from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder import attention as attention_module  # noqa: E402
+from gpuledger_workloads.decoder.attention import chunk_attention  # noqa: E402
+from gpuledger_workloads.decoder.model import Decoder, build  # noqa: E402
+from gpuledger_workloads.decoder.size import DecoderSize  # noqa: E402
+from gpuledger_workloads.longctx import Watchdog  # noqa: E402
+from gpuledger_workloads.serving.operating_point import chunks  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
 TINY = DecoderSize(layers=2, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=2, prompt=24)
@@ -86,7 +86,7 @@ def test_a_run_tells_chunk_by_chunk() -> None:
 
 
 def test_a_long_run_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gpuledger.workloads.common.program._EVERY_S", 0.0)
+    monkeypatch.setattr("gpuledger_workloads.program._EVERY_S", 0.0)
     ran(*SMALL)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tokens: ")]
     assert [line.partition(",")[0] for line in lines] == ["tokens: 16 of 40", "tokens: 32 of 40", "tokens: 40 of 40"]
@@ -212,9 +212,9 @@ def test_logits_that_are_not_finite_are_named(
 
 STALLS = """
 import time
-from gpuledger.workloads import longctx
-from gpuledger.workloads.command_lines.longctx import parser
-from gpuledger.workloads.decoder.model import Decoder
+from gpuledger_workloads import longctx
+from gpuledger_workloads.command_lines import longctx_parser as parser
+from gpuledger_workloads.decoder.model import Decoder
 honest = Decoder.prefill
 def prefill(self, prompt, begin=0):
     if prompt.shape[1] == 16 and begin == 32:

@@ -8,10 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import mock  # noqa: E402
-from gpuledger.workloads.command_lines.mock import PARTS, parser  # noqa: E402
-from gpuledger.workloads.common.device import error_of, settle  # noqa: E402
-from gpuledger.workloads.decoder.size import size_of  # noqa: E402
+from gpuledger_workloads import mock  # noqa: E402
+from gpuledger_workloads.command_lines import MOCK_PARTS as PARTS  # noqa: E402
+from gpuledger_workloads.command_lines import mock_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder.size import size_of  # noqa: E402
+from gpuledger_workloads.device import error_of, settle  # noqa: E402
 
 
 def options(*arguments: str) -> Any:

@@ -25,16 +25,14 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from gpuledger.present.views.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
-from gpuledger.workloads import moe  # noqa: E402
-from gpuledger.workloads.command_lines.moe import parser  # noqa: E402
-from gpuledger.workloads.common import device_memory  # noqa: E402
-from gpuledger.workloads.common.cuda_calls import counted, inside, tally  # noqa: E402
-from gpuledger.workloads.mixture import routing  # noqa: E402
-from gpuledger.workloads.mixture.choices import ROUTINGS  # noqa: E402
-from gpuledger.workloads.mixture.dense_oracle import SAMPLE, Oracle, sampled  # noqa: E402
-from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank  # noqa: E402
-from gpuledger.workloads.mixture.modes import MODES, computed, mixed  # noqa: E402
-from gpuledger.workloads.mixture.routing import Routed, Router, planned  # noqa: E402
+from gpuledger_workloads import moe  # noqa: E402
+from gpuledger_workloads.command_lines import ROUTINGS  # noqa: E402
+from gpuledger_workloads.command_lines import moe_parser as parser  # noqa: E402
+from gpuledger_workloads.device import counted, inside, needs, refused_where_full, tally  # noqa: E402
+from gpuledger_workloads.mixture import routing  # noqa: E402
+from gpuledger_workloads.mixture.dense_oracle import SAMPLE, Oracle, sampled  # noqa: E402
+from gpuledger_workloads.mixture.experts import MODES, ExpertWeights, MixtureShape, bank, computed, mixed  # noqa: E402
+from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.plain_mixture import dumb, likeliest  # noqa: E402
 
@@ -382,15 +380,15 @@ def test_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3_000_000_000, 4_000_000_000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 1_000_000_000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 500_000_000)
-    device_memory.needs("batched_gemm", 3_500_000_000, "cuda")
-    device_memory.needs("batched_gemm", 10**15, "cpu")
+    needs("batched_gemm", 3_500_000_000, "cuda")
+    needs("batched_gemm", 10**15, "cpu")
     with pytest.raises(SystemExit, match=r"batched_gemm needs about 3.6 GB of GPU memory, and 3.5 GB are free"):
-        device_memory.needs("batched_gemm", 3_600_000_000, "cuda:0")
+        needs("batched_gemm", 3_600_000_000, "cuda:0")
     for error in (
         torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     ):
-        with pytest.raises(SystemExit, match="memory is full"), device_memory.refused_where_full():
+        with pytest.raises(SystemExit, match="memory is full"), refused_where_full():
             raise error
-    with pytest.raises(RuntimeError, match="shapes"), device_memory.refused_where_full():
+    with pytest.raises(RuntimeError, match="shapes"), refused_where_full():
         raise RuntimeError("shapes differ")

@@ -24,11 +24,9 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from gpuledger.workloads import pairs  # noqa: E402
-from gpuledger.workloads.common.cuda_graph import captured  # noqa: E402
-from gpuledger.workloads.paired import jax_steps, library, planted, structures, together  # noqa: E402
-from gpuledger.workloads.paired.busy import decoders, models, operators, programs, unseen  # noqa: E402
-from gpuledger.workloads.paired.program import PairedProgram  # noqa: E402
+from gpuledger_workloads.device import captured  # noqa: E402
+from lab.programs import pairs  # noqa: E402
+from lab.programs.paired import PairedProgram, busy, library, planted, structures, unseen  # noqa: E402
 
 PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
 FAST = (
@@ -69,11 +67,11 @@ BUSY_MODELS = {
 EVERY = (
     *planted.PROGRAMS,
     *library.PROGRAMS,
-    *together.PROGRAMS,
+    *planted.TOGETHER,
     *structures.PROGRAMS,
-    *programs.PROGRAMS,
+    *busy.PROGRAMS,
     *unseen.PROGRAMS,
-    *jax_steps.PROGRAMS,
+    *library.JAX,
 )
 TORCH_ALONE = tuple(program for program in unseen.PROGRAMS if program.name not in BUSY_MODELS)
 
@@ -104,7 +102,7 @@ class Reads(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
 
 @pytest.mark.parametrize(
     "program",
-    [*together.PROGRAMS, *structures.PROGRAMS[:3], *decoders.PROGRAMS, *operators.PROGRAMS, *TORCH_ALONE],
+    [*planted.TOGETHER, *structures.PROGRAMS[:3], *busy.DECODERS, *busy.OPERATORS, *TORCH_ALONE],
     ids=lambda program: program.name,
 )
 def test_the_variants_of_a_program_compute_the_same(program: PairedProgram) -> None:
@@ -132,7 +130,7 @@ def test_variants_of_busy_models_compute_the_same(name: str) -> None:
 def test_fused_attention_without_a_mask_sees_no_later_token() -> None:
     """What transformers is given no mask for must still be causal."""
     pytest.importorskip("transformers")
-    model, _ = models.llama_forward("cpu", rows=1, length=4, width=256)
+    model, _ = busy.llama_forward("cpu", rows=1, length=4, width=256)
     ids = torch.tensor([[1, 2, 3, 4]])
     with torch.no_grad():
         whole, start = (model(input_ids=given, use_cache=False).logits for given in (ids, ids[:, :2]))
@@ -228,7 +226,7 @@ def test_a_replayed_step_keeps_what_the_graph_reads(monkeypatch: pytest.MonkeyPa
 
 def test_a_program_that_waits_reads_numbers() -> None:
     with torch.no_grad(), Reads() as reads:
-        together.PROGRAMS[0].variants["bad"]("cpu")(0)
+        planted.TOGETHER[0].variants["bad"]("cpu")(0)
     assert reads.count > 0
 
 
@@ -237,7 +235,7 @@ def test_every_name_stands_once_and_every_finding_has_a_page() -> None:
     codes = {code for program in EVERY for code in program.findings}
     assert not [code for code in codes if not (PAGES / f"{code}.md").is_file()]
     assert all(program.edit for program in EVERY)
-    assert all(list(program.variants) == ["bad", "fix1", "fix2", "fixed"] for program in together.PROGRAMS)
+    assert all(list(program.variants) == ["bad", "fix1", "fix2", "fixed"] for program in planted.TOGETHER)
 
 
 def test_rounds_are_outermost_and_each_window_is_a_line(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_under_torchrun_rank_0_tells() -> None:
 
 
 def free_port() -> int:
-    from gpuledger.workloads.common.ranks import _free_port
+    from gpuledger_workloads.ranks import _free_port
 
     return _free_port()
 

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
-from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
-from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E402
-from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger.workloads.serving import lockstep  # noqa: E402
-from gpuledger.workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
-from gpuledger.workloads.serving.model_size import served_size  # noqa: E402
-from gpuledger.workloads.serving.operating_point import (  # noqa: E402
+from gpuledger_workloads import serve as program  # noqa: E402
+from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
+from gpuledger_workloads.serving import lockstep  # noqa: E402
+from gpuledger_workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
+from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
     OperatingPoint,
     ServingLimits,
@@ -31,8 +29,10 @@ from gpuledger.workloads.serving.operating_point import (  # noqa: E402
     pages_for,
     readings,
     room_of,
+    served_size,
     shares,
 )
+from gpuledger_workloads.targets import Target, judged, parsed  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
@@ -189,7 +189,7 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
         seen(1, [40, 5, 1], [1, 6, 38], []),
         seen(0, [0] * 3, [40, 12, 40], []),
     ]
-    found = program.found(Namespace(mode="decode", iters=1), OperatingPoint(3, 100, 4), (), answers)
+    found = program.node_figures(Namespace(mode="decode", iters=1), OperatingPoint(3, 100, 4), (), answers)
     assert found["decode_tokens"] == 9
     assert found["decode_tokens_per_s"] == round(9 / (41 + 12 + 40) * 1e3, 1)
     assert (found["itl_median_ms"], found["decode_step_median_ms"]) == (40, 40)

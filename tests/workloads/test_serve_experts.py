@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
-from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
-from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger.workloads.mixture import rank_group, spread  # noqa: E402
-from gpuledger.workloads.mixture.exchange import owners  # noqa: E402
-from gpuledger.workloads.mixture.experts import MixtureShape, bank  # noqa: E402
-from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
-from gpuledger.workloads.mixture.routing import Router  # noqa: E402
-from gpuledger.workloads.serving import lockstep  # noqa: E402
-from gpuledger.workloads.serving.lockstep import Worker  # noqa: E402
+from gpuledger_workloads import serve as program  # noqa: E402
+from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
+from gpuledger_workloads.mixture import spread  # noqa: E402
+from gpuledger_workloads.mixture.exchange import StreamRanks, owners  # noqa: E402
+from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
+from gpuledger_workloads.mixture.routing import Router  # noqa: E402
+from gpuledger_workloads.serving import lockstep  # noqa: E402
+from gpuledger_workloads.serving.lockstep import Worker  # noqa: E402
 from support.plain_mixture import dumb  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=11", "--output-len=4", "--max-prefill-tokens=22", "--warmup=1")
@@ -81,14 +80,14 @@ def test_processes_and_streams_say_the_same() -> None:
 
 @pytest.mark.parametrize("dispatch", ["normal", "low-latency"])
 def test_experts_in_each_others_place_are_noticed(dispatch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = spread.came
+    honest = spread.routes_here
 
     def came(notes: Any, held: Any, assigned: int) -> Any:
         routed = honest(notes, held, assigned)
         here = routed.experts < len(held)
         return type(routed)(routed.experts.where(~here, len(held) - 1 - routed.experts), routed.weights, assigned)
 
-    monkeypatch.setattr(spread, "came", came)
+    monkeypatch.setattr(spread, "routes_here", came)
     with pytest.raises(SystemExit, match="from what the same experts give without dispatch"):
         ran("--ranks-as=streams", "--world-size=2", f"--dispatch={dispatch}")
 
@@ -143,8 +142,8 @@ def test_low_latency_sends_the_same_whatever_the_routing_is_and_the_host_reads_n
         shapes.append(([each.shape for each in rows], sends, receives))
         return honest(self, rows, sends, receives)
 
-    monkeypatch.setattr(rank_group.StreamRanks, "swapped", swapped)
-    monkeypatch.setattr(rank_group.StreamRanks, "read", lambda *_: pytest.fail("the host reads"))
+    monkeypatch.setattr(StreamRanks, "swapped", swapped)
+    monkeypatch.setattr(StreamRanks, "read", lambda *_: pytest.fail("the host reads"))
     for seed in range(2):
         router = Router(torch.randn(6, 8, generator=torch.Generator().manual_seed(seed)), 2, None)
         places = [

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import longctx as program  # noqa: E402
-from gpuledger.workloads.command_lines.longctx import parser  # noqa: E402
-from gpuledger.workloads.decoder.model import build  # noqa: E402
-from gpuledger.workloads.decoder.size import TINY  # noqa: E402
-from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
-from gpuledger.workloads.serving import sharded_context  # noqa: E402
-from gpuledger.workloads.serving.sharded_context import KvShard, ShardedText  # noqa: E402
+from gpuledger_workloads import longctx as program  # noqa: E402
+from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
+from gpuledger_workloads.decoder.model import build  # noqa: E402
+from gpuledger_workloads.decoder.size import TINY  # noqa: E402
+from gpuledger_workloads.mixture.exchange import StreamRanks  # noqa: E402
+from gpuledger_workloads.serving import sharded_context  # noqa: E402
+from gpuledger_workloads.serving.sharded_context import KvShard, ShardedText  # noqa: E402
 
 SMALL = ("--device=cpu", "--prompt-len=40", "--chunk-size=16", "--output-len=3", "--page-size=4", "--warmup=0")
 ATTENTIONS = ("gqa", "mla", "sparse")

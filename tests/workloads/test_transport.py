@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import transport  # noqa: E402
-from gpuledger.workloads.command_lines.transport import SIZES, parser  # noqa: E402
-from gpuledger.workloads.common.device import settle  # noqa: E402
-from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
-from gpuledger.workloads.mixture.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
+from gpuledger_workloads import transport  # noqa: E402
+from gpuledger_workloads.command_lines import TRANSPORT_SIZES as SIZES  # noqa: E402
+from gpuledger_workloads.command_lines import transport_parser as parser  # noqa: E402
+from gpuledger_workloads.device import settle  # noqa: E402
+from gpuledger_workloads.mixture.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
+from gpuledger_workloads.ranks import Rank, over_ranks  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
 

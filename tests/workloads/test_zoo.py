@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from support.command import ROOT
 from support.planted_findings import EXPECTED
 
 pytest.importorskip("torch")
@@ -19,8 +20,8 @@ KEYS = ["case", "variant", "device", "steps", "step_ms_median", "step_ms_p10", "
 
 
 def zoo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuledger.workloads.zoo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    command = [sys.executable, "-m", "lab.programs.zoo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 
 
 @pytest.mark.parametrize("variant", ["bad", "fixed"])
@@ -44,7 +45,7 @@ def test_the_list_names_every_case_and_its_finding() -> None:
 
 def test_wrong_numbers_are_caught() -> None:
     """The step of another batch must not pass the check, or the check says nothing."""
-    from gpuledger.workloads.zoo import CASES, TOLERANCE, build, error_of
+    from lab.programs.zoo import CASES, TOLERANCE, build, error_of
 
     for case in CASES:
         core = build(case.size.small(), "cpu", 0)

@@ -37,8 +37,8 @@ PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
 
 
 def zoo_llm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuledger.workloads.zoo_llm", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    command = [sys.executable, "-m", "lab.programs.zoo_llm", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 
 
 def norm_of(case: str, variant: str) -> float:
@@ -75,8 +75,8 @@ def test_every_expected_finding_has_a_page(finding: str) -> None:
 @pytest.mark.parametrize("name", FINDINGS)
 def test_every_step_of_a_variant_gives_the_other_variants_numbers(name: str) -> None:
     """A norm can agree by chance, and other steps' numbers must not pass, or the comparison says nothing."""
-    from gpuledger.workloads.zoo import TOLERANCE, build
-    from gpuledger.workloads.zoo_llm import CASES
+    from lab.programs.zoo import TOLERANCE, build
+    from lab.programs.zoo_llm import CASES
 
     (case,) = (each for each in CASES if each.name == name)
     outputs = []
@@ -92,8 +92,8 @@ def test_every_step_of_a_variant_gives_the_other_variants_numbers(name: str) -> 
 
 @pytest.mark.parametrize("number", [0.0, float("inf"), float("nan")])
 def test_an_output_that_says_nothing_is_caught(number: float, capsys: pytest.CaptureFixture[str]) -> None:
-    from gpuledger.workloads.zoo import TOLERANCE, build
-    from gpuledger.workloads.zoo_llm import CASES
+    from lab.programs.zoo import TOLERANCE, build
+    from lab.programs.zoo_llm import CASES
 
     core = build(CASES[0].size.small(), "cpu", 0)
     assert not CASES[0].check(core, torch.full((2, 2), number), core.batch(0)) < TOLERANCE
@@ -104,4 +104,4 @@ def test_an_output_that_says_nothing_is_caught(number: float, capsys: pytest.Cap
 def test_a_wrong_command_line_is_refused(arguments: list[str]) -> None:
     ran = zoo_llm(*arguments)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "gpuledger.workloads.zoo_llm: error: " in ran.stderr
+    assert "lab.programs.zoo_llm: error: " in ran.stderr

@@ -81,9 +81,9 @@ class TrialTools:
     """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
 
     launches: Path
-    """Launches empty kernels and says what a launch took; see `workloads/trial_launches.py`."""
+    """Launches empty kernels and says what a launch took; see `trial_launches`."""
     torch: Path
-    """Says what torch sees and what its profiler records; see `workloads/trial_torch.py`."""
+    """Says what torch sees and what its profiler records; see `trial_torch`."""
     kernels_in: Callable[[Path], int]
 
 

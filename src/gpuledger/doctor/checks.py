@@ -37,7 +37,7 @@ EXTRAS: Final = {
     "fleet": (("distributed",), "`fleet` in parallel"),
     "mcp": (("mcp",), "`mcp`"),
     "query": (("duckdb",), "`query`"),
-    "workloads": (("torch",), "`bench`, `time`"),
+    "workloads": (("gpuledger_workloads", "torch"), "`bench`, `time`"),
 }
 """What each extra of the package brings, by the names it is imported by, and what it opens."""
 

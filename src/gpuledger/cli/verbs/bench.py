@@ -32,7 +32,7 @@ BENCHES = {
     "longctx": "A prompt of 128,000 tokens in chunks: does it hold, does it stall, does it slow down?",
     "mock": "One part of the decoder alone: its attention, its MLP or a layer, on the model's own input.",
 }
-"""Each with what it is; the modules have the same names, those of their options too."""
+"""Each with what it is, as the modules of gpuledger_workloads are called: listed here, so that help needs none."""
 
 
 DIAGNOSIS = "diagnosis"
@@ -97,16 +97,18 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
 
 
 def _result(name: str, arguments: tuple[str, ...]) -> dict[str, Any] | None:
-    command_line = importlib.import_module(f"gpuledger.workloads.command_lines.{name}")
-    options = command_line.parser().parse_args(arguments)
     try:
-        module = importlib.import_module(f"gpuledger.workloads.{name}")
+        command_lines = importlib.import_module("gpuledger_workloads.command_lines")
+        options = command_lines.PARSERS[name]().parse_args(arguments)
+        workload = importlib.import_module(f"gpuledger_workloads.{name}")  # late: it loads torch
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "gpuledger":
+        missing = error.name or ""
+        if missing.startswith(("gpuledger.", "gpuledger_workloads.")):  # a fault of ours
             raise
+        package = "gpuledger-workloads" if missing == "gpuledger_workloads" else missing
         hint = "install it with `pip install 'gpuledger[workloads]'`"
-        raise MissingPackage(f"bench {name}: needs the package {error.name}", hint=hint) from None
-    result: dict[str, Any] | None = module.run(options)
+        raise MissingPackage(f"bench {name}: needs the package {package}", hint=hint) from None
+    result: dict[str, Any] | None = workload.run(options)
     return result
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.output import Output, english_options
+from gpuledger.doctor import trial_launches, trial_torch
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
 from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
@@ -18,7 +19,6 @@ from gpuledger.read import open_trace
 from gpuledger.read.nsys.other_exports import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
-from gpuledger.workloads import trial_launches, trial_torch
 
 
 def _writer_of(profile: Path) -> ProfileWriter:

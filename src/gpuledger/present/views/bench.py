@@ -1,4 +1,4 @@
-"""What a workload measured, in each format: the flat result of `workloads/common/program` in, text out.
+"""What a workload measured, in each format: the flat result of `gpuledger_workloads.program` in, text out.
 
 The ending of a name is its unit; a count is of what its name says, which stands behind it, but in tables, where the
 column's heading says it. Where X is None, X_reason says why. Lists of dictionaries are tables. The JSON document is

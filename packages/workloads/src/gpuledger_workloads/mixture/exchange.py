@@ -1,0 +1,247 @@
+"""Tokens on their way between ranks: the experts of each token in, what to send to whom out, and the sending itself.
+
+A token travels once to each rank that owns one of its experts, however many it owns. The way there and back:
+
+    owner = owners(256, rank.count, device)
+    sent = layout(experts, owner, rank.count)  # no host sync
+    counts = agreed(sent.counts, exchanged_counts(sent.counts, rank))  # one: split sizes are numbers of the host
+    order = sent.order[: sum(counts.send)]
+    rows = exchange(tokens[order], counts.send, counts.receive, rank)  # sorted by the rank that they come from
+    back = exchange(answers, counts.receive, counts.send, rank)        # row i answers for token order[i]
+
+What else a receiver needs, such as the experts of a token, takes the same way: `exchange(experts[order], ...)`. Rows
+of a rank that sends or gets nothing have length 0. gloo moves host memory: rows of a GPU are staged through the host,
+which waits for both copies; nccl takes them where they are.
+
+All that between the ranks of a `RankGroup`. A process is one rank, which talks to the others through nccl or gloo; or
+it is all of them, each on a stream of one device (on a CPU one after the other), and what they swap is copied on the
+device. A program written for a group does not know which: it says what each rank of this process does, and where all
+swap. Streams may only be read from others after they met; what they send is kept until all have fetched it, for which
+the next meeting is the proof. Nothing here makes the host wait but `read`, so that a step of a group can be captured in
+a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
+from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
+
+from gpuledger_workloads.ranks import Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a rank sends. `order` and `targets` have room for the most copies there can be; the rest of them is 0."""
+
+    order: Tensor
+    """The token of each copy, sorted by the rank it goes to, then by token."""
+    targets: Tensor
+    """The rank each copy goes to."""
+    counts: Tensor
+    """Copies for each rank; their sum is how much of `order` counts."""
+    goes: Tensor
+    """Whether a token goes to a rank, tokens x ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many rows go to each rank, and come from it: split sizes, on the host."""
+
+    send: list[int]
+    receive: list[int]
+
+
+def owners(num_experts: int, ranks: int, device: str = "cpu") -> Tensor:
+    """The rank that owns each expert: neighbours together, and as evenly as their number allows."""
+    return torch.arange(num_experts, device=device) * ranks // num_experts
+
+
+def layout(experts: Tensor, owner: Tensor, ranks: int) -> Layout:
+    """What goes where: `experts` are those of each token, tokens x topk, `owner` is the rank of each expert.
+
+    All shapes follow from those of the inputs, so that the host waits for nothing.
+    """
+    tokens, topk = experts.shape
+    goes = torch.zeros(tokens, ranks, dtype=torch.bool, device=experts.device).scatter_(1, owner[experts], True)  # noqa: FBT003
+    by_rank = goes.t().flatten()
+    room = tokens * min(topk, ranks)
+    # a copy's place is how many stand before it; what is no copy goes to one place past the end, which is cut off
+    place = (by_rank.cumsum(0) - 1).masked_fill(
+        ~by_rank, room
+    )  # `where` would bring the number from the host, and wait
+    pairs = torch.arange(ranks * tokens, device=experts.device)
+    kept = torch.zeros(room + 1, dtype=torch.long, device=experts.device).scatter_(0, place, pairs)[:room]
+    return Layout(
+        order=kept % max(tokens, 1),
+        targets=kept // max(tokens, 1),
+        counts=goes.sum(0),
+        goes=goes,
+    )
+
+
+def exchanged_counts(counts: Tensor, rank: Rank) -> Tensor:
+    """How many rows come from each rank, given how many go to each."""
+    there = stageable(counts, rank)
+    received = torch.empty_like(there)
+    dist.all_to_all_single(received, there)
+    return received.to(counts.device)
+
+
+def agreed(send: Tensor, receive: Tensor) -> Counts:
+    """Both counts on the host; it waits for them once."""
+    sent, received = torch.stack((send, receive)).tolist()
+    return Counts(sent, received)
+
+
+def exchange(rows: Tensor, send_counts: list[int], receive_counts: list[int], rank: Rank) -> Tensor:
+    """Send the first rows to rank 0, the next to rank 1, and so on; what came, sorted by rank."""
+    there = stageable(rows.contiguous(), rank)
+    received = there.new_empty(sum(receive_counts), *rows.shape[1:])
+    # as bytes: gloo does not know all types of numbers, and neither needs to
+    dist.all_to_all_single(_bytes(received), _bytes(there), receive_counts, send_counts)
+    return received.to(rows.device)
+
+
+def stageable(tensor: Tensor, rank: Rank) -> Tensor:
+    """A tensor where the ranks' backend can take it from."""
+    return tensor.cpu() if rank.backend == "gloo" else tensor
+
+
+def _bytes(rows: Tensor) -> Tensor:
+    """The same memory, a row per row; there may be none."""
+    width = math.prod(rows.shape[1:]) * rows.element_size()
+    if not rows.numel():
+        return rows.new_empty(len(rows), width, dtype=torch.uint8)
+    return rows.view(torch.uint8).view(len(rows), width)
+
+
+Found = TypeVar("Found")
+Splits = Sequence[list[int]]
+"""For each rank of this process, how many rows go to, or come from, each rank of all."""
+
+
+class RankGroup(Protocol):
+    """The ranks of this process, `indices` of `count`."""
+
+    indices: Sequence[int]
+    count: int
+    device: str
+
+    def each(self, work: Callable[[int], Found]) -> list[Found]:
+        """Do something for each rank of this process, where its work belongs; it gets the rank's place here."""
+
+    def swapped(self, rows: Sequence[Tensor], sends: Splits, receives: Splits) -> list[Tensor]:
+        """Each rank's first rows go to rank 0, the next to rank 1, and so on; what came, sorted by rank."""
+
+    def gathered(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """What all ranks have, each the same shape, on each rank: ranks first."""
+
+    def read(self, numbers: Sequence[Tensor]) -> list[Any]:
+        """Numbers of each rank, all of one shape, on the host, which waits for them once."""
+
+    def meet(self) -> None:
+        """What is done after it, on any rank, comes after all that any did before."""
+
+    def alone(self, work: Callable[[], Found]) -> Found:
+        """Do something that the current stream waits for, and that waits for it: as a graph wants it."""
+
+
+class ProcessRanks:
+    """One rank, this process."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.indices: Sequence[int] = (rank.index,)
+        self.count, self.device = rank.count, rank.device
+        self._rank = rank
+        on_device = rank.backend == "nccl"
+        self._waits = rank.device != "cpu" and not on_device
+        self._flag = torch.ones(1, device=rank.device if on_device else "cpu")
+
+    def each(self, work: Callable[[int], Found]) -> list[Found]:
+        return [work(0)]
+
+    def swapped(self, rows: Sequence[Tensor], sends: Splits, receives: Splits) -> list[Tensor]:
+        return [exchange(rows[0], sends[0], receives[0], self._rank)]
+
+    def gathered(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        mine = stageable(rows[0].contiguous(), self._rank)
+        parts = [torch.empty_like(mine) for _ in range(self.count)]
+        dist.all_gather(parts, mine)
+        return [torch.stack(parts).to(rows[0].device)]
+
+    def read(self, numbers: Sequence[Tensor]) -> list[Any]:
+        return [numbers[0].tolist()]
+
+    def meet(self) -> None:
+        if self._waits:
+            torch.cuda.synchronize()
+        dist.all_reduce(self._flag, op=dist.ReduceOp.MAX)
+
+    def alone(self, work: Callable[[], Found]) -> Found:
+        return work()
+
+
+class StreamRanks:
+    """All ranks, each a stream of one device."""
+
+    def __init__(self, count: int, device: str) -> None:
+        self.indices: Sequence[int] = range(count)
+        self.count, self.device = count, device
+        cuda: Any = torch.cuda  # its classes are untyped
+        self._streams = [cuda.Stream() for _ in range(count)] if device != "cpu" else []
+        self._sent: Sequence[Tensor] = ()
+
+    def each(self, work: Callable[[int], Found]) -> list[Found]:
+        results = []
+        for place in range(self.count):
+            with self._on(place):
+                results.append(work(place))
+        return results
+
+    def swapped(self, rows: Sequence[Tensor], sends: Splits, receives: Splits) -> list[Tensor]:
+        self.meet()
+        self._sent = rows  # what was sent before may go now: since then all met, so all have fetched it
+        parts = [of_rank.split(send) for of_rank, send in zip(rows, sends, strict=True)]
+        return self.each(lambda place: torch.cat([of_rank[place] for of_rank in parts]))
+
+    def gathered(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        self.meet()
+        self._sent = rows
+        return self.each(lambda _: torch.stack(list(rows)))
+
+    def read(self, numbers: Sequence[Tensor]) -> list[Any]:
+        self.meet()
+        with self._on(0):
+            values: list[Any] = torch.stack(list(numbers)).tolist()
+        return values
+
+    def meet(self) -> None:
+        """Through the first stream: it waits for all others, then they for it."""
+        for stream in self._streams[1:]:
+            self._streams[0].wait_stream(stream)
+        for stream in self._streams[1:]:
+            stream.wait_stream(self._streams[0])
+
+    def alone(self, work: Callable[[], Found]) -> Found:
+        if not self._streams:
+            return work()
+        current = torch.cuda.current_stream()
+        for stream in self._streams:
+            stream.wait_stream(current)
+        result = work()
+        for stream in self._streams:
+            current.wait_stream(stream)
+        return result
+
+    def _on(self, place: int) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = (
+            torch.cuda.stream(self._streams[place]) if self._streams else nullcontext()
+        )
+        return context

@@ -1,0 +1,186 @@
+"""What all workloads share that needs no torch: options, percentiles, JSON files, and how they speak.
+
+A workload is a parser in `command_lines.PARSERS`, which documents its options, and a module of the same name with
+`run(options)`, which measures, checks what it computed against an independent answer, and gives a `Result`: "workload",
+"settings" (what was asked for), then what was found, flat: times, rates, counts, and "checked". A name's ending is its
+unit: _ms, _s, _bytes, _share, _per_s. A table is a list of such dictionaries with the same keys. Where there are
+targets, "verdict" is PASS or FAIL.
+
+`gpuledger bench` prints the result on stdout, and so does the module itself (`torchrun -m gpuledger_workloads.serve`);
+what goes on goes to stderr. Exit codes: 2 for a wrong command line, 1 where the program could not run or computed
+something wrong, 3 where a target was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import runpy
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+Result = dict[str, Any]
+Run = Callable[[argparse.Namespace], Result | None]
+"""None: another rank tells."""
+
+DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Each with torch's name of it."""
+_EVERY_S = 5.0
+
+
+def program(name: str, description: str, *, iters: int, warmup: int) -> argparse.ArgumentParser:
+    """A parser with the options that every workload has."""
+    parser = argparse.ArgumentParser(
+        prog=f"gpuledger bench {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--iters", type=at_least(1), default=iters, metavar="N", help=f"measured; default {iters}")
+    parser.add_argument("--warmup", type=at_least(0), default=warmup, metavar="N", help=f"before; default {warmup}")
+    parser.add_argument(
+        "--device", choices=["auto", "cuda", "cpu"], default="auto", help="default: cuda if it is there"
+    )
+    parser.add_argument("--dtype", choices=list(DTYPE_NAMES), help="default bf16, on a CPU fp32")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and inputs; default 0")
+    parser.add_argument(
+        "--cuda-profiler",
+        action="store_true",
+        help="cudaProfilerStart and Stop around what is measured, for `gpuledger capture nsys --preset=steady`",
+    )
+    return parser
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A type for options: a whole number that is not smaller."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value} is less than {least}")
+        return value
+
+    number.__name__ = "whole number"  # argparse names it where the text is none
+    return number
+
+
+def refuse(claim: str, hint: str = "") -> NoReturn:
+    """End the program with one sentence; exit code 1."""
+    raise SystemExit(f"error: {claim}" + (f"\n\nhint: {hint}" if hint else ""))
+
+
+def wrong(claim: str, hint: str = "") -> NoReturn:
+    """End the program with one sentence about its options, where they do not go together; exit code 2."""
+    say(f"error: {claim}" + (f"\n\nhint: {hint}" if hint else ""))
+    raise SystemExit(2)
+
+
+def asked(options: argparse.Namespace, *left_out: str) -> dict[str, Any]:
+    """The settings of a result: all options by name, but those that change nothing that is measured."""
+    skipped = {"master_port", "timeout", "cuda_profiler", *left_out}
+    return {name: value for name, value in vars(options).items() if name not in skipped}
+
+
+def say(line: str) -> None:
+    """Progress, for whoever watches."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+class Progress:
+    """Says every few seconds how far a long loop is; a short one stays silent."""
+
+    def __init__(self, what: str, count: int) -> None:
+        self._what, self._count = what, count
+        self._next = time.monotonic() + _EVERY_S
+
+    def __call__(self, done: int, note: str = "") -> None:
+        if time.monotonic() >= self._next:
+            say(f"{self._what}: {done:,} of {self._count:,}{note and ', '}{note}")
+            self._next = time.monotonic() + _EVERY_S
+
+
+def spread_ms(times_ms: Sequence[float], name: str = "") -> dict[str, float]:
+    """median_ms, p10_ms, p90_ms and p99_ms, with `name` and an underscore before them if given."""
+    points = np.percentile(np.asarray(times_ms, dtype=np.float64), [50, 10, 90, 99]).round(4).tolist()
+    prefix = f"{name}_" if name else ""
+    return {f"{prefix}{key}_ms": value for key, value in zip(("median", "p10", "p90", "p99"), points, strict=True)}
+
+
+def bench(name: str) -> None:
+    """A workload as a module of its own, as torchrun starts it: `gpuledger bench NAME`, options and output included."""
+    sys.argv[1:1] = ["bench", name]
+    runpy.run_module("gpuledger", run_name="__main__")
+
+
+_JOIN_S = 300
+
+
+def rank_options(parser: argparse.ArgumentParser, world_size: int = 1) -> None:
+    """--world-size, --backend, --master-port and --timeout."""
+    parser.add_argument(
+        "--world-size", type=at_least(1), default=world_size, metavar="N", help=f"ranks; default {world_size}"
+    )
+    parser.add_argument("--backend", choices=["nccl", "gloo"], help="default nccl, on a CPU gloo")
+    parser.add_argument(
+        "--master-port", type=at_least(0), default=0, metavar="N", help="where ranks meet; default: any free port"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=at_least(1),
+        default=_JOIN_S,
+        metavar="S",
+        help=f"a rank that says nothing fails; default {_JOIN_S}",
+    )
+
+
+def streams_option(parser: argparse.ArgumentParser) -> None:
+    """--ranks-as."""
+    parser.add_argument(
+        "--ranks-as",
+        choices=["processes", "streams"],
+        default="processes",
+        help="streams: all ranks in one process, each on a stream of one device; default processes",
+    )
+
+
+def count_of(options: argparse.Namespace) -> int:
+    """How many ranks there will be: what torchrun started goes before --world-size."""
+    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    return int(os.environ["WORLD_SIZE"] if started else options.world_size)
+
+
+def expect_one_process(options: argparse.Namespace) -> None:
+    """The program ends where ranks are to be streams and are processes already."""
+    if options.ranks_as != "streams":
+        return
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
+    if options.backend:
+        wrong(f"--backend={options.backend} is for processes: streams of one device copy")
+
+
+_MOST_BYTES = 4 << 20  # a model's config.json takes a few kB; whoever hands over weights meant another file
+
+
+def read_object(path: str, what: str) -> dict[str, Any]:
+    """The object in a file; `what` says what it should hold."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        refuse(f"{what}: {path}: {getattr(error, 'strerror', None) or error}")
+    if len(text) > _MOST_BYTES:
+        refuse(f"{what}: {path} is larger than {_MOST_BYTES >> 20} MiB")
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        refuse(f"{what}: {path} is no JSON: {error}")
+    if not isinstance(content, dict):
+        refuse(f"{what}: {path} holds no JSON object but {type(content).__name__}")
+    return content

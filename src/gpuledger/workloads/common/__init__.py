@@ -1,1 +1,0 @@
-"""What all programs to profile share: options and clocks, ranks, memory, CUDA calls, targets."""
