@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.system.files import reason_of
 from gpuledger.trace.model import NotMeasured
 
 CaseKind = Literal["fault", "fixed", "decoy", "tuned"]
@@ -204,7 +203,7 @@ def answers_at(path: Path, benchmark: DiagnosisBenchmark) -> DiagnosisAnswers:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
     except OSError as error:
-        raise BadAnswers(f"{path}: cannot be read: {reason_of(error)}") from None
+        raise BadAnswers(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     if len(text) > _LARGEST:
         raise BadAnswers(f"{path}: answers have {_LARGEST:,} bytes at most")
     return answers_of(text, str(path), benchmark)
