@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gpuledger import Limits, Table, UnreadableProfile, open_trace
 from gpuledger.cli.main import VERBS
-from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.checked_tables import LARGEST
+from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.stats_text.tables import open_summaries
 from gpuledger.read.torch.events import nanoseconds
 from hostile.containers import bomb

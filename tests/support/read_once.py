@@ -23,8 +23,8 @@ from gpuledger.findings.rules import findings
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.plain_window import plain_window_ns
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.trace.model import Trace
 
 _KEPT: Final = 12

@@ -131,8 +131,8 @@ def _blocks(summary: RunSummary) -> list[Block]:
             Heading("Savings per step: predicted, measured with the profiler, measured without it"),
             SheetBlock(_filled(_savings(summary.savings))),
         ]
-    if summary.slowed:
-        blocks.append(Points("Slowed by the profiler", summary.slowed))
+    if summary.slowed_cells:
+        blocks.append(Points("Slowed by the profiler", summary.slowed_cells))
     if summary.targets:
         blocks += [Heading("Targets"), SheetBlock(_targets(summary.targets))]
     if summary.misses:

@@ -26,7 +26,7 @@ def summary_data(summary: RunSummary) -> dict[str, Any]:
         "cells": [_cell_json(summary, at) for at in range(len(summary.cells))],
         "comparisons": [_comparison_json(row) for row in summary.comparisons],
         "savings": [_saving_json(row) for row in summary.savings],
-        "slowed": list(summary.slowed),
+        "slowed": list(summary.slowed_cells),
         "targets": [_target_json(row) for row in summary.targets],
         "misses": summary.misses,
         "failures": [error.claim for error in summary.failures],
