@@ -297,7 +297,6 @@ KERNELS: Final[dict[str, str]] = {
     "{bound}: {limiter}": "{bound}（{limiter}）",
     "{kernel}: {bound}, severity {severity}": "{kernel}，瓶颈：{bound}，严重程度：{severity}",
     "try: {advice}": "建议：{advice}",
-    "{figure} not measured": "{figure}未测量",
     "{rate}, {share} of the peak": "{rate} 占峰值的 {share}",
     "{figure} {value}": "{figure} {value}",
     "{figure} {value} ({least} to {most})": "{figure} {least}～{most}（平均 {value}）",

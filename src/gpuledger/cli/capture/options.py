@@ -41,7 +41,7 @@ from gpuledger.cli.progress import progress
 from gpuledger.cli.terminal import columns
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.present.views.capture import checks_text, files_text
+from gpuledger.present.views.doctor import checks_text, files_text
 from gpuledger.read import open_trace
 from gpuledger.units import time_text
 
@@ -224,7 +224,7 @@ def printed(
     """What would be run, for --dry-run, and why, for --explain."""
     from gpuledger.present.safe_text import visible
     from gpuledger.present.shell import shell_lines
-    from gpuledger.present.views.capture import reasons_text
+    from gpuledger.present.views.doctor import reasons_text
 
     width = columns(sys.stdout)
     if manner.explain:

@@ -22,12 +22,12 @@ from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group
 from gpuledger.present.made_at import made_line
 from gpuledger.present.safe_text import cut_in_the_middle, padded, wrapped
 from gpuledger.present.terminal import Terminal, bar, saving_style, tone_style
-from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.finding_head import finding_head
+from gpuledger.present.views.gpu_time import ledger_sheet
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, TimelineClock, memory_blocks, snapshot_data
+from gpuledger.present.views.ncu import integrated_blocks
 from gpuledger.present.views.report_json import report_data
-from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
 from gpuledger.trace.model import Severity, told_always
 from gpuledger.trace.tables import Table
@@ -145,8 +145,7 @@ def use_blocks_of(report: ProfiledRun) -> list[Block]:
     device = report.main_device
     if device.gpu not in report.use:
         return []
-    from gpuledger.present.views.held_against import summary_blocks
-    from gpuledger.present.views.use_split import use_blocks
+    from gpuledger.present.views.utilization import summary_blocks, use_blocks
 
     return [*use_blocks(device, report.use[device.gpu]), *summary_blocks(report.against.get(device.gpu, ()))]
 

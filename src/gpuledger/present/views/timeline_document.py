@@ -9,8 +9,10 @@ from gpuledger.analyse.utilization.against_counters import held_against
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.held_against import against_blocks, against_json
-from gpuledger.present.views.kernel_use import (
+from gpuledger.present.views.tables_page import tables_page
+from gpuledger.present.views.utilization import (
+    against_blocks,
+    against_json,
     gpu_use_json,
     kernels_use_json,
     not_sampled,
@@ -18,7 +20,6 @@ from gpuledger.present.views.kernel_use import (
     use_answer,
     use_sheet,
 )
-from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin

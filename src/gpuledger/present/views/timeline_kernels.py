@@ -10,7 +10,7 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.views.kernel_words import shape_text
+from gpuledger.present.views.kernels import shape_text
 from gpuledger.units import count_text
 
 _COLUMNS: Final = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpuledger.answers.several_profiles import Compared
 from gpuledger.messages import say
-from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.document import diff_blocks, verdict_text
-from gpuledger.present.views.diff.figures import signed_share, signed_time
+from gpuledger.present.views.diff.tables import signed_share, signed_time
 from gpuledger.present.writers.html.blocks import block_sections
 from gpuledger.present.writers.html.parts import Command, Page, Reader, Section, Tile
 from gpuledger.present.writers.html.tables import cut

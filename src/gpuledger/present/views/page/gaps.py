@@ -9,7 +9,7 @@ from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.views.gaps import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
+from gpuledger.present.views.gpu_time import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.timeline import ShownTimeline
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Table, Text, TimelinePlace

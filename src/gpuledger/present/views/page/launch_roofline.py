@@ -12,8 +12,7 @@ from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import BOUNDS as TONES
-from gpuledger.present.views.kernel_words import BOUNDS
-from gpuledger.present.views.kernels import bound_text
+from gpuledger.present.views.kernels import BOUNDS, bound_text
 from gpuledger.units import bytes_text, share_text, time_text
 
 Tell = Callable[[str], str]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.figures import memory_use
+from gpuledger.analyse.memory.figures import memory_figures, memory_use
 from gpuledger.analyse.over_time import StreamsOverTime, queue_delays, stream_use
 from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.launches import (
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.program_time import (
     launch_calls_sheet,
+    launches_by_range_sheet,
+    memory_sheets,
     queue_with_units_sheet,
-    ranges_sheet,
     waiting_calls_sheet,
 )
-from gpuledger.present.views.memory import memory_sheets
-from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
 from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.model import NotMeasured, os_pid
@@ -99,7 +99,7 @@ def launches_section(scene: Scene) -> Section:
         (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
         (say("Calls that wait for the GPU, steady steps"), waiting_calls_sheet(costs)),
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
-        (say("Launches by range, steady steps"), ranges_sheet(costs)),
+        (say("Launches by range, steady steps"), launches_by_range_sheet(costs)),
     )
     return Section("launches", tell(say("Launches and the queue")), tuple(parts))
 
@@ -123,7 +123,7 @@ def memory_section(scene: Scene) -> Section:
         said = tell(say("Peak: {size} in use", size=peak))
         picture = memory_area(tell(say("Device memory in use")), said, use.most_bytes, window_ends(scene))
         parts += [Text(said, "lead"), Chart(picture, name="memory-chart")]
-    sheets = memory_sheets(trace, device)
+    sheets = memory_sheets(device, memory_figures(trace, device))
     parts += _tables(
         scene,
         (say("Copies, steady steps"), sheets.copies),

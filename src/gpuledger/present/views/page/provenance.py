@@ -7,7 +7,7 @@ from gpuledger.messages import say
 from gpuledger.present.made_at import made_line
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
-from gpuledger.present.views.overlap import overlap_sheet
+from gpuledger.present.views.gpu_time import overlap_sheet
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.writers.html.parts import Command, Heading, Listing, Part, Section, Text
 from gpuledger.present.writers.html.tables import table

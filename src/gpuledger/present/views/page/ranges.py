@@ -12,7 +12,7 @@ from gpuledger.messages import say
 from gpuledger.present.charts.amounts import THINNEST, Node, icicle
 from gpuledger.present.views.page.flame import flame_part
 from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.views.ranges import OUTSIDE, sheet_of_nodes
+from gpuledger.present.views.program_time import OUTSIDE, sheet_of_nodes
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
 from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.model import NotMeasured

@@ -10,11 +10,11 @@ from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import BOUNDS as TONES
-from gpuledger.present.views.kernel_use import CLASS_BOUNDS, CLASS_WORDS
-from gpuledger.present.views.kernel_words import BOUNDS
+from gpuledger.present.views.kernels import BOUNDS
 from gpuledger.present.views.page.launch_roofline import Tell
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import use_blocks_of
+from gpuledger.present.views.utilization import CLASS_BOUNDS, CLASS_WORDS
 from gpuledger.present.writers.html.blocks import block_parts
 from gpuledger.present.writers.html.parts import Chart, Part
 from gpuledger.trace.model import Gpu, NotMeasured

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gpuledger.analyse.step_summary import phase_times
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
@@ -22,9 +23,9 @@ from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
+from gpuledger.present.views.gpu_time import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.time_breakdown import ordered
-from gpuledger.present.views.steps import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.present.writers.html.parts import Chart, Part, Section, StepStrip, Table, Text
 from gpuledger.present.writers.html.tables import table
 from gpuledger.units import count_text, time_text
@@ -127,7 +128,7 @@ def steps_section(scene: Scene) -> Section:
         return Section("steps", tell(say("Steps")), (scene.unknown(missing), *_levels(scene)))
     shown = _shown(device, variation)
     parts: list[Part] = [Text(_sentence(scene, shown, variation), "lead"), _strip(scene, variation, shown)]
-    usual, phases = usual_sheet(device, variation), phases_sheet(device, variation)
+    usual, phases = usual_sheet(device, variation), phases_sheet(device, phase_times(device, variation))
     outliers = outliers_sheet(device, variation)
     caption = tell(say("Steps, GPU {gpu}", gpu=device.gpu))
     parts.append(table(usual, tell, scene.room, caption=caption, name=usual.name))
