@@ -123,7 +123,7 @@ class DiffReport(ShownResult, Diff):
 
     def document(self) -> Document:
         """What `gpuledger diff` shows."""
-        from gpuledger.present.views.diff.compared import Compared
+        from gpuledger.answers.several_profiles import Compared
         from gpuledger.present.views.diff.document import diff_document
 
         return diff_document(Compared(self, ()))

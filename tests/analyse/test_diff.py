@@ -23,6 +23,7 @@ from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.noise import Controls, controls
 from gpuledger.analyse.diff.pairs import pair_kernels, pair_ranges
 from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, from_document, pooled, to_document
+from gpuledger.answers.several_profiles import Compared
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.diff import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
@@ -30,7 +31,6 @@ from gpuledger.ledger.device import analysed
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import say
-from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace

@@ -13,9 +13,9 @@ from gpuledger.analyse.diff.compare import compare, use_changes
 from gpuledger.analyse.diff.from_trace import side_of
 from gpuledger.analyse.diff.run_side import RunSide, RunUse, from_document, pooled, to_document
 from gpuledger.analyse.utilization.kernel_use import UseFigure
+from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
 from support.diff_sides import kernel, side

@@ -18,6 +18,7 @@ from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
 from gpuledger.analyse.ranks.rank import RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
+from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet import run
 from gpuledger.ledger.steps import Wanted
@@ -35,7 +36,7 @@ def claim(found: Job) -> str:
 
 
 def rows(found: Job, name: str) -> list[dict[str, object]]:
-    [sheet] = [sheet for sheet in job_sheets(found, fixing(found)) if sheet.name == name]
+    [sheet] = [sheet for sheet in job_sheets(job_answer(found, fixing(found))) if sheet.name == name]
     return [dict(zip([column.key for column in sheet.columns], row, strict=True)) for row in sheet.rows]
 
 

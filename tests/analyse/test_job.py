@@ -25,6 +25,7 @@ from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns, step_lengths
 from gpuledger.analyse.ranks.matching import RankClock, shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, dtype_of, kind_of
+from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
 from gpuledger.ledger.steps import Wanted
@@ -58,7 +59,7 @@ def findings_of(found: Job) -> tuple[Finding, ...]:
 
 
 def sheets_of(found: Job) -> list[Sheet]:
-    return job_sheets(found, fixing(found))
+    return job_sheets(job_answer(found, fixing(found)))
 
 
 def whole(found: Job) -> tuple[Any, ...]:

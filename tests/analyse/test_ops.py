@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.operators.arithmetic import COUNTERS, parse_inputs, work_done
-from gpuledger.analyse.operators.costs import operator_costs
 from gpuledger.analyse.operators.graph_launches import Runs
 from gpuledger.analyse.operators.graph_places import graph_names
 from gpuledger.analyse.operators.operators import Ops, nest, ops
+from gpuledger.answers.one_gpu import operators_answer
 from gpuledger.api import build_report
 from gpuledger.catalog.gpus import PEAKS, TYPES, peak_flops
 from gpuledger.cli.verbs.questions import ops as verb
@@ -30,8 +30,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.answers import operator_answer
-from gpuledger.present.views.operators import ops_sheets
+from gpuledger.present.views.program_time import operator_sentences, ops_sheets
 from gpuledger.trace.model import Gpu, NotMeasured
 from support.command import ROOT
 from support.launched_ops import LAYER, Launch, Op, captured, graph_of, layers, traced, whole
@@ -386,7 +385,7 @@ def test_products_of_few_rows_are_a_matter_of_the_batch() -> None:
         shapes = inputs([rows, 4096], [4096, 28672])
         trace = traced([Op("aten::mm", 10, 90, inputs=shapes)], [Launch(20, 30, ((100, 160_100, "gemm"),))])
         [device] = whole(trace)
-        said[rows] = " ".join(operator_answer(operator_costs(trace, device), device))
+        said[rows] = " ".join(operator_sentences(operators_answer(trace, device)))
     assert "100.0 % of the GPU time is in matrix products of few rows (8 in the largest)" in said[8]
     assert "Up to about 100 rows take hardly longer" in said[8]
     assert "aten::mm with 8 rows is far from it, at 30." in said[8]
@@ -635,7 +634,7 @@ def test_runs_are_the_longest_that_occur(eager: list[int], sequences: list[list[
 
 def rows_of(trace: Trace, name: str) -> list[tuple[Any, ...]]:
     [device] = whole(trace)
-    return [row for sheet in ops_sheets(operator_costs(trace, device)) if sheet.name == name for row in sheet.rows]
+    return [row for sheet in ops_sheets(operators_answer(trace, device)) if sheet.name == name for row in sheet.rows]
 
 
 def test_host_against_device() -> None:
@@ -666,7 +665,7 @@ def test_every_row_has_a_cell_for_every_column() -> None:
     found, launches, at = layers(0, 2, "warm_up")
     found.append(Op("aten::mm", at, at + 50, inputs=inputs([8, 16], [16, 32])))
     trace = traced(found, [*launches, Launch(at + 10, at + 20, ((at + 30, at + 60, "gemm"),)), graph_of(2, at + 100)])
-    made = ops_sheets(operator_costs(trace, whole(trace)[0]))
+    made = ops_sheets(operators_answer(trace, whole(trace)[0]))
     assert [sheet.name for sheet in made] == [
         f"{name}_gpu0" for name in ("ops_figures", "ops", "ops_by_shape", "host_against_device", "graph_work")
     ]

@@ -9,7 +9,7 @@ from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernel
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.ranges import ranges_sheet
+from gpuledger.present.views.program_time import ranges_sheet
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table

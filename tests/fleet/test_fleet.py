@@ -25,6 +25,7 @@ from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import job as put_together
 from gpuledger.analyse.ranks.rank import RankWork, rank_summary
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
+from gpuledger.answers.several_profiles import job_answer
 from gpuledger.cli.verbs.fleet import _progress_bar
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
@@ -32,8 +33,7 @@ from gpuledger.fleet import cluster, run
 from gpuledger.fleet.run import Failed, Profile, described, failure, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.document import Shades
-from gpuledger.present.views.lateness import straggler_sheet
-from gpuledger.present.views.ranks import job_sheets
+from gpuledger.present.views.ranks import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
 from gpuledger.system import resources
 from support.command import ROOT, gpuledger
@@ -446,7 +446,8 @@ def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
     for path in (ranks / "rank0000.pt.trace.json.gz", decode):
         whole, part = open_trace(path), open_trace(path, only=run.NEEDED)
         made = [put_together([rank_summary(trace, "x", Wanted(), operations=OPERATIONS)]) for trace in (whole, part)]
-        assert job_sheets(made[0], fixing(made[0])) == job_sheets(made[1], fixing(made[1]))
+        sheets = [job_sheets(job_answer(job, fixing(job))) for job in made]
+        assert sheets[0] == sheets[1]
         works = [each.ranks[0].work for each in made]
         assert isinstance(works[0], RankWork)
         assert pickle.dumps(works[0]) == pickle.dumps(works[1])

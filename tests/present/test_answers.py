@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuledger.answers.one_gpu import code_of
 from gpuledger.findings.rules import codes
 from gpuledger.ledger.causes import TRIGGERS
-from gpuledger.present.views.answers import code_of
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.answers.one_gpu import steps_answer
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
@@ -20,10 +21,9 @@ from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit
-from gpuledger.present.views.gaps import longest_sheet
+from gpuledger.present.views.gpu_time import longest_sheet, step_sheets
 from gpuledger.present.views.report import report_document
 from gpuledger.present.views.report_json import report_data
-from gpuledger.present.views.steps import step_sheets
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.tables import Room, cell
 from gpuledger.trace.model import Trace
@@ -81,7 +81,7 @@ def test_a_gap_or_step_that_is_printed_is_found_where_it_is_said_to_be(report: P
             assert narrowed.ledger.window_ns == gap.length_ns
             assert gap_summary(report.trace, narrowed).longest == (gap,)
         if device.steps is not None:
-            steps = list(printed_ends(step_sheets(device)[-1]))
+            steps = list(printed_ends(step_sheets(steps_answer(report.trace, device))[4]))
             step = len(steps) // 2
             narrowed = pasted(report.trace, device, *steps[step])
             assert narrowed.steps is not None

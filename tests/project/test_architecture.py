@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay", "attribution"},
     "findings": {"stages", "units", "messages", "trace", "catalog", "ledger", "replay", "attribution", "analyse"},
     "whatif": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
+    "answers": {"trace", "catalog", "ledger", "analyse", "findings"},
     "sql": {
         "errors",
         "limits",
@@ -87,6 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "whatif",
         "diagnosis",
         "sql",
+        "answers",
     },
     "export": {"errors", "units", "trace", "catalog", "ledger", "replay", "attribution", "analyse", "findings"},
     "agents": {
@@ -103,6 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "findings",
         "sql",
         "present",
+        "answers",
     },
 }
 """What each part may import besides itself, from the bottom up: only what stands above it in this list.
@@ -160,6 +163,28 @@ def test_programs_to_profile_know_nothing_of_us_but_windows() -> None:
     assert {name for names in core.values() for name in names} == {"gpuledger.capture.window"}
     borrowers = [path for path in (*MODULES, *WORKLOADS) if used_of(path, "lab")]
     assert borrowers + [path for path in MODULES if used_of(path, "gpuledger_workloads")] == []
+
+
+WORDS_OF_ANALYSES = {"forwards_text", "shape_text", "side_of", "missing", "nvidia_tables"}
+"""What is said of a result, or looked up: no analysis of a trace. `missing` goes when reports have their answer."""
+
+NOT_YET = {"report", "finding_head", "fleet", "memory_snapshot", "tables", "tables_page"}
+"""Views that still ask analyses themselves, as those of timelines and of the page do."""
+
+
+def test_a_view_arranges_answers_and_runs_no_analysis() -> None:
+    """Of `analyse` it knows types and constants; what it shows was worked out by `answers`."""
+    wrong = [
+        (relative(path), name.name)
+        for path in MODULES
+        if relative(path).startswith("present/views/") and "/page/" not in relative(path)
+        if path.stem not in NOT_YET and not path.stem.startswith("timeline_")
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuledger.analyse")
+        for name in node.names
+        if name.name[0].islower() and name.name not in WORDS_OF_ANALYSES
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from gpuledger import GpuledgerError, open_trace
-from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.overlap import overlap
 from gpuledger.analyse.range_tree import RangeNode, range_tree
+from gpuledger.answers.one_gpu import (
+    gaps_answer,
+    launches_answer,
+    memory_answer,
+    overlap_answer,
+    ranges_answer,
+    steps_answer,
+)
 from gpuledger.api import Report, build_report
 from gpuledger.ledger.steps import Steps, Wanted
-from gpuledger.present.views.books import ledger_sheet
-from gpuledger.present.views.gaps import gap_sheets
-from gpuledger.present.views.launches import launches_sheets
-from gpuledger.present.views.memory import memory_sheets
-from gpuledger.present.views.overlap import overlap_sheet
-from gpuledger.present.views.ranges import ranges_sheet
-from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.views.gpu_time import gaps_tables, ledger_sheet, overlap_tables, steps_tables
+from gpuledger.present.views.program_time import launches_tables, memory_tables, ranges_sheet, ranges_tables
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.csv import sheet_csv
@@ -53,16 +54,13 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
             answered += 1
             for device in report.devices:
                 check_balance(device)
-                memory = memory_sheets(trace, device)
                 made = [
-                    *gap_sheets(gap_summary(trace, device)),
-                    *step_sheets(device),
-                    *launches_sheets(launch_costs(trace, device)),
-                    memory.copies,
-                    memory.allocation_calls,
-                    memory.in_use,
-                    ranges_sheet(range_tree(trace, device)),
-                    overlap_sheet(overlap(device)),
+                    *gaps_tables(gaps_answer(trace, device)).sheets,
+                    *steps_tables(steps_answer(trace, device)).sheets,
+                    *launches_tables(launches_answer(trace, device)).sheets,
+                    *memory_tables(memory_answer(trace, device)).sheets,
+                    *ranges_tables(ranges_answer(trace, device)).sheets,
+                    *overlap_tables(overlap_answer(trace, device)).sheets,
                     ledger_sheet(device),
                 ]
                 assert write(tables_document("gaps", path.name, made, trace.health, device.zero_ns), form, width=80)

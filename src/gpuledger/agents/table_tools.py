@@ -19,36 +19,36 @@ from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
 from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.utilization.stretches import SampledUse, use_of_device
+from gpuledger.answers.one_gpu import (
+    gaps_answer,
+    launches_answer,
+    memory_answer,
+    operators_answer,
+    overlap_answer,
+    ranges_answer,
+    sampled_use,
+    steps_answer,
+)
+from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views import answers
-from gpuledger.present.views.diff.compared import Compared
-from gpuledger.present.views.diff.document import verdict_text
-from gpuledger.present.views.diff.json import diff_data
-from gpuledger.present.views.kernel_use import kernels_use_json, use_answer
+from gpuledger.present.views.diff.document import diff_data, verdict_text
+from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
+from gpuledger.present.views.kernels import kernel_sentences
+from gpuledger.present.views.program_time import launches_tables, memory_tables, operators_tables, ranges_tables
 from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.present.views.questions import (
-    gaps_of,
-    launches_of,
-    memory_of,
-    operators_of,
-    overlap_of,
-    ranges_of,
-    steps_of,
-)
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline_kernels import step_kernels_sheet
+from gpuledger.present.views.utilization import kernels_use_json, use_answer
 from gpuledger.present.writers.json import tables_json
 from gpuledger.sql.answer import answered
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.tables import Table
+from gpuledger.trace.model import Trace
 
 _FEW: Final = 5
 """Rows of each table where no table is named."""
@@ -74,7 +74,7 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
     """
-    return _answer(profiles.of(handle), steps_of, AskedPart(**part))
+    return _answer(profiles.of(handle), _QUESTIONS["steps"], AskedPart(**part))
 
 
 def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
@@ -82,7 +82,7 @@ def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
     """
-    return _answer(profiles.of(handle), gaps_of, AskedPart(**part))
+    return _answer(profiles.of(handle), _QUESTIONS["gaps"], AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
@@ -91,7 +91,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
     GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
     """
-    return _answer(profiles.of(handle), _OTHERS[question], AskedPart(**part))
+    return _answer(profiles.of(handle), _QUESTIONS[question], AskedPart(**part))
 
 
 def kernels(
@@ -109,8 +109,8 @@ def kernels(
     sheet = step_kernels_sheet(found, on, opened.wanted.families)
     time = [column.key for column in sheet.columns].index("time_ns")
     by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
-    used = _use(opened, on)
-    sentences = answers.kernel_answer(found, on) if used is None else use_answer(*used)
+    used = sampled_use(opened.run.trace, on)
+    sentences = kernel_sentences(found, on) if used is None else use_answer(*used)
     content = {
         **_about(opened, on),
         "answer": list(sentences),
@@ -120,13 +120,6 @@ def kernels(
     if used is not None:
         content["use"] = paged(kernels_use_json(used[0]), offset, limit, MOST_LETTERS // 2)
     return AgentAnswer(content)
-
-
-def _use(opened: OpenedProfile, device: Device) -> SampledUse | None:
-    if Table.METRICS not in opened.run.trace.tables:
-        return None
-    use = use_of_device(opened.run.trace, device)
-    return None if isinstance(use, NotMeasured) else use
 
 
 def _answer(opened: OpenedProfile, question: Question, part: AskedPart) -> AgentAnswer:
@@ -160,13 +153,18 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final[Mapping[str, Question]] = {
-    "launches": launches_of,
-    "memory": memory_of,
-    "ranges": ranges_of,
-    "overlap": overlap_of,
-    "ops": operators_of,
+_QUESTIONS: Final[Mapping[str, Question]] = {
+    "steps": lambda trace, device: steps_tables(steps_answer(trace, device)),
+    "gaps": lambda trace, device: gaps_tables(gaps_answer(trace, device)),
+    "launches": lambda trace, device: launches_tables(launches_answer(trace, device)),
+    "memory": lambda trace, device: memory_tables(memory_answer(trace, device)),
+    "ranges": lambda trace, device: ranges_tables(ranges_answer(trace, device)),
+    "overlap": lambda trace, device: overlap_tables(overlap_answer(trace, device)),
+    "ops": lambda trace, device: operators_tables(operators_answer(trace, device)),
 }
+
+_OTHERS: Final = [question for question in _QUESTIONS if question not in ("steps", "gaps")]
+"""Those that have no tool of their own."""
 
 _PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "device": DEVICE,
@@ -183,7 +181,11 @@ TOOLS: Final = (
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
-        {"handle": HANDLE, "question": {"type": "string", "enum": list(_OTHERS)}, **_PART},
+        {
+            "handle": HANDLE,
+            "question": {"type": "string", "enum": _OTHERS},
+            **_PART,
+        },
         ("handle", "question"),
         title="Another question",
     ),

@@ -1,14 +1,17 @@
-"""A table for people and programs: columns that know their unit, rows of plain values, and rows that close it.
+"""A table for people and programs: columns that know their unit and their cell of a record, and rows that close it.
 
-Only views make sheets. CSV and JSON show exact values under `Column.heading`; text, Markdown and pages round them for
-people, put the unit to each number, and show `Term`s by their words, but where exact values are asked for.
+Only views make sheets, from columns and records (`Sheet.of`): a column is declared once, with its getter. CSV and JSON
+show exact values under `Column.heading`; text, Markdown and pages round them for people, put the unit to each number,
+and show `Term`s by their words, but where exact values are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import attrgetter
+from typing import Any
 
 from gpuledger.messages import say, translated
 
@@ -68,10 +71,13 @@ class Term:
 Cell = int | float | str | tuple[int, int, int] | Term | None
 """None: there is no such value (blank in NVIDIA's tables)."""
 
+Getter = str | Callable[[Any], Any]
+"""How a column comes to its cell of a record: the path of a field, or a function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `key` names it in JSON.
+    """One column. `key` names it in JSON; `get` gives its cell of a record, by default the field called `key`.
 
     Where a terminal is narrow, columns with the highest `detail` go first, and a text that is too long is passed
     through `shorten`, or goes on in the next line where it is a sentence.
@@ -81,6 +87,7 @@ class Column:
     name: str
     """What it is called, without its unit."""
     unit: Unit
+    get: Getter | None = field(default=None, compare=False)
     detail: int = 0
     shorten: Callable[[str], str] | None = None
     is_prose: bool = False
@@ -100,6 +107,22 @@ class Column:
     def digits(self) -> Digits:
         return self.unit.digits
 
+    @property
+    def getter(self) -> Callable[[Any], Cell]:
+        """What gives its cell of a record."""
+        return self.get if callable(self.get) else attrgetter(self.get or self.key)
+
+
+def share_column(key: str, name: str, part: Getter, whole: float | Getter, detail: int = 0) -> Column:
+    """A column of shares: what part of a whole a field is, in percent; blank where there is no whole."""
+    part_of = part if callable(part) else attrgetter(part)
+    whole_of = whole if callable(whole) else attrgetter(whole) if isinstance(whole, str) else lambda _: whole
+
+    def percent(record: Any) -> float | None:
+        return 100 * part_of(record) / of if (of := whole_of(record)) else None
+
+    return Column(key, name, Unit.SHARE_PERCENT, percent, detail)
+
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
@@ -114,6 +137,31 @@ class Sheet:
     """Whether text and Markdown show numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""
     why_empty: str = ""
     """Why there are no rows where the profile does not say; without it, there are none of what it lists."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        columns: Sequence[Column],
+        records: Iterable[Any],
+        foot: Iterable[Any] = (),
+        *,
+        rounded: bool = True,
+        why_empty: str = "",
+    ) -> Sheet:
+        """A row for each record; dictionaries by key, which may leave cells out, stand for sums and the like."""
+        getters = [column.getter for column in columns]
+        keys = [column.key for column in columns]
+
+        def row(record: Any) -> tuple[Cell, ...]:
+            if not isinstance(record, dict):
+                return tuple(get(record) for get in getters)
+            if unknown := record.keys() - keys:
+                raise KeyError(f"table {name} has no column {', '.join(sorted(unknown))}")
+            return tuple(map(record.get, keys))
+
+        return cls(name, title, tuple(columns), tuple(map(row, records)), tuple(map(row, foot)), rounded, why_empty)
 
     @property
     def why_no_rows(self) -> str:
@@ -134,20 +182,18 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
         for column in sheet.columns
     )
 
-    def told(row: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        return tuple(_told_cell(cell, language) for cell in row)
+    def words(cell: Cell) -> Cell:
+        if isinstance(cell, Term):
+            return replace(cell, words=translated(cell.words, language))
+        return translated(cell, language) if isinstance(cell, str) else cell
+
+    rows, foot = (tuple(tuple(map(words, row)) for row in part) for part in (sheet.rows, sheet.foot))
 
     return replace(
         sheet,
         title=translated(sheet.title, language),
         columns=columns,
-        rows=tuple(map(told, sheet.rows)),
-        foot=tuple(map(told, sheet.foot)),
+        rows=rows,
+        foot=foot,
         why_empty=translated(sheet.why_empty, language),
     )
-
-
-def _told_cell(cell: Cell, language: str) -> Cell:
-    if isinstance(cell, Term):
-        return replace(cell, words=translated(cell.words, language))
-    return translated(cell, language) if isinstance(cell, str) else cell

@@ -18,8 +18,7 @@ from gpuledger.cli.output import Output, output_options
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, DiagnosisCase, answers_at, answers_text, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder, own_answers, tool_score
 from gpuledger.errors import MissingPackage
-from gpuledger.present.views.bench import bench_document
-from gpuledger.present.views.diagnosis import diagnosis_document
+from gpuledger.present.views.bench import bench_document, diagnosis_document
 from gpuledger.system.files import refuse_existing
 
 BENCHES = {

@@ -27,6 +27,7 @@ from gpuledger.analyse.diff.run_side import (
     to_document,
 )
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
+from gpuledger.answers.several_profiles import Compared
 from gpuledger.cli.completion import files
 from gpuledger.cli.output import Output, limit_option, page_options, regex_option, step_options
 from gpuledger.cli.progress import ProgressLine
@@ -36,7 +37,6 @@ from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.document import Document
-from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.document import diff_document, verdict_text
 from gpuledger.present.views.diff.tables import gate_result, gate_values
 from gpuledger.present.writers import write

@@ -10,6 +10,7 @@ import click
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import slowest_step_ns
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
+from gpuledger.answers.several_profiles import job_answer
 from gpuledger.cli.completion import files
 from gpuledger.cli.output import Output, limit_option, page_options, step_options
 from gpuledger.findings.ranks import job_findings
@@ -19,8 +20,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
 from gpuledger.present.views.fleet import Map, Merged, fleet_document
-from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
-from gpuledger.present.views.ranks import job_sheets
+from gpuledger.present.views.ranks import job_sheets, lateness_sheet, lateness_words, straggler_sheet
 from gpuledger.read.request import Progress
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
@@ -104,7 +104,7 @@ def _merge(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
         failed=tuple((each.name, each.sentence) for each in made.failed),
         ranks=len(job.ranks),
         world_size=None if isinstance(job.world_size, NotMeasured) else job.world_size,
-        tables=(straggler_sheet(stragglers(job, late, fixed)), *job_sheets(job, fixed)),
+        tables=(straggler_sheet(stragglers(job, late, fixed)), *job_sheets(job_answer(job, fixed))),
         map=drawn,
         findings=job_findings(job, fixed),
         compared=any(part.counted for part in job.parts),

@@ -18,8 +18,7 @@ from gpuledger.cli.output import Output, english_options, limit_option, output_o
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import info_document
-from gpuledger.present.views.nvidia import nvidia_sheet
-from gpuledger.present.views.stats import NamedSheet, stats_document
+from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
 from gpuledger.read import open_trace
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table

@@ -18,7 +18,7 @@ from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import origin_line
-from gpuledger.present.views.ncu_plan import Proposal, plan_document
+from gpuledger.present.views.ncu import Proposal, plan_document
 from gpuledger.read import open_trace
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import look_at
@@ -69,22 +69,20 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Wanted, limi
 
 
 def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None:
-    from gpuledger.analyse.kernels.judgement import judged
-    from gpuledger.analyse.kernels.judgement import kernels as put_together
+    from gpuledger.answers.kernels import kernels_answer
     from gpuledger.present.views.kernels import kernels_document
     from gpuledger.read.ncu.reader import open_kernels
 
     report = open_kernels(files, limits=limits, progress=output.progress)
     output.progress.stage("judging the kernels")
-    judged_kernels = put_together([judged(launch) for launch in report.launches])
-    output.show(kernels_document([path.name for path in files], judged_kernels, report.health))
+    output.show(kernels_document(kernels_answer([path.name for path in files], report)))
 
 
 def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.ledger.device import analysed
-    from gpuledger.present.views.answers import kernel_answer
+    from gpuledger.present.views.kernels import kernel_sentences
     from gpuledger.present.views.timeline_kernels import step_kernels_sheet, timeline_document
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
@@ -96,7 +94,7 @@ def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: L
     devices = analysed(trace, profile.name, wanted)
     steps = [(overview(trace, device, wanted.scope_pattern), device) for device in devices]
     sheets = [step_kernels_sheet(kernels, device, wanted.families) for kernels, device in steps]
-    sentences = [sentence for kernels, device in steps for sentence in kernel_answer(kernels, device)]
+    sentences = [sentence for kernels, device in steps for sentence in kernel_sentences(kernels, device)]
     use = {device.gpu: use_of_device(trace, device) for device in devices}
     zero_ns = devices[0].zero_ns
     output.show(

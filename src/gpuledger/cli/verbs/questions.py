@@ -1,24 +1,7 @@
-"""The verbs that ask one question: all read a profile, find steps, and print the answer, then tables.
+"""The verbs that ask one question of a profile: read it, find its steps, answer, and show the tables of the answer.
 
-Memory snapshots of PyTorch where a verb takes them instead of a timeline, or beside one.
-
-`gpuledger gaps`: why the GPU was idle.
-
-`gpuledger steps`: how long a step takes, and how steps differ.
-
-`gpuledger launches`: what launching costs.
-
-`gpuledger memory`: what is copied and allocated; of a memory snapshot, who holds what.
-
-`gpuledger ranges`: time by NVTX range.
-
-`gpuledger ops`: time by operator.
-
-`gpuledger overlap`: what hides under what.
-
-`gpuledger phases`: what the phases of a layer cost, and what lies between them.
-
-`gpuledger critical`: the chain that makes a step as long as it is, and the slack of what is not on it.
+`gaps`, `steps`, `launches`, `memory`, `ranges`, `ops` and `overlap` answer for each GPU; `phases` and `critical` put
+the steady steps together from their phases, and from what they waited for. `memory` also takes snapshots of PyTorch.
 """
 
 from __future__ import annotations
@@ -37,6 +20,16 @@ from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.analyse.path_summary import path_summary
 from gpuledger.analyse.phase_costs import KnownJob, phase_costs, phase_waits, talking_ranks
+from gpuledger.analyse.range_tree import range_shares
+from gpuledger.answers.one_gpu import (
+    gaps_answer,
+    launches_answer,
+    memory_answer,
+    operators_answer,
+    overlap_answer,
+    ranges_answer,
+    steps_answer,
+)
 from gpuledger.cli.output import Output, limit_option, named, names_option, page_options, profile_argument, step_options
 from gpuledger.fleet.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analysed
@@ -44,17 +37,15 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.critical import critical_document
+from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
 from gpuledger.present.views.phases import phases_document
-from gpuledger.present.views.questions import (
-    gaps_of,
-    launches_of,
-    memory_of,
-    operators_of,
-    overlap_of,
-    ranges_of,
-    steps_of,
+from gpuledger.present.views.program_time import (
+    launches_tables,
+    memory_tables,
+    operators_tables,
+    printed_ranges_sheet,
+    ranges_tables,
 )
-from gpuledger.present.views.ranges import printed_ranges_sheet
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.snapshot import is_snapshot, open_snapshot
@@ -170,7 +161,7 @@ def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
       gpuledger gaps run.sqlite --over=1ms
       gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
     """
-    return gaps_of(trace, device, over)
+    return gaps_tables(gaps_answer(trace, device, over))
 
 
 @partial(question, reads_samples=True)
@@ -188,7 +179,7 @@ def steps(trace: Trace, device: Device) -> TableAnswer:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
     """
-    return steps_of(trace, device)
+    return steps_tables(steps_answer(trace, device))
 
 
 @question
@@ -203,7 +194,7 @@ def launches(trace: Trace, device: Device) -> TableAnswer:
       gpuledger launches run.sqlite
       gpuledger launches run.sqlite --format=json
     """
-    return launches_of(trace, device)
+    return launches_tables(launches_answer(trace, device))
 
 
 @partial(question, of_snapshot=show_snapshot)
@@ -224,10 +215,10 @@ def memory(trace: Trace, device: Device) -> TableAnswer:
       gpuledger memory run.sqlite --format=json
       gpuledger memory snapshot.pickle
     """
-    return memory_of(trace, device)
+    return memory_tables(memory_answer(trace, device))
 
 
-@partial(question, of_tables=lambda side: [printed_ranges_sheet(side)], reads_samples=True)
+@partial(question, of_tables=lambda side: [printed_ranges_sheet(side, range_shares(side))], reads_samples=True)
 def ranges(trace: Trace, device: Device) -> TableAnswer:
     """Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.
 
@@ -245,7 +236,7 @@ def ranges(trace: Trace, device: Device) -> TableAnswer:
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """
-    return ranges_of(trace, device)
+    return ranges_tables(ranges_answer(trace, device))
 
 
 @question
@@ -263,7 +254,7 @@ def ops(trace: Trace, device: Device) -> TableAnswer:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    return operators_of(trace, device)
+    return operators_tables(operators_answer(trace, device))
 
 
 @question
@@ -278,7 +269,7 @@ def overlap(trace: Trace, device: Device) -> TableAnswer:
       gpuledger overlap run.sqlite
       gpuledger overlap run.sqlite --format=json
     """
-    return overlap_of(trace, device)
+    return overlap_tables(overlap_answer(trace, device))
 
 
 def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

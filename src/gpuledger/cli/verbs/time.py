@@ -10,8 +10,7 @@ import click
 
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import GpuledgerError
-from gpuledger.present.views.timing import timing_document
-from gpuledger.present.views.timing_pair import timing_pair_document
+from gpuledger.present.views.timing import timing_document, timing_pair_document
 from gpuledger.system.nvml import GpuWatch, NotWatched
 from gpuledger.timing.timer import (
     NoDevice,

@@ -11,7 +11,7 @@ from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardK
 from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.analyse.align.side_by_side import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck, AlignRow, shape_text
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
-from gpuledger.messages import joined, say
+from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import (
     AGAIN,
     Block,
@@ -25,7 +25,8 @@ from gpuledger.present.document import (
     Tile,
     chapters,
 )
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
+from gpuledger.present.fields import fields_json
+from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.trace.model import Note, Severity, told_always
@@ -39,12 +40,6 @@ MOST_ROWS: Final = 40
 MOST_LINES: Final = 6
 """So much of what a check found is said to people."""
 
-_CHECKS: Final = (
-    Column("check", say("Check"), Unit.TEXT),
-    Column("verdict", say("Verdict"), Unit.TEXT),
-    Column("mock", say("Mock"), Unit.TEXT),
-    Column("e2e", say("Model"), Unit.TEXT),
-)
 VERDICT_WORDS: Final = {
     PASS: say("PASS"),
     KNOWN: say("KNOWN"),
@@ -60,6 +55,7 @@ _LEVEL_WORDS: Final = {
     MISSING: say("missing"),
     INSERTED: say("inserted"),
 }
+_SHAPE_WORDS: Final = {None: "", True: say("same"), False: say("differs")}
 _BADGES: Final = {PASS: "good", WARN: "warn", FAIL: "bad"}
 
 
@@ -80,32 +76,11 @@ class _Line:
 
 def align_document(made: Alignment, health: Sequence[Note]) -> Document:
     """The alignment; JSON is the document gpuledger.align/1."""
-    found = made.sides
+    first = (Heading(title(made), 1), Paragraph(made.conclusion), Paragraph(about(made)), checks_block(made))
     return Document(
-        blocks=lambda: (
-            Group(
-                (
-                    Heading(title(made), 1),
-                    Paragraph(made.conclusion),
-                    Paragraph(about(made)),
-                    checks_block(made),
-                    *evidence_blocks(made, health),
-                )
-            ),
-        ),
-        data=lambda: {
-            "schema": "gpuledger.align/1",
-            "verdict": made.verdict,
-            "conclusion": made.conclusion,
-            "checks": [_check(check) for check in made.checks],
-            "isolated_by": {"by": made.isolation.by, "expression": made.isolation.expression},
-            "forwards": {"mock": found.mock.forwards, "e2e": found.e2e.forwards},
-            "sides": {"mock": _side(found.mock), "e2e": _side(found.e2e)},
-            "kernels": [_row(position, row) for position, row in enumerate(found.rows, 1)],
-            "notes": list(made.notes),
-            "health": health_json(health),
-        },
-        sheets=lambda: (_every_row(found.rows),),
+        blocks=lambda: (Group((*first, *evidence_blocks(made, health))),),
+        data=lambda: _align_data(made, health),
+        sheets=lambda: (_every_row(made.sides.rows),),
         page=lambda: _page(made, health),
     )
 
@@ -131,7 +106,17 @@ def title(made: Alignment) -> str:
 
 def checks_block(made: Alignment) -> SheetBlock:
     """The seven checks."""
-    return SheetBlock(Sheet("align_checks", CHECKS, _CHECKS, tuple(map(_check_row, made.checks))))
+
+    def verdict(check: AlignCheck) -> Term:
+        return Term(check.verdict, VERDICT_WORDS[check.verdict], badge=_BADGES.get(check.verdict, ""))
+
+    columns = (
+        Column("check", say("Check"), Unit.TEXT, "title"),
+        Column("verdict", say("Verdict"), Unit.TEXT, verdict),
+        Column("mock", say("Mock"), Unit.TEXT),
+        Column("e2e", say("Model"), Unit.TEXT),
+    )
+    return SheetBlock(Sheet.of("align_checks", CHECKS, columns, made.checks))
 
 
 def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
@@ -188,11 +173,6 @@ def _isolated(isolation: Isolation) -> str:
     return say("isolated by pattern '{pattern}'", pattern=isolation.expression)
 
 
-def _check_row(check: AlignCheck) -> tuple[Cell, ...]:
-    verdict = Term(check.verdict, VERDICT_WORDS[check.verdict], badge=_BADGES.get(check.verdict, ""))
-    return check.title, verdict, check.mock, check.e2e
-
-
 def _sentence(text: str) -> str:
     """With a full stop."""
     return text if text.endswith(".") else say("{told}.", told=text)
@@ -220,121 +200,132 @@ def _times(rows: Sequence[AlignRow]) -> tuple[int | None, int | None]:
     return sum(mock) if mock else None, sum(e2e) if e2e else None
 
 
+def _name(kernel: ForwardKernel | None) -> str:
+    return "" if kernel is None else kernel.name
+
+
 def _side_by_side(lines: Sequence[_Line]) -> Sheet:
     """For people: one column of names where they are the same on both sides."""
     same = all(line.row.level == EXACT for line in lines)
     several = any(line.calls > 1 for line in lines)
+
+    def model_kernel(line: _Line) -> str:
+        return say("same") if line.row.level == EXACT else label(_name(line.row.e2e)) if line.row.e2e else ""
+
+    def ratio(line: _Line) -> float | None:
+        return line.mock_ns / line.e2e_ns if line.mock_ns is not None and line.e2e_ns else None
+
+    def match(line: _Line) -> Message:
+        level = _LEVEL_WORDS[line.row.level]
+        return say("{level}, moved", level=level) if line.row.moved else level
+
     columns = (
-        Column("position", "#", Unit.ID, detail=3),
+        Column("position", "#", Unit.ID, "at", detail=3),
         *((Column("calls", say("Calls"), Unit.COUNT),) if several else ()),
-        Column("mock_kernel", say("Kernel") if same else say("Kernel of the mock"), Unit.TEXT, shorten=label),
-        Column("mock_time", say("Mock") if same else say("Time"), Unit.FIGURE),
-        *(() if same else (Column("e2e_kernel", say("of the model"), Unit.TEXT, shorten=label),)),
-        Column("e2e_time", say("Model") if same else say("Time"), Unit.FIGURE),
-        Column("ratio", say("Ratio"), Unit.RATIO, detail=1),
-        Column("match", say("Match"), Unit.TEXT),
-        Column("shape", say("Shape"), Unit.TEXT, detail=2),
+        Column(
+            "mock_kernel",
+            say("Kernel") if same else say("Kernel of the mock"),
+            Unit.TEXT,
+            lambda line: label(line.row.mock.name) if line.row.mock else "",
+            shorten=label,
+        ),
+        Column("mock_time", say("Mock") if same else say("Time"), Unit.FIGURE, lambda line: _time(line.mock_ns)),
+        *(() if same else (Column("e2e_kernel", say("of the model"), Unit.TEXT, model_kernel, shorten=label),)),
+        Column("e2e_time", say("Model") if same else say("Time"), Unit.FIGURE, lambda line: _time(line.e2e_ns)),
+        Column("ratio", say("Ratio"), Unit.RATIO, ratio, detail=1),
+        Column("match", say("Match"), Unit.TEXT, match),
+        Column("shape", say("Shape"), Unit.TEXT, lambda line: _SHAPE_WORDS[line.row.same_shape], detail=2),
     )
-    rows = tuple(_drawn(line, same=same, several=several) for line in lines)
-    return Sheet("align_kernels", say("Kernel by kernel"), columns, rows)
+    return Sheet.of("align_kernels", say("Kernel by kernel"), columns, lines)
 
 
-def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:
-    row = line.row
-    theirs = say("same") if row.level == EXACT else "" if row.e2e is None else label(row.e2e.name)
-    return (
-        line.at,
-        *((line.calls,) if several else ()),
-        "" if row.mock is None else label(row.mock.name),
-        "" if line.mock_ns is None else time_text(line.mock_ns),
-        *(() if same else (theirs,)),
-        "" if line.e2e_ns is None else time_text(line.e2e_ns),
-        line.mock_ns / line.e2e_ns if line.mock_ns is not None and line.e2e_ns else None,
-        say("{level}, moved", level=_LEVEL_WORDS[row.level]) if row.moved else _LEVEL_WORDS[row.level],
-        {None: "", True: say("same"), False: say("differs")}[row.same_shape],
-    )
+def _time(ns: int | None) -> str:
+    return "" if ns is None else time_text(ns)
 
 
 def _every_row(rows: Sequence[AlignRow]) -> Sheet:
     """For programs."""
-    columns = (
-        Column("position", "Position", Unit.ID),
-        Column("mock_kernel", "Mock Kernel", Unit.TEXT),
-        Column("mock_ns", "Mock Time", Unit.NS),
-        Column("e2e_kernel", "E2E Kernel", Unit.TEXT),
-        Column("e2e_ns", "E2E Time", Unit.NS),
-        Column("ratio", "Ratio", Unit.TEXT),
-        Column("match", "Match", Unit.TEXT),
-        Column("moved", "Moved", Unit.TEXT),
-        Column("shape", "Same Shape", Unit.TEXT),
-        Column("mock_shape", "Mock Shape", Unit.TEXT),
-        Column("e2e_shape", "E2E Shape", Unit.TEXT),
-    )
-    cells = tuple(
-        (
-            at,
-            "" if row.mock is None else row.mock.name,
-            None if row.mock is None else row.mock.time_ns,
-            "" if row.e2e is None else row.e2e.name,
-            None if row.e2e is None else row.e2e.time_ns,
-            "" if row.ratio is None else f"{row.ratio:.4f}",
-            row.level,
-            "yes" if row.moved else "",
-            {None: "", True: "yes", False: "no"}[row.same_shape],
-            "" if row.mock is None or row.mock.shape is None else shape_text(row.mock.shape),
-            "" if row.e2e is None or row.e2e.shape is None else shape_text(row.e2e.shape),
+
+    def kernel_columns(side: str, words: str) -> tuple[Column, Column]:
+        def time(row: AlignRow) -> int | None:
+            kernel: ForwardKernel | None = getattr(row, side)
+            return None if kernel is None else kernel.time_ns
+
+        return (
+            Column(f"{side}_kernel", f"{words} Kernel", Unit.TEXT, lambda entry: _name(getattr(entry[1], side))),
+            Column(f"{side}_ns", f"{words} Time", Unit.NS, lambda entry: time(entry[1])),
         )
-        for at, row in enumerate(rows, 1)
+
+    def shape_column(side: str, words: str) -> Column:
+        def shape(entry: tuple[int, AlignRow]) -> str:
+            kernel: ForwardKernel | None = getattr(entry[1], side)
+            return "" if kernel is None or kernel.shape is None else shape_text(kernel.shape)
+
+        return Column(f"{side}_shape", f"{words} Shape", Unit.TEXT, shape)
+
+    def ratio(entry: tuple[int, AlignRow]) -> str:
+        return "" if entry[1].ratio is None else f"{entry[1].ratio:.4f}"
+
+    columns = (
+        Column("position", "Position", Unit.ID, lambda entry: entry[0]),
+        *kernel_columns("mock", "Mock"),
+        *kernel_columns("e2e", "E2E"),
+        Column("ratio", "Ratio", Unit.TEXT, ratio),
+        Column("match", "Match", Unit.TEXT, lambda entry: entry[1].level),
+        Column("moved", "Moved", Unit.TEXT, lambda entry: "yes" if entry[1].moved else ""),
+        Column(
+            "shape", "Same Shape", Unit.TEXT, lambda entry: {None: "", True: "yes", False: "no"}[entry[1].same_shape]
+        ),
+        shape_column("mock", "Mock"),
+        shape_column("e2e", "E2E"),
     )
-    return Sheet("align_kernels", "Kernel by kernel", columns, cells)
+    return Sheet.of("align_kernels", "Kernel by kernel", columns, enumerate(rows, 1))
 
 
-def _check(check: AlignCheck) -> dict[str, Any]:
+def _align_data(made: Alignment, health: Sequence[Note]) -> dict[str, Any]:
+    """The document gpuledger.align/1."""
+    mock, e2e = made.sides.mock, made.sides.e2e
     return {
-        "check": check.check,
-        "verdict": check.verdict,
-        "figures": dict(check.figures),
-        "evidence": list(check.evidence),
-        "remedy": check.remedy,
-        "known": [{"what": each.sentence, "reason": each.difference.reason} for each in check.accepted],
+        "schema": "gpuledger.align/1",
+        "verdict": made.verdict,
+        "conclusion": made.conclusion,
+        "checks": [
+            {
+                **fields_json(check, "check verdict"),
+                "figures": dict(check.figures),
+                **fields_json(check, "evidence remedy"),
+                "known": [{"what": known.sentence, "reason": known.difference.reason} for known in check.accepted],
+            }
+            for check in made.checks
+        ],
+        "isolated_by": fields_json(made.isolation, "by expression"),
+        "forwards": {"mock": mock.forwards, "e2e": e2e.forwards},
+        "sides": {"mock": _side_json(mock), "e2e": _side_json(e2e)},
+        "kernels": [
+            {
+                "position": position,
+                "mock": _kernel_json(row.mock),
+                "e2e": _kernel_json(row.e2e),
+                **fields_json(row, "ratio match=level moved same_shape"),
+            }
+            for position, row in enumerate(made.sides.rows, 1)
+        ],
+        "notes": list(made.notes),
+        "health": health_json(health),
     }
 
 
-def _side(side: OperationSide) -> dict[str, Any]:
+def _side_json(side: OperationSide) -> dict[str, Any]:
     return {
         "profile": side.profile,
         "gpu": side.gpu_name or None,
         "steps": side.steps or None,
-        "ranks": side.ranks,
-        "compared": side.compared,
-        "alike": side.alike,
-        "gpu_ns": side.gpu_ns,
-        "elapsed_ns": side.elapsed_ns,
-        "spread_ns": None if side.spread_ns is None else list(side.spread_ns),
+        **fields_json(side, "ranks compared alike gpu_ns elapsed_ns spread_ns"),
     }
 
 
-def _row(at: int, row: AlignRow) -> dict[str, Any]:
-    return {
-        "position": at,
-        "mock": None if row.mock is None else _kernel(row.mock),
-        "e2e": None if row.e2e is None else _kernel(row.e2e),
-        "ratio": row.ratio,
-        "match": row.level,
-        "moved": row.moved,
-        "same_shape": row.same_shape,
-    }
-
-
-def _kernel(kernel: ForwardKernel) -> dict[str, Any]:
-    return {
-        "name": kernel.name,
-        "time_ns": kernel.time_ns,
-        "grid": None if kernel.grid is None else list(kernel.grid),
-        "block": None if kernel.block is None else list(kernel.block),
-        "stream": kernel.stream,
-        "in_graph": kernel.in_graph,
-    }
+def _kernel_json(kernel: ForwardKernel | None) -> dict[str, Any] | None:
+    return None if kernel is None else fields_json(kernel, "name time_ns grid block stream in_graph")
 
 
 def align_junit(made: Alignment) -> str:

@@ -1,14 +1,21 @@
-"""Whether profiles can be recorded here, check by check and with what to do."""
+"""Whether profiles can be recorded here, check by check and with what to do.
+
+A capture for people: flags with their reasons, verdicts of checks, what was recorded.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from gpuledger.analyse.capture_checks import CaptureCheck
 from gpuledger.present.document import Document, Drawn
-from gpuledger.present.safe_text import display_width, visible
+from gpuledger.present.fields import fields_json
+from gpuledger.present.safe_text import display_width, visible, wrapped
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.markdown import escaped, table_markdown
+from gpuledger.units import bytes_text
 
 if TYPE_CHECKING:
     from gpuledger.doctor.check import DoctorCheck
@@ -152,23 +159,31 @@ def _markdown(found: Diagnosis) -> str:
 
 
 def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
-    keys = ("check", "verdict", "found", "means", *(("fix", "commands") if with_fixes else ()))
-    rows = []
-    for check in found.checks:
-        outcome = check.outcome
-        fixes = (outcome.fix, "; ".join(outcome.commands)) if with_fixes else ()
-        cells = (check.name, outcome.verdict.value, outcome.found, outcome.means, *fixes)
-        rows.append(tuple(visible(cell) for cell in cells))  # tools' own words are in it
-    headings = tuple(Column(key, key if with_fixes else key.capitalize(), Unit.TEXT) for key in keys)
-    return Sheet("doctor", "Checks", headings, tuple(rows))
+    cells: dict[str, Callable[[DoctorCheck], str]] = {
+        "check": lambda check: check.name,
+        "verdict": lambda check: check.outcome.verdict.value,
+        "found": lambda check: check.outcome.found,
+        "means": lambda check: check.outcome.means,
+    }
+    if with_fixes:
+        cells |= {"fix": lambda check: check.outcome.fix, "commands": lambda check: "; ".join(check.outcome.commands)}
+    columns = [
+        # tools' own words are in it
+        Column(
+            key,
+            key if with_fixes else key.capitalize(),
+            Unit.TEXT,
+            lambda check, cell=cell: visible(cell(check)),  # type: ignore[misc]
+        )
+        for key, cell in cells.items()
+    ]
+    return Sheet.of("doctor", "Checks", columns, found.checks)
 
 
 def _check_json(check: DoctorCheck) -> dict[str, Any]:
     outcome = check.outcome
     return {
-        "name": check.name,
-        "verdict": outcome.verdict.value,
-        "found": outcome.found,
+        **fields_json(check, "name verdict=outcome.verdict found=outcome.found"),
         "means": outcome.means or None,
         "fix": outcome.fix or None,
         "commands": list(outcome.commands),
@@ -176,18 +191,31 @@ def _check_json(check: DoctorCheck) -> dict[str, Any]:
 
 
 def _machine_json(machine: Machine) -> dict[str, Any]:
-    gpus = [
-        {
-            "index": gpu.index,
-            "name": gpu.name,
-            "memory_bytes": gpu.memory_bytes,
-            "sm_mhz": gpu.sm_mhz,
-            "highest_sm_mhz": gpu.highest_sm_mhz,
-            "power_limit_mw": gpu.power_limit_mw,
-            "split": gpu.is_split,
-            "compute_mode": gpu.compute_mode,
-            "throttled_by": list(gpu.throttled_by),
-        }
-        for gpu in machine.gpus
+    gpu = "index name memory_bytes sm_mhz highest_sm_mhz power_limit_mw split=is_split compute_mode throttled_by"
+    return {
+        "driver": machine.driver,
+        "cuda": machine.cuda,
+        "gpus": [fields_json(each, gpu) for each in machine.gpus],
+        "no_gpu_because": machine.reason or None,
+    }
+
+
+def reasons_text(reasons: Sequence[tuple[str, str]], width: int | None) -> str:
+    """Each flag, and under it the reason."""
+    lines = []
+    for flag, why in reasons:
+        lines += [visible(flag), wrapped(f"    {visible(why)}", width, 4)]
+    return "\n".join(lines) + "\n"
+
+
+def checks_text(checks: Iterable[CaptureCheck]) -> list[str]:
+    """One line per check; what to do stands behind what is missing."""
+    return [
+        visible(f"{each.verdict:<8} {each.name}: {each.found}" + (f"; {each.advice}" if each.advice else ""))
+        for each in checks
     ]
-    return {"driver": machine.driver, "cuda": machine.cuda, "gpus": gpus, "no_gpu_because": machine.reason or None}
+
+
+def files_text(files: Iterable[tuple[str, int]]) -> str:
+    """Files with their sizes, in one line."""
+    return ", ".join(f"{visible(name)} ({bytes_text(size)})" for name, size in files)

@@ -20,6 +20,7 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
+from gpuledger.present.fields import fields_json, plain
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
@@ -38,9 +39,13 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
             say("Recorded"), tuple((_counted(found, table), Table(table).schema.row) for table, _ in found.rows)
         ),
     ]
-    in_markdown = [
-        SheetBlock(sheet, SheetTitle.NAMED) for sheet in _sheets(trace, found, verbose=verbose) if sheet.rows
-    ]
+    sheets = (
+        _gpu_sheet(found),
+        _process_sheet(found),
+        _table_sheet(found),
+        *((_source_sheet(trace),) if verbose else ()),
+    )
+    in_markdown = [SheetBlock(sheet, SheetTitle.NAMED) for sheet in sheets if sheet.rows]
     private: list[Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
     return Document(
         blocks=lambda: (
@@ -81,59 +86,46 @@ def _untitled(sheet: Sheet) -> SheetBlock:
 def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
     """The rows of every table, ours and the profile's own."""
     columns = (
-        Column("of", "Of", Unit.TEXT),
-        Column("table", "Table", Unit.TEXT),
-        Column("rows", "Rows", Unit.COUNT),
+        Column("of", "Of", Unit.TEXT, lambda table: table[0]),
+        Column("table", "Table", Unit.TEXT, lambda table: table[1][0]),
+        Column("rows", "Rows", Unit.COUNT, lambda table: table[1][1]),
     )
-    rows = [("gpuledger", name, count) for name, count in found.rows]
-    rows += [(trace.origin.tool, name, count) for name, count in trace.origin.source_rows]
-    return Sheet("rows", "Rows", columns, tuple(rows))
+    ours = [("gpuledger", table) for table in found.rows]
+    theirs = [(trace.origin.tool, table) for table in trace.origin.source_rows]
+    return Sheet.of("rows", "Rows", columns, (*ours, *theirs))
 
 
 def _data(name: str, trace: Trace, found: Contents, *, verbose: bool) -> dict[str, Any]:
     """The document gpuledger.info/1."""
     origin = trace.origin
+    gpu = (
+        "gpu=index name=gpu.name bus=gpu.bus compute_capability=gpu.compute_capability sm_count=gpu.sm_count "
+        "memory_bytes=gpu.memory_bytes bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s clock_hz=gpu.clock_hz "
+        "l2_bytes=gpu.l2_bytes processes streams kernels copies graphs"
+    )
     content: dict[str, Any] = {
         "schema": "gpuledger.info/1",
         "profile": name,
         "origin": {
-            "tool": origin.tool,
-            "tool_version": origin.tool_version,
-            "schema_version": origin.schema_version,
-            "container": origin.container,
-            "started_utc": origin.started_utc,
-            "driver_version": origin.driver_version,
-            "cuda_version": origin.cuda_version,
-            "asked_for": None if origin.asked_for is None else list(origin.asked_for),
-            "decoding": None if origin.decoding is None else _decoding_json(origin.decoding),
+            **fields_json(origin, "tool tool_version schema_version container started_utc driver_version cuda_version"),
+            "asked_for": plain(origin.asked_for),
+            "decoding": origin.decoding and fields_json(origin.decoding, "by reason by_sqlite"),
         },
-        "span_ns": None if isinstance(found.span, NotMeasured) else list(found.span),
-        "plain_window_ns": None if isinstance(trace.plain_window_ns, NotMeasured) else trace.plain_window_ns,
-        "gpus": [_gpu_json(use) for use in found.gpus],
+        "span_ns": plain(found.span),
+        "plain_window_ns": plain(trace.plain_window_ns),
+        "gpus": [fields_json(use, gpu) for use in found.gpus],
         "processes": [
-            {
-                "pid": os_pid(use.process.pid),
-                "name": use.process.name,
-                "threads": use.threads,
-                "calls": use.calls,
-                "ranges": use.ranges,
-                "gpu_work": use.gpu_work,
-            }
+            {"pid": os_pid(use.process.pid), **fields_json(use, "name=process.name threads calls ranges gpu_work")}
             for use in found.processes
         ],
         "tables": dict(found.rows),
         "source_rows": dict(origin.source_rows),
-        "launched_share": None if isinstance(found.launched, NotMeasured) else found.launched,
-        "missing": [{"what": each.what, "reason": each.reason, "means": each.means} for each in found.missing],
+        "launched_share": plain(found.launched),
+        "missing": [fields_json(missing, "what reason means") for missing in found.missing],
         "health": health_json(trace.health),
     }
     if verbose:
-        private = origin.private
-        content["private"] = {
-            "command": list(private.command),
-            "host": private.host,
-            "environment": [list(pair) for pair in private.environment],
-        }
+        content["private"] = fields_json(origin.private, "command host environment")
     return content
 
 
@@ -195,10 +187,6 @@ def decoding_sentence(how: Decoding) -> str:
     return say("read by the native decoder")
 
 
-def _decoding_json(how: Decoding) -> dict[str, Any]:
-    return {"by": how.by, "reason": how.reason, "by_sqlite": list(how.by_sqlite)}
-
-
 def _sentence(origin: Origin) -> str:
     schema = (
         say("export schema {version}", version=visible(origin.schema_version))
@@ -215,89 +203,51 @@ def _sentence(origin: Origin) -> str:
     return joined(say(", "), parts)
 
 
-def _sheets(trace: Trace, found: Contents, *, verbose: bool) -> list[Sheet]:
-    return [_gpu_sheet(found), _process_sheet(found), _table_sheet(found), *([_source_sheet(trace)] if verbose else [])]
-
-
 def _gpu_sheet(found: Contents) -> Sheet:
+    def memory(use: GpuUse) -> str | None:
+        return None if use.gpu.memory_bytes is None else bytes_text(use.gpu.memory_bytes)
+
     columns = (
-        Column("gpu", "GPU", Unit.ID),
-        Column("name", say("Name"), Unit.TEXT),
-        Column("memory", say("Memory"), Unit.TEXT, detail=2),
-        Column("sms", say("SMs"), Unit.COUNT, detail=1),
+        Column("gpu", "GPU", Unit.ID, "index"),
+        Column("name", say("Name"), Unit.TEXT, "gpu.name"),
+        Column("memory", say("Memory"), Unit.TEXT, memory, detail=2),
+        Column("sms", say("SMs"), Unit.COUNT, "gpu.sm_count", detail=1),
         Column("processes", say("Processes"), Unit.COUNT, detail=3),
         Column("streams", say("Streams"), Unit.COUNT),
         Column("kernels", say("Kernels"), Unit.COUNT),
         Column("copies", say("Copies"), Unit.COUNT),
         Column("graphs", say("Graphs"), Unit.COUNT, detail=4),
     )
-    rows = tuple(
-        (
-            use.index,
-            use.gpu.name,
-            None if use.gpu.memory_bytes is None else bytes_text(use.gpu.memory_bytes),
-            use.gpu.sm_count,
-            use.processes,
-            use.streams,
-            use.kernels,
-            use.copies,
-            use.graphs,
-        )
-        for use in found.gpus
-    )
-    return Sheet("gpus", say("GPUs"), columns, rows)
+    return Sheet.of("gpus", say("GPUs"), columns, found.gpus)
 
 
 def _process_sheet(found: Contents) -> Sheet:
     columns = (
-        Column("pid", "PID", Unit.ID),
-        Column("name", say("Process"), Unit.TEXT),
+        Column("pid", "PID", Unit.ID, lambda use: os_pid(use.process.pid)),
+        Column("name", say("Process"), Unit.TEXT, "process.name"),
         Column("threads", say("Threads"), Unit.COUNT),
         Column("calls", say("Calls"), Unit.COUNT),
         Column("ranges", say("Ranges"), Unit.COUNT),
         Column("gpu_work", say("GPU work"), Unit.COUNT),
     )
-    rows = tuple(
-        (os_pid(use.process.pid), use.process.name, use.threads, use.calls, use.ranges, use.gpu_work)
-        for use in found.processes
-    )
-    return Sheet("processes", say("Processes"), columns, rows)
+    return Sheet.of("processes", say("Processes"), columns, found.processes)
 
 
 def _table_sheet(found: Contents) -> Sheet:
     columns = (
-        Column("table", say("Recorded"), Unit.TEXT),
-        Column("rows", say("Rows"), Unit.COUNT),
-        Column("row", say("One row is"), Unit.TEXT),
+        Column("table", say("Recorded"), Unit.TEXT, lambda table: table[0]),
+        Column("rows", say("Rows"), Unit.COUNT, lambda table: table[1]),
+        Column("row", say("One row is"), Unit.TEXT, lambda table: Table(table[0]).schema.row),
     )
-    return Sheet(
-        "tables", say("Recorded"), columns, tuple((name, count, Table(name).schema.row) for name, count in found.rows)
-    )
+    return Sheet.of("tables", say("Recorded"), columns, found.rows)
 
 
 def _source_sheet(trace: Trace) -> Sheet:
-    columns = (Column("table", say("Table of the profile"), Unit.TEXT), Column("rows", say("Rows"), Unit.COUNT))
-    return Sheet("source", say("Tables of the profile"), columns, trace.origin.source_rows)
-
-
-def _gpu_json(use: GpuUse) -> dict[str, Any]:
-    gpu = use.gpu
-    return {
-        "gpu": use.index,
-        "name": gpu.name,
-        "bus": gpu.bus,
-        "compute_capability": None if gpu.compute_capability is None else list(gpu.compute_capability),
-        "sm_count": gpu.sm_count,
-        "memory_bytes": gpu.memory_bytes,
-        "bandwidth_bytes_per_s": gpu.bandwidth_bytes_per_s,
-        "clock_hz": gpu.clock_hz,
-        "l2_bytes": gpu.l2_bytes,
-        "processes": use.processes,
-        "streams": use.streams,
-        "kernels": use.kernels,
-        "copies": use.copies,
-        "graphs": use.graphs,
-    }
+    columns = (
+        Column("table", say("Table of the profile"), Unit.TEXT, lambda table: table[0]),
+        Column("rows", say("Rows"), Unit.COUNT, lambda table: table[1]),
+    )
+    return Sheet.of("source", say("Tables of the profile"), columns, trace.origin.source_rows)
 
 
 def _private(trace: Trace) -> Definitions:

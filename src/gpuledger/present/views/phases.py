@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from gpuledger.analyse.phase_costs import BetweenPhases, PhaseCosts, PhaseWait
+from gpuledger.analyse.phase_costs import BetweenPhases, PhaseCost, PhaseCosts, PhaseWait
 from gpuledger.analyse.work_phases import ToldBy
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
@@ -20,37 +20,6 @@ from gpuledger.units import share_text, time_text
 
 Waits = tuple[PhaseWait, ...] | NotMeasured
 
-_PHASES: Final = (
-    Column("phase", say("Phase"), Unit.TEXT),
-    Column("per_step_ns", say("Per step"), Unit.MEAN_NS),
-    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
-    Column("visits", say("Times"), Unit.COUNT, detail=1),
-    Column("per_visit_ns", say("Each"), Unit.MEAN_NS),
-    Column("hidden_per_step_ns", say("Hidden"), Unit.MEAN_NS),
-    Column("total_ns", say("All steps"), Unit.NS, detail=2),
-    Column("told_by", say("Source"), Unit.TEXT, detail=1),
-)
-_BETWEEN: Final = (
-    Column("from", say("From"), Unit.TEXT),
-    Column("to", say("To"), Unit.TEXT),
-    Column("times", say("Times"), Unit.COUNT, detail=1),
-    Column("idle_per_step_ns", say("Idle"), Unit.MEAN_NS),
-    Column("other_per_step_ns", say("Other work"), Unit.MEAN_NS),
-    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
-    Column("cause", say("Largest cause"), Unit.TEXT),
-    Column("idle_ns", say("Idle, all steps"), Unit.NS, detail=3),
-    Column("other_ns", say("Other work, all steps"), Unit.NS, detail=3),
-)
-_WAITS: Final = (
-    Column("phase", say("Phase"), Unit.TEXT),
-    Column("layer", say("Layer"), Unit.TEXT),
-    Column("seen", say("Collectives"), Unit.COUNT),
-    Column("matched", say("Matched"), Unit.COUNT),
-    Column("running_ns", say("Running"), Unit.NS),
-    Column("wait_ns", say("Waiting"), Unit.NS),
-    Column("transfer_ns", say("Transfer"), Unit.NS),
-    Column("wait_percent", say("of it waiting"), Unit.SHARE_PERCENT),
-)
 _NO_PHASES: Final = NotMeasured(
     say("no range or kernel is named after a phase of a layer; --phase NAME=REGEX defines one")
 )
@@ -89,16 +58,6 @@ def phases_document(
         if isinstance(result, NotMeasured)
     ]
 
-    def data() -> dict[str, Any]:
-        return {
-            "schema": "gpuledger.phases/1",
-            "profile": profile,
-            "zero_ns": zero_ns,
-            "tables": tables_json(sheets),
-            "not_measured": [{"table": table, "reason": reason} for _, table, reason in missing],
-            "health": health_json(notes),
-        }
-
     sentences = [Paragraph(_sentence(costs)) for costs, _ in answers]
     if any(costs.phases and not costs.tell_the_most for costs, _ in answers):
         sentences.append(Paragraph(_UNTOLD))
@@ -112,7 +71,14 @@ def phases_document(
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
             *doubts,
         ),
-        data=data,
+        data=lambda: {
+            "schema": "gpuledger.phases/1",
+            "profile": profile,
+            "zero_ns": zero_ns,
+            "tables": tables_json(sheets),
+            "not_measured": [{"table": table, "reason": reason} for _, table, reason in missing],
+            "health": health_json(notes),
+        },
         sheets=lambda: tuple(sheets),
         remarks=tuple(doubt.text for doubt in doubts),
         page=lambda: tables_page(
@@ -133,107 +99,134 @@ def phase_sheets(costs: PhaseCosts, waits: Waits) -> list[Sheet]:
 
 def phases_sheet(costs: PhaseCosts) -> Sheet:
     """What each phase costs; with idle time and other work they sum to the steady steps."""
-    rows = tuple(
-        (
-            cost.phase,
-            _per_step(costs, cost.busy_ns),
-            percent(cost.busy_ns, costs.whole_ns),
-            cost.visits,
-            cost.busy_ns / cost.visits if cost.visits else None,
-            _per_step(costs, cost.hidden_ns),
-            cost.busy_ns,
-            joined(say(", "), [_TOLD_BY[source] for source in cost.told_by]),
-        )
-        for cost in costs.phases
-    )
-    sums = ((IDLE, costs.idle_ns), (OTHER_WORK, costs.other_ns), (TOTAL, costs.whole_ns))
-    foot = tuple(
-        (name, _per_step(costs, time), percent(time, costs.whole_ns), None, None, None, time, "") for name, time in sums
-    )
-    return Sheet(
+    whole = costs.whole_ns
+    foot: list[dict[str, Cell]] = [
+        {
+            "phase": name,
+            "per_step_ns": _per_step(costs, time),
+            "share_percent": percent(time, whole),
+            "total_ns": time,
+            "told_by": "",
+        }
+        for name, time in ((IDLE, costs.idle_ns), (OTHER_WORK, costs.other_ns), (TOTAL, whole))
+    ]
+
+    def each_ns(cost: PhaseCost) -> float | None:
+        return cost.busy_ns / cost.visits if cost.visits else None
+
+    def told_by(cost: PhaseCost) -> Message:
+        return joined(say(", "), [_TOLD_BY[source] for source in cost.told_by])
+
+    return Sheet.of(
         f"phases_gpu{costs.gpu}",
         say("Phases, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
-        _PHASES,
-        rows,
-        foot,
-        rounded=True,
+        (
+            Column("phase", say("Phase"), Unit.TEXT),
+            Column("per_step_ns", say("Per step"), Unit.MEAN_NS, lambda cost: _per_step(costs, cost.busy_ns)),
+            share_column("share_percent", say("Share"), "busy_ns", whole),
+            Column("visits", say("Times"), Unit.COUNT, detail=1),
+            Column("per_visit_ns", say("Each"), Unit.MEAN_NS, each_ns),
+            Column("hidden_per_step_ns", say("Hidden"), Unit.MEAN_NS, lambda cost: _per_step(costs, cost.hidden_ns)),
+            Column("total_ns", say("All steps"), Unit.NS, "busy_ns", detail=2),
+            Column("told_by", say("Source"), Unit.TEXT, told_by, detail=1),
+        ),
+        costs.phases,
+        foot=foot,
     )
 
 
 def between_sheet(costs: PhaseCosts) -> Sheet:
     """Idle time and other work by the phases around them."""
-    rows = tuple(
+    idle, other, whole = costs.idle_ns, costs.other_ns, costs.whole_ns
+    total: dict[str, Cell] = {
+        "from": TOTAL,
+        "to": "",
+        "idle_per_step_ns": _per_step(costs, idle),
+        "other_per_step_ns": _per_step(costs, other),
+        "share_percent": percent(idle + other, whole),
+        "idle_ns": idle,
+        "other_ns": other,
+    }
+
+    def cause(place: BetweenPhases) -> Term | None:
+        return None if place.largest_cause is None else line_term(Line.of_cause(place.largest_cause))
+
+    def per_step(key: str, name: Message, time: str) -> Column:
+        return Column(key, name, Unit.MEAN_NS, lambda place: _per_step(costs, getattr(place, time)))
+
+    def share_percent(place: BetweenPhases) -> float | None:
+        return percent(place.idle_ns + place.other_ns, whole)
+
+    return Sheet.of(
+        f"phase_gaps_gpu{costs.gpu}",
+        say("Inside and between phases, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
         (
-            place.before or BEGIN,
-            INSIDE if place.inside else place.after or END,
-            place.times,
-            _per_step(costs, place.idle_ns),
-            _per_step(costs, place.other_ns),
-            percent(place.idle_ns + place.other_ns, costs.whole_ns),
-            None if place.largest_cause is None else line_term(Line.of_cause(place.largest_cause)),
-            place.idle_ns,
-            place.other_ns,
-        )
-        for place in costs.between
+            Column("from", say("From"), Unit.TEXT, lambda place: place.before or BEGIN),
+            Column("to", say("To"), Unit.TEXT, lambda place: INSIDE if place.inside else place.after or END),
+            Column("times", say("Times"), Unit.COUNT, detail=1),
+            per_step("idle_per_step_ns", say("Idle"), "idle_ns"),
+            per_step("other_per_step_ns", say("Other work"), "other_ns"),
+            Column("share_percent", say("Share"), Unit.SHARE_PERCENT, share_percent),
+            Column("cause", say("Largest cause"), Unit.TEXT, cause),
+            Column("idle_ns", say("Idle, all steps"), Unit.NS, detail=3),
+            Column("other_ns", say("Other work, all steps"), Unit.NS, detail=3),
+        ),
+        costs.between,
+        foot=(total,),
     )
-    idle, other = costs.idle_ns, costs.other_ns
-    share = percent(idle + other, costs.whole_ns)
-    foot = ((TOTAL, "", None, _per_step(costs, idle), _per_step(costs, other), share, None, idle, other),)
-    title = say("Inside and between phases, {whole}", whole=stretch_text(costs.steps, costs.gpu))
-    return Sheet(f"phase_gaps_gpu{costs.gpu}", title, _BETWEEN, rows, foot, rounded=True)
 
 
 def layers_sheet(costs: PhaseCosts) -> Sheet:
-    """A row per layer: its phases, and the idle time and the other work before each of them."""
+    """A row per layer: its phases, and the idle time and the other work before each of them, which sum to the last."""
     layers = () if isinstance(costs.layers, NotMeasured) else costs.layers
-    names = [cost.phase for cost in costs.phases]
-    columns = (
-        Column("layer", say("Layer"), Unit.TEXT),
-        *(Column(f"{name}_ns", name, Unit.MEAN_NS) for name in names),
-        Column("idle_ns", say("Idle"), Unit.MEAN_NS),
-        Column("other_ns", say("Other work"), Unit.MEAN_NS, detail=1),
-        Column("length_ns", say("Whole"), Unit.MEAN_NS),
-        Column("share_percent", say("Share"), Unit.SHARE_PERCENT, detail=2),
-    )
+    count = len(costs.phases)
 
-    def row(name: str, busy: Sequence[int], idle: int, other: int) -> tuple[Cell, ...]:
-        whole = sum(busy) + idle + other
-        times = (*busy, idle, other, whole)
-        return (name, *(_per_step(costs, time) for time in times), percent(whole, costs.whole_ns))
+    def times(name: str, busy: Sequence[int], idle: int, other: int) -> tuple[str, tuple[int, ...]]:
+        return name, (*busy, idle, other, sum(busy) + idle + other)
 
-    rows = tuple(
-        row(_NO_LAYER if layer.layer is None else str(layer.layer), layer.busy_ns, layer.idle_ns, layer.other_ns)
-        for layer in layers
-    )
-    sums = [cost.busy_ns for cost in costs.phases]
-    foot = (row(TOTAL, sums, costs.idle_ns, costs.other_ns),)
-    return Sheet(
+    def time_column(key: str, name: str, place: int, detail: int = 0) -> Column:
+        return Column(key, name, Unit.MEAN_NS, lambda layer: _per_step(costs, layer[1][place]), detail)
+
+    return Sheet.of(
         f"phase_layers_gpu{costs.gpu}",
         say("Phases by layer, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
-        columns,
-        rows,
-        foot,
-        rounded=True,
+        (
+            Column("layer", say("Layer"), Unit.TEXT, lambda layer: layer[0]),
+            *(time_column(f"{cost.phase}_ns", cost.phase, place) for place, cost in enumerate(costs.phases)),
+            time_column("idle_ns", say("Idle"), count),
+            time_column("other_ns", say("Other work"), count + 1, detail=1),
+            time_column("length_ns", say("Whole"), count + 2),
+            share_column("share_percent", say("Share"), lambda layer: layer[1][-1], costs.whole_ns, detail=2),
+        ),
+        [
+            times(_NO_LAYER if layer.layer is None else str(layer.layer), layer.busy_ns, layer.idle_ns, layer.other_ns)
+            for layer in layers
+        ],
+        foot=(times(TOTAL, [cost.busy_ns for cost in costs.phases], costs.idle_ns, costs.other_ns),),
     )
 
 
 def waits_sheet(costs: PhaseCosts, waits: Sequence[PhaseWait]) -> Sheet:
     """Waiting for other ranks against moving data."""
-    rows = tuple(
+    return Sheet.of(
+        f"phase_waits_gpu{costs.gpu}",
+        say("Waiting for other ranks vs transfer, all steady steps, GPU {gpu}", gpu=costs.gpu),
         (
-            wait.phase or OTHER_WORK,
-            _ALL_LAYERS if wait.layer is None else str(wait.layer),
-            wait.seen,
-            wait.matched,
-            wait.running_ns,
-            wait.wait_ns,
-            wait.transfer_ns,
-            percent(wait.wait_ns, wait.running_ns),
-        )
-        for wait in waits
+            Column("phase", say("Phase"), Unit.TEXT, lambda wait: wait.phase or OTHER_WORK),
+            Column("layer", say("Layer"), Unit.TEXT, _layer_text),
+            Column("seen", say("Collectives"), Unit.COUNT),
+            Column("matched", say("Matched"), Unit.COUNT),
+            Column("running_ns", say("Running"), Unit.NS),
+            Column("wait_ns", say("Waiting"), Unit.NS),
+            Column("transfer_ns", say("Transfer"), Unit.NS),
+            share_column("wait_percent", say("of it waiting"), "wait_ns", "running_ns"),
+        ),
+        waits,
     )
-    title = say("Waiting for other ranks vs transfer, all steady steps, GPU {gpu}", gpu=costs.gpu)
-    return Sheet(f"phase_waits_gpu{costs.gpu}", title, _WAITS, rows, rounded=True)
+
+
+def _layer_text(wait: PhaseWait) -> str:
+    return _ALL_LAYERS if wait.layer is None else str(wait.layer)
 
 
 def _per_step(costs: PhaseCosts, time_ns: int) -> float:
@@ -255,15 +248,8 @@ def _sentence(costs: PhaseCosts) -> Message:
     if not idle:
         return say("{told}.", told=told)
     worst = max(idle, key=lambda place: place.idle_ns)
-    return say(
-        "{told}, mostly {where} ({time}).",
-        told=told,
-        where=_where(worst),
-        time=time_text(round(_per_step(costs, worst.idle_ns))),
-    )
-
-
-def _where(place: BetweenPhases) -> Message:
-    if place.inside:
-        return say("inside {phase}", phase=place.before)
-    return say("between {before} and {after}", before=place.before or BEGIN, after=place.after or END)
+    where = say("between {before} and {after}", before=worst.before or BEGIN, after=worst.after or END)
+    if worst.inside:
+        where = say("inside {phase}", phase=worst.before)
+    time = time_text(round(_per_step(costs, worst.idle_ns)))
+    return say("{told}, mostly {where} ({time}).", told=told, where=where, time=time)

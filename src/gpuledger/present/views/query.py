@@ -8,6 +8,7 @@ from typing import Final
 
 from gpuledger.messages import Message, say
 from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.writers.json import health_json
@@ -34,7 +35,7 @@ def query_document(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> 
             "schema": "gpuledger.query/1",
             "profile": profile,
             "sql": answer.sql,
-            "columns": [{"name": column.name, "type": column.type} for column in answer.columns],
+            "columns": [fields_json(column, "name type") for column in answer.columns],
             "rows": [list(row) for row in answer.rows],
             "is_cut": answer.is_cut,
             "not_measured": list(answer.notes),
@@ -47,11 +48,16 @@ def query_document(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> 
 
 def answer_sheet(answer: QueryAnswer, most: int, *, exact: bool) -> Sheet:
     """The first rows as a table; names may come from a profile too, where a query turns values into columns."""
-    columns = tuple(
-        Column(visible(column.name), visible(column.name), _unit(column.type), detail=0) for column in answer.columns
-    )
-    rows = tuple(tuple(_cell(value, exact=exact) for value in row) for row in answer.rows[:most])
-    return Sheet("query", say("answer"), columns, rows, rounded=False)
+    columns = [
+        Column(
+            visible(column.name),
+            visible(column.name),
+            _unit(column.type),
+            lambda row, place=place: _cell(row[place], exact=exact),  # type: ignore[misc]
+        )
+        for place, column in enumerate(answer.columns)
+    ]
+    return Sheet.of("query", say("answer"), columns, answer.rows[:most], rounded=False)
 
 
 def _unit(type_: str) -> Unit:
@@ -109,27 +115,23 @@ def schema_document(tables: Sequence[QueryTable]) -> Document:
 
 
 def _tables_sheet(tables: Sequence[QueryTable]) -> Sheet:
-    columns = (Column("table", say("table"), Unit.TEXT), Column("row", say("a row is"), Unit.TEXT, is_prose=True))
-    return Sheet("tables", say("Tables"), columns, tuple((table.name, table.row) for table in tables))
+    columns = (
+        Column("table", say("table"), Unit.TEXT, "name"),
+        Column("row", say("a row is"), Unit.TEXT, is_prose=True),
+    )
+    return Sheet.of("tables", say("Tables"), columns, tables)
 
 
 def _columns_sheet(table: QueryTable) -> Sheet:
     columns = (
-        Column("column", say("column"), Unit.TEXT),
+        Column("column", say("column"), Unit.TEXT, "name"),
         Column("type", say("type"), Unit.TEXT),
         Column("unit", say("unit"), Unit.TEXT),
         Column("meaning", say("meaning"), Unit.TEXT, is_prose=True),
     )
-    rows = tuple((column.name, column.type, column.unit, column.meaning) for column in table.columns)
-    return Sheet(table.name, say("{table}: {row}", table=table.name, row=table.row), columns, rows)
+    return Sheet.of(table.name, say("{table}: {row}", table=table.name, row=table.row), columns, table.columns)
 
 
 def _table_json(table: QueryTable) -> dict[str, object]:
-    return {
-        "table": table.name,
-        "row": str(table.row),
-        "columns": [
-            {"name": column.name, "type": column.type, "unit": column.unit, "meaning": column.meaning}
-            for column in table.columns
-        ],
-    }
+    columns = [fields_json(column, "name type unit meaning") for column in table.columns]
+    return {"table": table.name, "row": str(table.row), "columns": columns}

@@ -9,7 +9,7 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Remarks
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.terms import made_line
-from gpuledger.present.views.books import ledger_sheet
+from gpuledger.present.views.gpu_time import ledger_sheet
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, TimelineClock, memory_blocks, snapshot_data
 from gpuledger.present.views.report_json import report_data

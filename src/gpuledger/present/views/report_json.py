@@ -15,12 +15,14 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.levels import Level
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import PHASES
+from gpuledger.present.fields import fields_json
 from gpuledger.present.terms import made_at
-from gpuledger.trace.model import GraphPlaces, NotMeasured
+from gpuledger.present.views.ncu import matched_json
+from gpuledger.present.writers.json import health_json
+from gpuledger.trace.model import GraphPlaces
 from gpuledger.trace.spans import Span
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.step_kernels import KernelMatch, MatchedTimeline
     from gpuledger.analyse.utilization.against_counters import HeldAgainst
     from gpuledger.analyse.utilization.kernel_use import UseClass
     from gpuledger.analyse.utilization.stretches import SampledUse
@@ -33,18 +35,11 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         "schema": "gpuledger.report/1",
         "profile": report.name,
         "origin": {
-            "tool": origin.tool,
-            "tool_version": origin.tool_version,
-            "schema_version": origin.schema_version,
+            **fields_json(origin, "tool tool_version schema_version"),
             "gpus": [gpu.name for gpu in origin.gpus],
         },
-        "health": [
-            {"severity": n.severity.value, "code": n.code, "count": n.count, "sentence": n.sentence}
-            for n in (*report.trace.health, *report.kernel_health)
-        ],
-        "not_measured": [
-            {"what": lack.what, "reason": lack.reason, "means": lack.means} for lack in missing(report.trace)
-        ],
+        "health": health_json((*report.trace.health, *report.kernel_health)),
+        "not_measured": [fields_json(lack, "what reason means") for lack in missing(report.trace)],
         "zero_ns": report.zero_ns,
         "window_ns": report.devices[0].ledger.window_ns,
         "devices": [
@@ -69,14 +64,17 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
     if not report.kernels:
         return {}
     by_gpu = {device.gpu: device for device in report.devices}
-    return {"made_at": made_at(), "kernels": [_joined(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()]}
+    return {
+        "made_at": made_at(),
+        "kernels": [matched_json(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()],
+    }
 
 
 def _device(device: Device, use: SampledUse | None, against: tuple[HeldAgainst, ...]) -> dict[str, Any]:
-    from gpuledger.analyse.utilization.stretches import compute_split
-    from gpuledger.present.views.use_split import device_use_json
+    from gpuledger.answers.utilization import UseAnswer  # few profiles have samples
+    from gpuledger.present.views.utilization import device_use_json
 
-    split = compute_split(device, None if use is None else use[0].class_of_row)
+    split = UseAnswer(device, use).split
     return {
         "device": device.gpu,
         "window_ns": device.ledger.window_ns,
@@ -88,8 +86,7 @@ def _device(device: Device, use: SampledUse | None, against: tuple[HeldAgainst, 
             "steps": device.step_count,
             "ledger": _ledger(device.line_ns, device.steady_ns, split.steady),
         },
-        "hidden_comm_ns": device.ledger.busy.hidden_comm_ns,
-        "hidden_copy_ns": device.ledger.busy.hidden_copy_ns,
+        **fields_json(device.ledger.busy, "hidden_comm_ns hidden_copy_ns"),
         "triggers": [
             {"trigger": trigger, "call": call, "ns": time, "gaps": count}
             for (trigger, call), (time, count) in device.triggers.items()
@@ -99,13 +96,7 @@ def _device(device: Device, use: SampledUse | None, against: tuple[HeldAgainst, 
 
 
 def _level(level: Level) -> dict[str, Any]:
-    return {
-        "name": str(level.name),
-        "source": str(level.kind),
-        "count": level.count,
-        "median_ns": level.median_ns,
-        "coverage": level.coverage,
-    }
+    return {"name": str(level.name), "source": str(level.kind), **fields_json(level, "count median_ns coverage")}
 
 
 def _ends(span: Span, zero_ns: int) -> dict[str, int]:
@@ -134,17 +125,11 @@ def _steps(device: Device) -> dict[str, Any] | None:
         "coverage": device.coverage,
         "count": len(found.steps),
         "warm_up": found.steps.warm_up,
-        "median_ns": found.median_ns,
-        "p10_ns": found.p10_ns,
-        "p90_ns": found.p90_ns,
-        "drift_share": found.drift_share,
+        **fields_json(found, "median_ns p10_ns p90_ns drift_share"),
         "phases": {
             name: device.phases.of_step[found.steps.warm_up :].count(at) for at, name in enumerate(PHASES) if name
         },
-        "outliers": [
-            {"step": each.step, "length_ns": each.length_ns, "line": each.line, "excess_ns": each.excess_ns}
-            for each in found.outliers
-        ],
+        "outliers": [fields_json(outlier, "step length_ns line excess_ns") for outlier in found.outliers],
     }
 
 
@@ -154,17 +139,12 @@ def finding_dict(found: Finding, zero_ns: int | None) -> dict[str, Any]:
     Instants are told from `zero_ns`; None where the trace has no one clock, and there are none.
     """
     return {
-        "code": found.code,
-        "claim": found.claim,
-        "saving_ns_per_step": found.saving_ns_per_step,
-        "saving_low_ns_per_step": found.saving_low_ns_per_step,
-        "saving_ns": found.saving_ns,
+        **fields_json(found, "code claim saving_ns_per_step saving_low_ns_per_step saving_ns"),
         "saving": _saving(found),
         "saving_is_bound": found.is_bound,
         "then_saves_ns_per_step": None if found.then_ns is None else found.then_ns // found.steps,
         "fix": first_fix(found),
-        "assumption": found.assumption,
-        "confidence": found.confidence,
+        **fields_json(found, "assumption confidence"),
         "device": None if found.gpu < 0 else found.gpu,
         "evidence": list(found.sentences),
         "evidence_data": [_evidence(piece, zero_ns) for piece in found.evidence],
@@ -188,55 +168,10 @@ def _evidence(piece: Evidence, zero_ns: int | None) -> dict[str, Any]:
     return {
         "t0_ns": None if span is None else span.start_ns - (zero_ns or 0),
         "t1_ns": None if span is None else span.end_ns - (zero_ns or 0),
-        "process": piece.pid,
-        "thread": piece.tid,
-        "ranges": list(piece.ranges),
+        **fields_json(piece, "process=pid thread=tid ranges"),
         "call": piece.call or None,
         "kernel": piece.kernel or None,
         "copy": piece.copy or None,
-        "bytes": piece.moved_bytes,
-        "correlations": list(piece.correlations),
-        "count": piece.count,
-        "share": piece.share,
+        **fields_json(piece, "bytes=moved_bytes correlations count share"),
         "of": piece.of or None,
-    }
-
-
-def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
-    """Every kernel of the step with its match, in the order of execution."""
-    from gpuledger.analyse.kernels.step_kernels import LEVELS, timeline_tally
-    from gpuledger.present.views.kernel_counts import counts_json
-
-    return {
-        "device": device.gpu,
-        "coverage_share": found.coverage,
-        "levels": {level: found.share_at(level) for level in LEVELS},
-        "unused_launches": len(found.unused),
-        "layers": found.overview.layers,
-        "counts": counts_json(timeline_tally(found)),
-        "kernels": [_match(each, device) for each in found.matches],
-    }
-
-
-def _match(each: KernelMatch, device: Device) -> dict[str, Any]:
-    entry, launch = each.entry, each.launch
-    verdict = launch.verdict if launch is not None and each.covered else None
-    roof = None if verdict is None else verdict.roof_share
-    return {
-        "name": entry.name,
-        "grid": list(entry.grid),
-        "block": list(entry.block),
-        "place": list(entry.place),
-        "in_layer": entry.in_layer,
-        "calls": entry.calls,
-        "time_ns": entry.time_ns,
-        "time_ns_per_step": entry.time_ns // device.step_count,
-        "share": each.share,
-        "match": each.level,
-        "launch": None if launch is None else {"file": launch.launch.file, "order": launch.launch.order},
-        "bound": None if verdict is None else verdict.bound,
-        "limiter": None if verdict is None else verdict.limiter,
-        "roof_share": None if roof is None or isinstance(roof, NotMeasured) else roof,
-        "saving_ns": each.saving_ns,
-        "severity": each.severity,
     }

@@ -19,7 +19,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.step_kernels import integrated_blocks
+from gpuledger.present.views.ncu import integrated_blocks
 from gpuledger.trace.model import Severity, told_always
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -226,8 +226,7 @@ def use_blocks_of(report: ProfiledRun) -> list[Block]:
     device = report.main_device
     if device.gpu not in report.use:
         return []
-    from gpuledger.present.views.held_against import summary_blocks
-    from gpuledger.present.views.use_split import use_blocks
+    from gpuledger.present.views.utilization import summary_blocks, use_blocks
 
     return [*use_blocks(device, report.use[device.gpu]), *summary_blocks(report.against.get(device.gpu, ()))]
 

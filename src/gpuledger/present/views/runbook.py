@@ -1,10 +1,13 @@
-"""A run of a runbook, for people: the matrix, comparisons, savings, targets; and its commands before they are run."""
+"""A run of a runbook: the matrix, comparisons, savings, targets; and its commands before they are run.
+
+JSON is the document gpuledger.runbook/1: times end in their unit, and what is not known is null.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from gpuledger.present.document import (
     Block,
@@ -18,24 +21,88 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
+from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
-from gpuledger.present.sheet import Cell as Content
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.bench import figure, heading
-from gpuledger.present.views.runbook_json import summary_data
 from gpuledger.present.writers.json import sheet_json
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN
 from gpuledger.runbook.figures import SavingRow
 from gpuledger.runbook.plan import CellJob, Choices
-from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow
+from gpuledger.runbook.summary import CellRow, ComparisonRow, RunSummary, TargetRow
 from gpuledger.units import share_text, three_figures, time_text
 
-_SIDES: Final = (
-    Column("from", "From", Unit.TEXT),
-    Column("to", "To", Unit.TEXT),
-    Column("both", "Both", Unit.TEXT, detail=3),
-)
+_VERDICTS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}
+
+
+def summary_data(summary: RunSummary) -> dict[str, Any]:
+    """The document gpuledger.runbook/1."""
+    return {
+        "schema": "gpuledger.runbook/1",
+        "runbook": summary.book.name,
+        "question": summary.book.question,
+        "verdict": _VERDICTS[summary.exit_code],
+        "size": summary.choices.size or None,
+        "variables": summary.variables,
+        "environment": summary.environment,
+        "missing": dict(summary.missing),
+        "cells": [_cell_json(row) for row in summary.cells],
+        "comparisons": [_comparison_json(row) for row in summary.comparisons],
+        "savings": [_saving_json(row) for row in summary.savings],
+        "slowed": list(summary.slowed_cells),
+        "targets": [_target_json(row) for row in summary.targets],
+        "misses": summary.misses,
+        "failures": [error.claim for error in summary.failures],
+    }
+
+
+def _cell_json(row: CellRow) -> dict[str, Any]:
+    found = row.finding
+    return {
+        "cell": dict(row.cell.values),
+        **fields_json(row, "folder=cell.folder state=record.state reason=record.reason kept"),
+        "seconds": round(row.record.seconds, 3),
+        "figures": {key: measured.value for key, measured in row.figures.items()},
+        "not_measured": {key: measured.reason for key, measured in row.figures.items() if measured.value is None},
+        "step_ns": None if found is None else found.step_ns,
+        "finding": (found.code or None) if found else None,
+        "saving_ns_per_step": None if found is None else found.saving_ns,
+        "steps": [
+            {**fields_json(step, "step state reason exit_code"), "seconds": round(step.seconds, 3)}
+            for step in row.record.steps
+        ],
+    }
+
+
+def _comparison_json(row: ComparisonRow) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        **_from_to(row.cells),
+        **fields_json(row, "verdict reason"),
+        "gate": "missed" if row.state == MISSED else None,
+        **fields_json(row, "before_ns after_ns delta_ns interval_ns conclusion"),
+    }
+
+
+def _saving_json(row: SavingRow) -> dict[str, Any]:
+    return {
+        **_from_to(row.cells),
+        "finding": row.code or None,
+        **fields_json(row, "predicted_ns low_ns profiled_ns corrected_ns plain_ns ratio within_share verdict reason"),
+    }
+
+
+def _target_json(row: TargetRow) -> dict[str, Any]:
+    return {
+        "key": row.target.key,
+        "cell": None if row.cell is None else dict(row.cell.values),
+        **fields_json(row, "wanted limit found=figure.value verdict reason=figure.reason"),
+    }
+
+
+def _from_to(cells: tuple[MatrixCell, MatrixCell]) -> dict[str, Any]:
+    return {"from": dict(cells[0].values), "to": dict(cells[1].values)}
 
 
 def summary_document(summary: RunSummary) -> Document:
@@ -47,26 +114,34 @@ def summary_document(summary: RunSummary) -> Document:
     )
 
 
+def _axis_columns(book: Runbook) -> list[Column]:
+    return [
+        Column(axis, axis, Unit.TEXT, lambda row, place=place: row.cell.values[place][1])  # type: ignore[misc]
+        for place, axis in enumerate(book.axes)
+    ]
+
+
 def _matrix_values(summary: RunSummary) -> Sheet:
     """The matrix, a row per cell, with plain values."""
     book = summary.book
-    columns = [Column(axis, axis, Unit.TEXT) for axis in book.axes]
-    names = ("state", "reason", "seconds", *book.show, "step_ns", "finding", "saving_ns_per_step")
-    columns += [Column(name, name, Unit.TEXT) for name in names]
-    rows = []
-    for row in summary.cells:
-        found = row.finding
-        rows.append(
-            (
-                *(value for _, value in row.cell.values),
-                row.record.state,
-                row.record.reason,
-                str(round(row.record.seconds, 3)),
-                *(_bare(row.figures[key].value) for key in book.show),
-                *((None, "", None) if found is None else (_bare(found.step_ns), found.code, _bare(found.saving_ns))),
-            )
-        )
-    return Sheet("runbook", book.name, tuple(columns), tuple(rows))
+
+    def value_column(key: str) -> Column:
+        return Column(key, key, Unit.TEXT, lambda row: _bare(row.figures[key].value))
+
+    def finding_column(key: str, field: str) -> Column:
+        return Column(key, key, Unit.TEXT, lambda row: row.finding and _bare(getattr(row.finding, field)))
+
+    columns = (
+        *_axis_columns(book),
+        Column("state", "state", Unit.TEXT, "record.state"),
+        Column("reason", "reason", Unit.TEXT, "record.reason"),
+        Column("seconds", "seconds", Unit.TEXT, lambda row: str(round(row.record.seconds, 3))),
+        *map(value_column, book.show),
+        finding_column("step_ns", "step_ns"),
+        Column("finding", "finding", Unit.TEXT, lambda row: row.finding.code if row.finding else ""),
+        finding_column("saving_ns_per_step", "saving_ns"),
+    )
+    return Sheet.of("runbook", book.name, columns, summary.cells)
 
 
 def commands_text(
@@ -90,12 +165,11 @@ def commands_text(
 def listing_document(books: Sequence[Runbook]) -> Document:
     """The runbooks that ship, with their questions; in a terminal those need more room than a column has."""
     columns = (
-        Column("runbook", "Runbook", Unit.TEXT),
-        Column("cells", "Matrix", Unit.TEXT),
+        Column("runbook", "Runbook", Unit.TEXT, "name"),
+        Column("cells", "Matrix", Unit.TEXT, lambda book: " x ".join(book.axes) or "one cell"),
         Column("question", "Question", Unit.TEXT),
     )
-    rows = tuple((book.name, " x ".join(book.axes) or "one cell", book.question) for book in books)
-    sheet = Sheet("runbooks", "Runbooks", columns, rows)
+    sheet = Sheet.of("runbooks", "Runbooks", columns, books)
     last = Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
     return Document(
         blocks=lambda: (
@@ -154,31 +228,31 @@ def _about(summary: RunSummary) -> str:
 
 
 def _matrix(summary: RunSummary) -> Sheet:
+    """The matrix for people; states only where they differ, as the line above the table tells of those that do not."""
     book = summary.book
-    reported = any(row.finding is not None for row in summary.cells)
-    columns = [Column(axis, axis, Unit.TEXT) for axis in book.axes]
-    states = ["kept" if row.kept and row.record.state == FINISHED else row.record.state for row in summary.cells]
-    is_told = set(states) != {FINISHED}  # else the line above the table says it of all
-    if is_told:
-        columns.append(Column("state", "State", Unit.TEXT))
-    columns += [Column(key, _headed(key), Unit.FIGURE, detail=at) for at, key in enumerate(book.show)]
-    if reported:
+
+    def state(row: CellRow) -> str:
+        return "kept" if row.kept and row.record.state == FINISHED else row.record.state
+
+    def value_column(place: int, key: str) -> Column:
+        return Column(key, _headed(key), Unit.FIGURE, lambda row: _shown(key, row.figures[key].value), place)
+
+    columns = _axis_columns(book)
+    if {state(row) for row in summary.cells} != {FINISHED}:
+        columns.append(Column("state", "State", Unit.TEXT, state))
+    columns += [value_column(place, key) for place, key in enumerate(book.show)]
+    if any(row.finding is not None for row in summary.cells):
         columns += [
-            Column("step_ns", "Profiled", Unit.FIGURE),
-            Column("finding", "Top finding", Unit.TEXT),
-            Column("saving_ns_per_step", "Would save", Unit.FIGURE),
+            Column("step_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.finding and row.finding.step_ns)),
+            Column("finding", "Top finding", Unit.TEXT, lambda row: row.finding.code if row.finding else ""),
+            Column(
+                "saving_ns_per_step",
+                "Would save",
+                Unit.FIGURE,
+                lambda row: _time(row.finding and row.finding.saving_ns),
+            ),
         ]
-    rows = []
-    for row, state in zip(summary.cells, states, strict=True):
-        cells: list[Content] = [value for _, value in row.cell.values]
-        if is_told:
-            cells.append(state)
-        cells += [_shown(key, row.figures[key].value) for key in book.show]
-        if reported:
-            found = row.finding
-            cells += ["-", "", "-"] if found is None else [_time(found.step_ns), found.code, _time(found.saving_ns)]
-        rows.append(tuple(cells))
-    return Sheet("runbook", book.name, tuple(columns), tuple(rows))
+    return Sheet.of("runbook", book.name, columns, summary.cells)
 
 
 def _headed(key: str) -> str:
@@ -193,34 +267,41 @@ def _time(ns: int | None) -> str:
     return "-" if ns is None else time_text(ns)
 
 
+def _side_columns() -> tuple[Column, Column, Column]:
+    """What one cell has and the other has not, and what both have."""
+
+    def only(row: ComparisonRow | SavingRow, side: int) -> str:
+        values, others = row.cells[side].values, row.cells[1 - side].values
+        return ", ".join(f"{axis}={value}" for axis, value in values if (axis, value) not in others)
+
+    def both(row: ComparisonRow | SavingRow) -> str:
+        first, second = (cell.values for cell in row.cells)
+        return ", ".join(f"{axis}={value}" for axis, value in first if (axis, value) in second)
+
+    return (
+        Column("from", "From", Unit.TEXT, lambda row: only(row, 0)),
+        Column("to", "To", Unit.TEXT, lambda row: only(row, 1)),
+        Column("both", "Both", Unit.TEXT, both, detail=3),
+    )
+
+
 def _comparisons(rows: Sequence[ComparisonRow]) -> Sheet:
+    def change(row: ComparisonRow) -> str:
+        if row.delta_ns is None:
+            return "-"
+        sign = "+" if row.delta_ns > 0 else ""
+        share = f" ({sign}{share_text(row.delta_ns / row.before_ns)})" if row.before_ns else ""
+        return f"{sign}{time_text(row.delta_ns)}{share}"
+
     columns = (
         Column("kind", "Comparison", Unit.TEXT),
-        *_SIDES,
+        *_side_columns(),
         Column("verdict", "Verdict", Unit.TEXT),
-        Column("before_ns", "Step before", Unit.FIGURE, detail=1),
-        Column("after_ns", "After", Unit.FIGURE, detail=1),
-        Column("delta_ns", "Change", Unit.FIGURE),
+        Column("before_ns", "Step before", Unit.FIGURE, lambda row: _time(row.before_ns), detail=1),
+        Column("after_ns", "After", Unit.FIGURE, lambda row: _time(row.after_ns), detail=1),
+        Column("delta_ns", "Change", Unit.FIGURE, change),
     )
-    made = tuple(
-        (
-            row.kind,
-            *_sides(row.cells),
-            row.verdict,
-            _time(row.before_ns),
-            _time(row.after_ns),
-            "-" if row.delta_ns is None else _changed(row.delta_ns, row.before_ns),
-        )
-        for row in rows
-    )
-    return Sheet("comparisons", "Comparisons", columns, made)
-
-
-def _sides(cells: tuple[MatrixCell, MatrixCell]) -> tuple[str, str, str]:
-    """What one cell has and the other has not, and what both have."""
-    both = [each for each in cells[0].values if each in cells[1].values]
-    one, other = (", ".join(f"{a}={v}" for a, v in cell.values if (a, v) not in both) for cell in cells)
-    return one, other, ", ".join(f"{axis}={value}" for axis, value in both)
+    return Sheet.of("comparisons", "Comparisons", columns, rows)
 
 
 def _filled(sheet: Sheet) -> Sheet:
@@ -230,56 +311,36 @@ def _filled(sheet: Sheet) -> Sheet:
     return replace(sheet, columns=tuple(sheet.columns[at] for at in shown), rows=rows)
 
 
-def _changed(delta_ns: int, before_ns: int | None) -> str:
-    sign = "+" if delta_ns > 0 else ""
-    share = f" ({sign}{share_text(delta_ns / before_ns)})" if before_ns else ""
-    return f"{sign}{time_text(delta_ns)}{share}"
-
-
 def _savings(rows: Sequence[SavingRow]) -> Sheet:
+    def ratio(row: SavingRow) -> str:
+        return "-" if row.ratio is None else f"{three_figures(row.ratio)} x"
+
     columns = (
-        *_SIDES,
-        Column("finding", "Finding", Unit.TEXT),
-        Column("predicted_ns", "Predicted", Unit.FIGURE),
-        Column("low_ns", "Low end", Unit.FIGURE, detail=2),
-        Column("profiled_ns", "Profiled", Unit.FIGURE),
-        Column("corrected_ns", "Corrected", Unit.FIGURE),
-        Column("plain_ns", "Plain", Unit.FIGURE, detail=1),
-        Column("ratio", "Ratio", Unit.FIGURE),
+        *_side_columns(),
+        Column("finding", "Finding", Unit.TEXT, "code"),
+        Column("predicted_ns", "Predicted", Unit.FIGURE, lambda row: _time(row.predicted_ns)),
+        Column("low_ns", "Low end", Unit.FIGURE, lambda row: _time(row.low_ns), detail=2),
+        Column("profiled_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.profiled_ns)),
+        Column("corrected_ns", "Corrected", Unit.FIGURE, lambda row: _time(row.corrected_ns)),
+        Column("plain_ns", "Plain", Unit.FIGURE, lambda row: _time(row.plain_ns), detail=1),
+        Column("ratio", "Ratio", Unit.FIGURE, ratio),
         Column("verdict", "Verdict", Unit.TEXT),
     )
-    made = tuple(
-        (
-            *_sides(row.cells),
-            row.code,
-            *(_time(ns) for ns in (row.predicted_ns, row.low_ns, row.profiled_ns, row.corrected_ns, row.plain_ns)),
-            "-" if row.ratio is None else f"{three_figures(row.ratio)} x",
-            row.verdict,
-        )
-        for row in rows
-    )
-    return Sheet("savings", "Savings", columns, made)
+    return Sheet.of("savings", "Savings", columns, rows)
 
 
 def _targets(rows: Sequence[TargetRow]) -> Sheet:
+    def wanted(row: TargetRow) -> str:
+        return "-" if row.limit is None else f"{row.wanted} {figure(row.target.key, row.limit)}"
+
     columns = (
-        Column("key", "Figure", Unit.TEXT),
-        Column("cell", "Cell", Unit.TEXT),
-        Column("wanted", "Wanted", Unit.FIGURE),
-        Column("found", "Found", Unit.FIGURE),
+        Column("key", "Figure", Unit.TEXT, lambda row: _headed(row.target.key)),
+        Column("cell", "Cell", Unit.TEXT, lambda row: row.cell.title if row.cell else "-"),
+        Column("wanted", "Wanted", Unit.FIGURE, wanted),
+        Column("found", "Found", Unit.FIGURE, lambda row: _shown(row.target.key, row.figure.value)),
         Column("verdict", "Verdict", Unit.TEXT),
     )
-    made = tuple(
-        (
-            _headed(row.target.key),
-            row.cell.title if row.cell else "-",
-            f"{row.wanted} {figure(row.target.key, row.limit)}" if row.limit is not None else "-",
-            _shown(row.target.key, row.figure.value),
-            row.verdict,
-        )
-        for row in rows
-    )
-    return Sheet("targets", "Targets", columns, made)
+    return Sheet.of("targets", "Targets", columns, rows)
 
 
 def _not_done(summary: RunSummary) -> tuple[str, ...]:

@@ -14,8 +14,11 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.views.held_against import against_blocks, against_json
-from gpuledger.present.views.kernel_use import (
+from gpuledger.present.views.kernels import shape_text
+from gpuledger.present.views.tables import tables_page
+from gpuledger.present.views.utilization import (
+    against_blocks,
+    against_json,
     gpu_use_json,
     kernels_use_json,
     not_sampled,
@@ -23,8 +26,6 @@ from gpuledger.present.views.kernel_use import (
     use_answer,
     use_sheet,
 )
-from gpuledger.present.views.kernel_words import shape_text
-from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin

@@ -2,71 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.critical import part_term
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect, FasterPart, ReplayedStretch
-
-_SAVES: Final = (
-    Column("saving_ns", say("Saves"), Unit.NS),
-    Column("saving_percent", say("Share"), Unit.SHARE_PERCENT),
-)
-_SPEED_UP: Final = Column("speed_up", say("Speed-up"), Unit.RATIO)
-_NEW_STEP: Final = Column("new_step_ns", say("New step"), Unit.NS)
-
-_ALONE: Final = (
-    Column("change", say("If"), Unit.TEXT),
-    Column("step_ns", say("Step"), Unit.NS, detail=1),
-    _NEW_STEP,
-    *_SAVES,
-    _SPEED_UP,
-    Column("limit", say("Limit"), Unit.RATIO, detail=2),
-)
-_FOR_PROGRAMS: Final = (
-    Column("line_ns", say("Now"), Unit.NS),
-    Column("line_percent", say("Now, share"), Unit.SHARE_PERCENT),
-    Column("plain_ns", say("Saves unprofiled"), Unit.NS),
-    Column("plain_low_ns", say("Unprofiled, low"), Unit.NS),
-    Column("plain_high_ns", say("Unprofiled, high"), Unit.NS),
-    Column("bound", say("Bound"), Unit.TEXT),
-    Column("assumption", say("Assumes"), Unit.TEXT),
-    Column("note", say("Note"), Unit.TEXT),
-)
-"""What people read under the table."""
-
-_IN_ORDER: Final = (
-    Column("change", say("In order"), Unit.TEXT),
-    Column("saving_ns", say("Saves extra"), Unit.NS),
-    Column("saving_percent", say("Share of step"), Unit.SHARE_PERCENT),
-    _NEW_STEP,
-    _SPEED_UP,
-)
-_PARTS: Final = (
-    Column("part", say("Part"), Unit.TEXT),
-    Column("now_ns", say("Now"), Unit.NS),
-    Column("now_percent", say("Share"), Unit.SHARE_PERCENT),
-    Column("then_ns", say("Then"), Unit.NS),
-    Column("then_percent", say("Share"), Unit.SHARE_PERCENT),
-)
-_LEFT: Final = (
-    Column("code", say("Finding"), Unit.TEXT),
-    Column("saving_ns", say("Saves"), Unit.NS),
-    Column("saving_percent", say("Of the new step"), Unit.SHARE_PERCENT),
-    _NEW_STEP,
-    Column("bound", say("Bound"), Unit.TEXT),
-)
+from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
 
 
 def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns: int) -> Document:
@@ -151,39 +102,61 @@ def _remarks(answer: Answer) -> Iterable[Message]:
 
 
 def _alone(answer: Answer, *, for_programs: bool) -> Sheet:
+    """Each change alone; programs have in columns what people read under the table."""
+    step = answer.step_ns(answer.now.steady_ns)
     title = say("What if, per step, GPU {gpu}: each change alone", gpu=answer.gpu)
     if len(answer.alone) == 1:
         title = say("What if, per step, GPU {gpu}", gpu=answer.gpu)
-    rows = tuple(_alone_row(answer, effect) for effect in answer.alone)
+
+    def new_step(effect: Effect) -> int:
+        return answer.step_ns(effect.then.steady_ns)
+
+    def limit(effect: Effect) -> float | None:
+        return None if effect.utmost is None else _ratio(answer.now, effect.utmost)
+
+    columns = [
+        Column("change", say("If"), Unit.TEXT, "change.words"),
+        Column("step_ns", say("Step"), Unit.NS, lambda _: step, detail=1),
+        Column("new_step_ns", say("New step"), Unit.NS, new_step),
+        Column("saving_ns", say("Saves"), Unit.NS, lambda effect: step - new_step(effect)),
+        Column(
+            "saving_percent", say("Share"), Unit.SHARE_PERCENT, lambda effect: percent(step - new_step(effect), step)
+        ),
+        Column("speed_up", say("Speed-up"), Unit.RATIO, lambda effect: _ratio(answer.now, effect.then)),
+    ]
+    if for_programs or any(limit(effect) is not None for effect in answer.alone):  # else nothing became faster
+        columns.append(Column("limit", say("Limit"), Unit.RATIO, limit, detail=2))
     if for_programs:
-        others = (_programs_row(answer, effect) for effect in answer.alone)
-        every = tuple((*row, *more) for row, more in zip(rows, others, strict=True))
-        return Sheet("whatif", title, (*_ALONE, *_FOR_PROGRAMS), every, rounded=True)
-    if all(row[-1] is None for row in rows):  # nothing became faster, so there is no limit
-        return Sheet("whatif", title, _ALONE[:-1], tuple(row[:-1] for row in rows), rounded=True)
-    return Sheet("whatif", title, _ALONE, rows, rounded=True)
+        columns += _columns_for_programs(answer)
+    return Sheet.of("whatif", title, columns, answer.alone)
 
 
-def _alone_row(answer: Answer, effect: Effect) -> tuple[Cell, ...]:
-    step, new = answer.step_ns(answer.now.steady_ns), answer.step_ns(effect.then.steady_ns)
-    limit = None if effect.utmost is None else _ratio(answer.now, effect.utmost)
-    return effect.change.words, step, new, step - new, percent(step - new, step), _ratio(answer.now, effect.then), limit
+def _columns_for_programs(answer: Answer) -> list[Column]:
+    def line_ns(effect: Effect) -> int | None:
+        about = effect.change.about_ns
+        return None if about is None else answer.step_ns(about)
 
+    def line_percent(effect: Effect) -> float | None:
+        about = effect.change.about_ns
+        return None if about is None else percent(about, answer.now.steady_ns)
 
-def _programs_row(answer: Answer, effect: Effect) -> tuple[Cell, ...]:
-    change, about = effect.change, effect.change.about_ns
-    return (
-        None if about is None else answer.step_ns(about),
-        None if about is None else percent(about, answer.now.steady_ns),
-        *(None if ns is None else answer.step_ns(ns) for ns in _plain(effect.plain)),
-        _bound(is_bound=change.is_bound),
-        change.assumption,
-        effect.note,
-    )
+    def plain_ns(field: str) -> Callable[[Effect], int | None]:
+        def cell(effect: Effect) -> int | None:
+            time_ns = None if effect.plain is None else getattr(effect.plain, field)
+            return None if time_ns is None else answer.step_ns(time_ns)
 
+        return cell
 
-def _plain(saving: PlainSaving | None) -> tuple[int | None, int | None, int | None]:
-    return (None, None, None) if saving is None else (saving.ns, saving.low_ns, saving.high_ns)
+    return [
+        Column("line_ns", say("Now"), Unit.NS, line_ns),
+        Column("line_percent", say("Now, share"), Unit.SHARE_PERCENT, line_percent),
+        Column("plain_ns", say("Saves unprofiled"), Unit.NS, plain_ns("ns")),
+        Column("plain_low_ns", say("Unprofiled, low"), Unit.NS, plain_ns("low_ns")),
+        Column("plain_high_ns", say("Unprofiled, high"), Unit.NS, plain_ns("high_ns")),
+        Column("bound", say("Bound"), Unit.TEXT, lambda effect: _bound(is_bound=effect.change.is_bound)),
+        Column("assumption", say("Assumes"), Unit.TEXT, "change.assumption"),
+        Column("note", say("Note"), Unit.TEXT),
+    ]
 
 
 def _bound(*, is_bound: bool) -> str:
@@ -196,17 +169,28 @@ def _ratio(now: ReplayedStretch, then: ReplayedStretch) -> float | None:
 
 
 def _in_order(answer: Answer) -> Sheet:
-    """Savings sum to that of all together."""
+    """One after the other: savings sum to that of all together."""
     step = answer.step_ns(answer.now.steady_ns)
-    rows: list[tuple[Cell, ...]] = []
-    before = step
-    for effect, then in zip(answer.alone, answer.in_order, strict=True):
-        new = answer.step_ns(then.steady_ns)
-        rows.append((effect.change.words, before - new, percent(before - new, step), new, _ratio(answer.now, then)))
-        before = new
-    whole = (say("all together"), step - before, percent(step - before, step), before, _ratio(answer.now, answer.then))
-    title = say("One after the other, in the order given")
-    return Sheet("in_order", title, _IN_ORDER, tuple(rows), foot=(whole,), rounded=True)
+    words = [effect.change.words for effect in answer.alone]
+    stretches = pairwise((answer.now, *answer.in_order))
+
+    def saving(row: tuple[str, tuple[ReplayedStretch, ReplayedStretch]]) -> int:
+        before, then = row[1]
+        return answer.step_ns(before.steady_ns) - answer.step_ns(then.steady_ns)
+
+    return Sheet.of(
+        "in_order",
+        say("One after the other, in the order given"),
+        (
+            Column("change", say("In order"), Unit.TEXT, lambda row: row[0]),
+            Column("saving_ns", say("Saves extra"), Unit.NS, saving),
+            Column("saving_percent", say("Share of step"), Unit.SHARE_PERCENT, lambda row: percent(saving(row), step)),
+            Column("new_step_ns", say("New step"), Unit.NS, lambda row: answer.step_ns(row[1][1].steady_ns)),
+            Column("speed_up", say("Speed-up"), Unit.RATIO, lambda row: _ratio(answer.now, row[1][1])),
+        ),
+        zip(words, stretches, strict=True),
+        foot=((say("all together"), (answer.now, answer.then)),),
+    )
 
 
 def _together(answer: Answer) -> Message | None:
@@ -231,6 +215,27 @@ def _without_profiler(answer: Answer, plain_ns: int, saving: PlainSaving) -> Mes
     )
 
 
+_Part = tuple[Cell, int, int]
+"""What a part of the step is called, and its time before and after."""
+
+
+def _parts_sheet(answer: Answer, name: str, title: Message, parts: Iterable[_Part], total: _Part) -> Sheet:
+    now, then = answer.now.steady_ns, answer.then.steady_ns
+    return Sheet.of(
+        name,
+        title,
+        (
+            Column("part", say("Part"), Unit.TEXT, lambda part: part[0]),
+            Column("now_ns", say("Now"), Unit.NS, lambda part: answer.step_ns(part[1])),
+            share_column("now_percent", say("Share"), lambda part: part[1], now),
+            Column("then_ns", say("Then"), Unit.NS, lambda part: answer.step_ns(part[2])),
+            share_column("then_percent", say("Share"), lambda part: part[2], then),
+        ),
+        parts,
+        foot=(total,),
+    )
+
+
 def _parts(answer: Answer) -> Sheet:
     """The ledger's kinds of time; they sum to the step."""
     now, then = answer.now, answer.then
@@ -240,75 +245,73 @@ def _parts(answer: Answer) -> Sheet:
         (EXPOSED[LineKind.COPY], now.copy_ns, then.copy_ns),
         (say("idle"), now.idle_ns, then.idle_ns),
     )
-    rows = tuple(
-        _part_row(answer, words, first, last) for words, first, last in kinds if first or last or words == "idle"
-    )
+    shown = [kind for kind in kinds if kind[1] or kind[2] or kind[0] == "idle"]
     title = say("The step and its parts, before and after")
-    return Sheet(
-        "parts", title, _PARTS, rows, foot=(_part_row(answer, TOTAL, now.steady_ns, then.steady_ns),), rounded=True
-    )
+    return _parts_sheet(answer, "parts", title, shown, (TOTAL, now.steady_ns, then.steady_ns))
 
 
 def _chain(answer: Answer) -> Sheet:
     """What the critical path consists of, the most first; it sums to the step, small lines together."""
     now, then = answer.chain_now, answer.chain_then
     least = {WORTH_TELLING * answer.now.steady_ns: now, WORTH_TELLING * answer.then.steady_ns: then}
-    told = {line for least_ns, chain in least.items() for line, ns in chain.items() if ns >= least_ns}
-    order = sorted(told, key=lambda line: (-then.get(line, 0), -now.get(line, 0)))
-    rows = [_part_row(answer, part_term(line), now.get(line, 0), then.get(line, 0)) for line in order]
-    rest = [sum(ns for line, ns in chain.items() if line not in told) for chain in (now, then)]
-    if any(rest):
-        rows.append(_part_row(answer, say("others"), *rest))
-    foot = (_part_row(answer, TOTAL, sum(now.values()), sum(then.values())),)
-    return Sheet("critical", say("The critical path, before and after"), _PARTS, tuple(rows), foot=foot, rounded=True)
-
-
-def _part_row(answer: Answer, words: Cell, now_ns: int, then_ns: int) -> tuple[Cell, ...]:
-    return (
-        words,
-        answer.step_ns(now_ns),
-        percent(now_ns, answer.now.steady_ns),
-        answer.step_ns(then_ns),
-        percent(then_ns, answer.then.steady_ns),
-    )
+    large = {line for least_ns, chain in least.items() for line, ns in chain.items() if ns >= least_ns}
+    order = sorted(large, key=lambda line: (-then.get(line, 0), -now.get(line, 0)))
+    parts: list[_Part] = [(part_term(line), now.get(line, 0), then.get(line, 0)) for line in order]
+    before, after = (sum(ns for line, ns in chain.items() if line not in large) for chain in (now, then))
+    if before or after:
+        parts.append((say("others"), before, after))
+    total = TOTAL, sum(now.values()), sum(then.values())
+    return _parts_sheet(answer, "critical", say("The critical path, before and after"), parts, total)
 
 
 def _left(answer: Answer) -> Sheet:
     """What findings would still save."""
-    new = answer.step_ns(answer.then.steady_ns)
-    rows = []
-    for left in answer.left:
-        last = answer.step_ns(left.then.steady_ns)
-        rows.append((left.code, new - last, percent(new - last, new), last, _bound(is_bound=left.is_bound)))
-    return Sheet("left", say("Left to fix afterwards, each alone"), _LEFT, tuple(rows), rounded=True)
+    step = answer.step_ns(answer.then.steady_ns)
+
+    def new_step(left: Left) -> int:
+        return answer.step_ns(left.then.steady_ns)
+
+    return Sheet.of(
+        "left",
+        say("Left to fix afterwards, each alone"),
+        (
+            Column("code", say("Finding"), Unit.TEXT),
+            Column("saving_ns", say("Saves"), Unit.NS, lambda left: step - new_step(left)),
+            Column(
+                "saving_percent",
+                say("Of the new step"),
+                Unit.SHARE_PERCENT,
+                lambda left: percent(step - new_step(left), step),
+            ),
+            Column("new_step_ns", say("New step"), Unit.NS, new_step),
+            Column("bound", say("Bound"), Unit.TEXT, lambda left: _bound(is_bound=left.is_bound)),
+        ),
+        answer.left,
+    )
 
 
 def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
     """Where sums are all there is, each alone: the whole is the time of the program's ranges."""
-    title, whole = say("What if, of the time in the program's ranges, setup left out"), say("Whole")
-    columns = (
-        Column("change", say("If"), Unit.TEXT),
-        Column("line_ns", say("Now"), Unit.NS, detail=2),
-        Column("line_percent", say("Share"), Unit.SHARE_PERCENT, detail=2),
-        Column("whole_ns", whole, Unit.NS),
-        Column("new_whole_ns", say("New {whole}", whole=uncapitalised(whole)), Unit.NS),
-        Column("saving_percent", say("Saves"), Unit.SHARE_PERCENT),
-        _SPEED_UP,
-        Column("limit", say("Limit"), Unit.RATIO, detail=1),
-        Column("assumption", say("Assumes"), Unit.TEXT, detail=3),
-    )
-    rows = tuple(
-        (
-            change.change,
-            change.part_ns,
-            percent(change.part_ns, change.whole_ns),
-            change.whole_ns,
-            change.new_whole_ns,
-            percent(change.saving_ns, change.whole_ns),
-            change.speed_up,
-            change.limit,
-            change.assumption,
+    whole = say("Whole")
+
+    def percent_column(key: str, name: Message, time: str, detail: int = 0) -> Column:
+        return Column(
+            key, name, Unit.SHARE_PERCENT, lambda change: percent(getattr(change, time), change.whole_ns), detail
         )
-        for change in changes
+
+    return Sheet.of(
+        "whatif",
+        say("What if, of the time in the program's ranges, setup left out"),
+        (
+            Column("change", say("If"), Unit.TEXT),
+            Column("line_ns", say("Now"), Unit.NS, "part_ns", detail=2),
+            percent_column("line_percent", say("Share"), "part_ns", detail=2),
+            Column("whole_ns", whole, Unit.NS),
+            Column("new_whole_ns", say("New {whole}", whole=uncapitalised(whole)), Unit.NS),
+            percent_column("saving_percent", say("Saves"), "saving_ns"),
+            Column("speed_up", say("Speed-up"), Unit.RATIO),
+            Column("limit", say("Limit"), Unit.RATIO, detail=1),
+            Column("assumption", say("Assumes"), Unit.TEXT, detail=3),
+        ),
+        changes,
     )
-    return Sheet("whatif", title, columns, rows)

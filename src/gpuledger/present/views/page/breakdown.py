@@ -11,6 +11,7 @@ import numpy as np
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.analyse.inventory import about_unclassified
 from gpuledger.analyse.path_summary import PathSummary, path_summary
+from gpuledger.analyse.step_summary import phase_times
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -31,10 +32,19 @@ from gpuledger.present.views.critical import (
     path_sentence,
     step_text,
 )
-from gpuledger.present.views.gaps import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
+from gpuledger.present.views.gpu_time import (
+    causes_sheet,
+    length_words,
+    lengths_sheet,
+    levels_sheet,
+    longest_sheet,
+    outliers_sheet,
+    phases_sheet,
+    triggers_sheet,
+    usual_sheet,
+)
 from gpuledger.present.views.page.over_time import ShownTimeline
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
-from gpuledger.present.views.steps import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
@@ -116,7 +126,7 @@ def steps_section(report: ProfiledRun) -> doc.Section:
             count=count_text(len(steps.steps)),
             each=neighbours,
         )
-    usual, phases = usual_sheet(device, steps), phases_sheet(device, steps)
+    usual, phases = usual_sheet(device, steps), phases_sheet(device, phase_times(device, steps))
     blocks: list[doc.Block] = [
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),

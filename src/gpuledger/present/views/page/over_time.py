@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.figures import memory_use
+from gpuledger.analyse.memory.figures import memory_figures, memory_use
 from gpuledger.analyse.over_time import StreamsOverTime, queue_delays, stream_use
 from gpuledger.analyse.range_tree import RangeNode, RangeTree, range_tree
 from gpuledger.analyse.timeline import EventFinder, Stretch, shown_stretches, stretch_of
@@ -21,14 +21,15 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.launches import (
+from gpuledger.present.views.program_time import (
+    OUTSIDE,
     launch_calls_sheet,
+    launches_by_range_sheet,
+    memory_sheets,
     queue_with_units_sheet,
-    ranges_sheet,
+    sheet_of_nodes,
     waiting_calls_sheet,
 )
-from gpuledger.present.views.memory import memory_sheets
-from gpuledger.present.views.ranges import OUTSIDE, sheet_of_nodes
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
@@ -152,7 +153,7 @@ def launches_section(report: ProfiledRun) -> doc.Section:
         (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
         (say("Calls that wait for the GPU, steady steps"), waiting_calls_sheet(costs)),
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
-        (say("Launches by range, steady steps"), ranges_sheet(costs)),
+        (say("Launches by range, steady steps"), launches_by_range_sheet(costs)),
     )
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks))
 
@@ -176,7 +177,7 @@ def memory_section(report: ProfiledRun) -> doc.Section:
         said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
         draw = partial(memory_area, say("Device memory in use"), said, use.most_bytes, window_ends(report))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
-    sheets = memory_sheets(trace, device)
+    sheets = memory_sheets(device, memory_figures(trace, device))
     blocks += _tables(
         (say("Copies, steady steps"), sheets.copies),
         (say("Allocation calls, steady steps"), sheets.allocation_calls),

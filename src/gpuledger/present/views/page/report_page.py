@@ -17,6 +17,7 @@ from gpuledger.present.charts.svg import Picture
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import made_line, notes_block
+from gpuledger.present.views.gpu_time import overlap_sheet
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
     AnalysedSnapshot,
@@ -28,7 +29,6 @@ from gpuledger.present.views.memory_snapshot import (
     snapshot_findings,
     snapshot_sheets,
 )
-from gpuledger.present.views.overlap import overlap_sheet
 from gpuledger.present.views.page.breakdown import (
     critical_section,
     gaps_chart,

@@ -1,0 +1,91 @@
+"""What Nsight Compute's counters say of kernels: of reports alone, and matched to the kernels of a timeline's step.
+
+Judged kernels in, what tables and documents say of them as a whole out, each part when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
+from gpuledger.analyse.kernels.roofs import device_of
+from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline, kernels_tally, timeline_tally
+from gpuledger.ledger.device import Device
+from gpuledger.trace.measured import KernelReport
+from gpuledger.trace.model import Gpu, Note
+
+
+@dataclass(frozen=True)
+class KernelsAnswer:
+    """The kernels of reports of Nsight Compute, those that took the most time first."""
+
+    kernels: Sequence[JudgedKernel]
+    files: Sequence[str] = ()
+    notes: Sequence[Note] = ()
+
+    @cached_property
+    def total_ns(self) -> int:
+        return sum(kernel.duration_ns for kernel in self.kernels)
+
+    @cached_property
+    def tally(self) -> KernelTally:
+        return kernels_tally(self.kernels)
+
+    @property
+    def gpu_name(self) -> str | None:
+        """The GPU of the longest kernel; None where the report does not name it."""
+        return _gpu_name(self.kernels[0].typical)
+
+    def severity(self, kernel: JudgedKernel) -> str:
+        """How much of the whole time a kernel would save."""
+        return severity(kernel.saving_ns, self.total_ns)
+
+    def share(self, kernel: JudgedKernel | JudgedLaunch) -> float:
+        """Of the time of all kernels."""
+        return kernel.duration_ns / self.total_ns if self.total_ns else 0.0
+
+    @property
+    def launches(self) -> list[tuple[JudgedKernel, JudgedLaunch]]:
+        """Every launch with its kernel, in the order of the files."""
+        position = {name: place for place, name in reversed(list(enumerate(self.files)))}
+        pairs = [(kernel, launch) for kernel in self.kernels for launch in kernel.launches]
+        return sorted(pairs, key=lambda pair: (position.get(pair[1].launch.file, 0), pair[1].launch.order))
+
+    @property
+    def longest_by_gpu(self) -> dict[tuple[int | None, str | None], JudgedLaunch]:
+        """The longest launch on each device, by its number and name: its roofs stand for the device's."""
+        longest: dict[tuple[int | None, str | None], JudgedLaunch] = {}
+        for _, launch in self.launches:
+            key = (launch.launch.device, _gpu_name(launch))
+            if key not in longest or launch.duration_ns > longest[key].duration_ns:
+                longest[key] = launch
+        return longest
+
+
+def _gpu_name(launch: JudgedLaunch) -> str | None:
+    gpu = device_of(launch.launch)
+    return gpu.name if isinstance(gpu, Gpu) else None
+
+
+def kernels_answer(files: Sequence[str], report: KernelReport) -> KernelsAnswer:
+    """Every launch of the reports judged, like launches together."""
+    return KernelsAnswer(kernels(judged(launch) for launch in report.launches), files, report.health)
+
+
+@dataclass(frozen=True)
+class MatchedAnswer:
+    """The kernels of a step with the profiled launches that speak for them."""
+
+    matched: MatchedTimeline
+    device: Device
+
+    @cached_property
+    def tally(self) -> KernelTally:
+        return timeline_tally(self.matched)
+
+    @property
+    def not_here(self) -> KernelsAnswer:
+        """What was profiled and is no part of these steps: another shape, another type, another phase."""
+        return KernelsAnswer(kernels(self.matched.unused))
