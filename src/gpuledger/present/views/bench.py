@@ -1,15 +1,13 @@
-"""What a workload measured, in each format: the flat result of `gpuledger_workloads.program` in, text out.
+"""What `gpuledger bench` found: what a workload measured, and how well tools name planted faults.
 
-The ending of a name is its unit; a count is of what its name says, which stands behind it, but in tables, where the
-column's heading says it. Where X is None, X_reason says why. Lists of dictionaries are tables. The JSON document is
-gpuledger.bench/1.
-
-How well tools name planted faults: scores in, a table of tools, of groups and of cases out.
+A workload's flat result (`gpuledger_workloads.program`) in, text out: the ending of a name is its unit; a count is of what
+its name says, which stands behind it, but in tables, where the column's heading says it. Where X is None, X_reason says
+why. Lists of dictionaries are tables. JSON is the document gpuledger.bench/1, or gpuledger.diagnosis/1 for the scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
+from gpuledger.present.fields import fields_json
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
 
@@ -165,17 +164,19 @@ def bench_document(result: Mapping[str, Any]) -> Document:
 def _one_row(result: Mapping[str, Any]) -> Sheet:
     """Settings and figures in one row, so that the rows of several runs make a table."""
     row = {"workload": result["workload"], **result["settings"], **dict(_figures(result))}
-    columns = tuple(Column(key, key, Unit.TEXT) for key in row)
-    return Sheet("bench", "bench", columns, (tuple(_plain(value) for value in row.values()),))
+    cells = {key: _plain(value) for key, value in row.items()}
+    return Sheet.of("bench", "bench", [Column(key, key, Unit.TEXT) for key in row], [cells])
 
 
 def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
     """The figures, then each table."""
-    columns = (Column("what", say("What"), Unit.TEXT), Column("value", say("Value"), Unit.FIGURE))
-    rows = tuple((heading(key), shown) for key, shown in _shown(result) if len(shown) <= _LONG)
-    found = [Sheet("result", say("Result"), columns, rows)] if rows else []
-    found += [_table(key, value) for key, value in result.items() if _is_table(value)]
-    return found
+    columns = (
+        Column("what", say("What"), Unit.TEXT, lambda row: heading(row[0])),
+        Column("value", say("Value"), Unit.FIGURE, lambda row: row[1]),
+    )
+    figures = Sheet.of("result", say("Result"), columns, [row for row in _shown(result) if len(row[1]) <= _LONG])
+    tables = [_table(key, value) for key, value in result.items() if _is_table(value)]
+    return [figures, *tables] if figures.rows else tables
 
 
 def remarks(result: Mapping[str, Any]) -> list[str]:
@@ -261,18 +262,12 @@ def _is_table(value: object) -> bool:
 
 
 def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
-    keys = list(rows[0])
-    is_text = {each: all(isinstance(row[each], str) for row in rows) for each in keys}
-    columns = tuple(
-        Column(each, heading(each), Unit.TEXT if is_text[each] else Unit.FIGURE, detail=at if at > 2 else 0)
-        for at, each in enumerate(keys)
-    )
-    return Sheet(
-        key,
-        heading(key),
-        columns,
-        tuple(tuple(figure(each, row[each], under_heading=True) for each in keys) for row in rows),
-    )
+    def column(place: int, name: str) -> Column:
+        unit = Unit.TEXT if all(isinstance(row[name], str) for row in rows) else Unit.FIGURE
+        return Column(name, heading(name), unit, detail=place if place > 2 else 0)
+
+    cells = [{name: figure(name, row[name], under_heading=True) for name in rows[0]} for row in rows]
+    return Sheet.of(key, heading(key), [column(place, name) for place, name in enumerate(rows[0])], cells)
 
 
 def _figures(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -313,8 +308,9 @@ def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore
     tables: list[Block] = [
         SheetBlock(_tool_sheet(scores), SheetTitle.BARE),
         SheetBlock(_group_sheet(benchmark, scores), SheetTitle.BARE),
-        *(SheetBlock(_case_sheet(score, len(scores) > 1), SheetTitle.BARE) for score in scores),
+        *(SheetBlock(_case_sheet(score, is_named=len(scores) > 1), SheetTitle.BARE) for score in scores),
     ]
+    every_case = [(score, case) for score in scores for case in score.cases]
     notes = tuple(_notes(scores))
     return Document(
         blocks=lambda: (
@@ -323,8 +319,8 @@ def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore
             Group(tuple(tables)),
             Remarks(notes, 6),
         ),
-        data=lambda: _data(benchmark, scores),
-        sheets=lambda: (_all_cases(scores),),
+        data=lambda: _diagnosis_data(benchmark, scores),
+        sheets=lambda: (_cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True),),
         remarks=notes,
     )
 
@@ -350,84 +346,76 @@ def _verdict(score: ToolScore) -> Message:
     return say("{tool}: {told}.", tool=score.name, told=joined(say("; "), told))
 
 
-_TALLY_COLUMNS: Final = (
-    Column("faults", say("Faults"), Unit.COUNT),
-    Column("first", say("First"), Unit.COUNT),
-    Column("in_first_three", say("Top 3"), Unit.COUNT),
-    Column("area", say("Right area"), Unit.COUNT, detail=3),
-    Column("measured", say("Measured savings"), Unit.COUNT, detail=2),
-    Column("savings_within", say("Within 25 %"), Unit.COUNT),
-    Column("median_error_percent", say("Median error"), Unit.SHARE_PERCENT),
-    Column("controls", say("Controls"), Unit.COUNT, detail=2),
-    Column("claimed", say("False claims"), Unit.COUNT),
-)
+def _tally_columns(tally: Callable[[Any], ScoreTally]) -> list[Column]:
+    """How well a tool does over some cases; `tally` gives that of a record."""
 
+    def count(key: str, name: Message, detail: int = 0) -> Column:
+        return Column(key, name, Unit.COUNT, lambda record: getattr(tally(record), key), detail)
 
-def _tally_cells(total: ScoreTally) -> tuple[Cell, ...]:
-    return (
-        total.faults,
-        total.first,
-        total.in_first_three,
-        total.area,
-        total.measured,
-        total.savings_within,
-        None if total.median_error is None else 100 * total.median_error,
-        total.controls,
-        total.claimed,
-    )
+    def median_error(record: object) -> float | None:
+        error = tally(record).median_error
+        return None if error is None else 100 * error
+
+    return [
+        count("faults", say("Faults")),
+        count("first", say("First")),
+        count("in_first_three", say("Top 3")),
+        count("area", say("Right area"), detail=3),
+        count("measured", say("Measured savings"), detail=2),
+        count("savings_within", say("Within 25 %")),
+        Column("median_error_percent", say("Median error"), Unit.SHARE_PERCENT, median_error),
+        count("controls", say("Controls"), detail=2),
+        count("claimed", say("False claims")),
+    ]
 
 
 def _tool_sheet(scores: Sequence[ToolScore]) -> Sheet:
-    columns = (Column("tool", say("Tool"), Unit.TEXT), *_TALLY_COLUMNS)
-    return Sheet(
-        "tools", say("All cases"), columns, tuple((score.name, *_tally_cells(score.total)) for score in scores)
-    )
+    columns = (Column("tool", say("Tool"), Unit.TEXT, "name"), *_tally_columns(lambda score: score.total))
+    return Sheet.of("tools", say("All cases"), columns, scores)
 
 
 def _group_sheet(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Sheet:
     """The programs that rules were built on, apart from the others."""
-    there = {case.group for case in benchmark.cases}
     columns = (
-        Column("group", say("Case group"), Unit.TEXT),
-        Column("seen", say("Our rules"), Unit.TEXT, detail=1),
-        Column("tool", say("Tool"), Unit.TEXT, detail=0 if len(scores) > 1 else 4),
-        *_TALLY_COLUMNS,
+        Column("group", say("Case group"), Unit.TEXT, lambda row: row[0].id),
+        Column("seen", say("Our rules"), Unit.TEXT, lambda row: Term(row[0].seen, _SEEN[row[0].seen]), detail=1),
+        Column("tool", say("Tool"), Unit.TEXT, lambda row: row[1].tool, detail=0 if len(scores) > 1 else 4),
+        *_tally_columns(lambda row: row[1].of_group(row[0].id)),
     )
-    rows = tuple(
-        (group.id, Term(group.seen, _SEEN[group.seen]), score.tool, *_tally_cells(score.of_group(group.id)))
-        for group in benchmark.groups
-        if group.id in there
-        for score in scores
+    rows = [(group, score) for group in _groups(benchmark) for score in scores]
+    return Sheet.of("groups", say("By group"), columns, rows)
+
+
+def _groups(benchmark: DiagnosisBenchmark) -> list[CaseGroup]:
+    """Those that have cases."""
+    there = {case.group for case in benchmark.cases}
+    return [group for group in benchmark.groups if group.id in there]
+
+
+def _measured_percent(score: CaseScore) -> float | None:
+    return score.measured.percent if isinstance(score.measured, MeasuredSaving) else None
+
+
+def _said_percent(score: CaseScore) -> float | None:
+    return None if score.said_percent is None else float(score.said_percent)
+
+
+def _cases_sheet(name: str, title: Message, cases: Sequence[tuple[ToolScore, CaseScore]], *, with_tool: bool) -> Sheet:
+    columns = (
+        *((Column("tool", say("Tool"), Unit.TEXT, lambda row: row[0].name),) if with_tool else ()),
+        Column("case", say("Case"), Unit.TEXT, lambda row: row[1].case.id),
+        Column("accepted", say("Accepted"), Unit.TEXT, lambda row: ", ".join(row[1].case.accepted) or "–"),
+        Column("first", say("Named first"), Unit.TEXT, lambda row: row[1].first or "–"),
+        Column("result", say("Result"), Unit.TEXT, lambda row: _result(row[1])),
+        Column("said_percent", say("Said"), Unit.SHARE_PERCENT, lambda row: _said_percent(row[1])),
+        Column("measured_percent", say("Measured"), Unit.SHARE_PERCENT, lambda row: _measured_percent(row[1])),
     )
-    return Sheet("groups", say("By group"), columns, rows)
+    return Sheet.of(name, title, columns, cases)
 
 
-_CASE_COLUMNS: Final = (
-    Column("case", say("Case"), Unit.TEXT),
-    Column("accepted", say("Accepted"), Unit.TEXT),
-    Column("first", say("Named first"), Unit.TEXT),
-    Column("result", say("Result"), Unit.TEXT),
-    Column("said_percent", say("Said"), Unit.SHARE_PERCENT),
-    Column("measured_percent", say("Measured"), Unit.SHARE_PERCENT),
-)
-
-
-def _case_sheet(score: ToolScore, named: bool) -> Sheet:
-    title = say("Cases, {tool}", tool=score.name) if named else say("Cases")
-    return Sheet("cases", title, _CASE_COLUMNS, tuple(_case_cells(case) for case in score.cases))
-
-
-def _all_cases(scores: Sequence[ToolScore]) -> Sheet:
-    columns = (Column("tool", say("Tool"), Unit.TEXT), *_CASE_COLUMNS)
-    rows = tuple((score.name, *_case_cells(case)) for score in scores for case in score.cases)
-    return Sheet("diagnosis", say("Cases"), columns, rows)
-
-
-def _case_cells(score: CaseScore) -> tuple[Cell, ...]:
-    accepted = ", ".join(score.case.accepted) or "–"
-    said = None if score.said_percent is None else float(score.said_percent)
-    measured = score.measured.percent if isinstance(score.measured, MeasuredSaving) else None
-    return (score.case.id, accepted, score.first or "–", _result(score), said, measured)
+def _case_sheet(score: ToolScore, *, is_named: bool) -> Sheet:
+    title = say("Cases, {tool}", tool=score.name) if is_named else say("Cases")
+    return _cases_sheet("cases", title, [(score, case) for case in score.cases], with_tool=False)
 
 
 def _result(score: CaseScore) -> Term:
@@ -460,40 +448,33 @@ def _notes(scores: Sequence[ToolScore]) -> list[str]:
     return notes
 
 
-def _data(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> dict[str, Any]:
-    there = {case.group for case in benchmark.cases}
-    groups = [group for group in benchmark.groups if group.id in there]
+def _diagnosis_data(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> dict[str, Any]:
+    """The document gpuledger.diagnosis/1."""
     return {
         "schema": "gpuledger.diagnosis/1",
         "cases": len(benchmark.cases),
-        "tools": [_tool_data(groups, score) for score in scores],
+        "tools": [
+            {
+                **fields_json(score, "tool version"),
+                "total": asdict(score.total),
+                "groups": [
+                    {**fields_json(group, "group=id seen"), **asdict(score.of_group(group.id))}
+                    for group in _groups(benchmark)
+                ],
+                "cases": [_case_json(case) for case in score.cases],
+            }
+            for score in scores
+        ],
     }
 
 
-def _tool_data(groups: Sequence[CaseGroup], score: ToolScore) -> dict[str, Any]:
-    return {
-        "tool": score.tool,
-        "version": score.version,
-        "total": asdict(score.total),
-        "groups": [{"group": group.id, "seen": group.seen, **asdict(score.of_group(group.id))} for group in groups],
-        "cases": [_case_data(case) for case in score.cases],
-    }
-
-
-def _case_data(score: CaseScore) -> dict[str, Any]:
+def _case_json(score: CaseScore) -> dict[str, Any]:
     measured = score.measured if isinstance(score.measured, MeasuredSaving) else None
     return {
-        "id": score.case.id,
-        "kind": score.case.kind,
-        "group": score.case.group,
-        "accepted": list(score.case.accepted),
-        "answered": score.is_answered,
+        **fields_json(score, "id=case.id kind=case.kind group=case.group accepted=case.accepted answered=is_answered"),
         "first": score.first or None,
-        "place": score.place,
-        "area_is_right": score.is_area_right,
-        "said_percent": score.said_percent,
+        **fields_json(score, "place area_is_right=is_area_right said_percent"),
         "measured_percent": None if measured is None else round(measured.percent, 3),
         "measured_ns": None if measured is None else measured.saves_ns,
-        "false_claims": list(score.false_claims),
-        "not_in_list": list(score.not_in_list),
+        **fields_json(score, "false_claims not_in_list"),
     }

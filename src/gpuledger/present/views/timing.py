@@ -1,6 +1,6 @@
-"""How long an operation takes, and how far that can be trusted.
+"""How long an operation takes, and how far that can be trusted; of two timed in turns, how they differ.
 
-Two operations timed in turns: what each takes, and how they differ. JSON is the document gpuledger.timepair/1.
+JSON is the document gpuledger.time/1, or gpuledger.timepair/1. A spreadsheet has a row per operation.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> Document:
     """The time of one call; JSON is the document gpuledger.time/1."""
     sheet, notes = (
-        timing_sheet(timing, gpu),
+        _sheet(timing, gpu),
         (*_settling_remarks(timing), *launch_remarks(timing), *gpu_remarks(gpu, unwatched)),
     )
     marked = tuple(say("note: {note}", note=note) for note in notes)
@@ -35,7 +36,7 @@ def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatche
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),
         ),
         data=lambda: timing_data(name, timing, gpu, unwatched),
-        sheets=lambda: (figures_sheet([timing_figures(name, timing, gpu)]),),
+        sheets=lambda: (_figures_sheet([_figures(name, timing, gpu)]),),
         remarks=marked,
     )
 
@@ -49,70 +50,67 @@ def timing_data(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: s
     }
 
 
-def timing_figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, Any]:
+def _figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, Any]:
     """One row, so that the rows of several operations make a table."""
     low, high = timing.spread.interval_ns or (None, None)
-    figures = {key: value for key, value in _measured(name, timing).items() if key not in ("schema", "interval_ns")}
-    figures |= {"interval_low_ns": low and round(low, 3), "interval_high_ns": high and round(high, 3)}
-    seen = () if gpu is None else (gpu.sm_mhz, gpu.memory_mhz, gpu.power_mw)
-    figures |= dict.fromkeys(("sm_mhz", "memory_mhz", "power_mw", "throttled"))
-    figures |= {
-        key: sampled and sampled.median
-        for key, sampled in zip(("sm_mhz", "memory_mhz", "power_mw"), seen, strict=False)
+    seen = {key: None if gpu is None else getattr(gpu, key) for key in ("sm_mhz", "memory_mhz", "power_mw")}
+    return {
+        **{key: value for key, value in _measured(name, timing).items() if key not in ("schema", "interval_ns")},
+        "interval_low_ns": low and round(low, 3),
+        "interval_high_ns": high and round(high, 3),
+        **{key: sampled and sampled.median for key, sampled in seen.items()},
+        "throttled": gpu and gpu.is_throttled,
     }
-    figures["throttled"] = gpu and gpu.is_throttled
-    return figures
 
 
-def figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
+def _figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     """Rows of like figures, for a spreadsheet: their keys say the unit."""
-    texts = [
-        tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in row.values())
+    columns = [Column(key, key, Unit.TEXT if isinstance(value, str) else Unit.FIGURE) for key, value in rows[0].items()]
+    cells = [
+        {key: value if value is None or isinstance(value, str) else json.dumps(value) for key, value in row.items()}
         for row in rows
     ]
-    columns = tuple(
-        Column(key, key, Unit.TEXT if isinstance(value, str) else Unit.FIGURE) for key, value in rows[0].items()
-    )
-    return Sheet("time", "One call", columns, tuple(texts))
+    return Sheet.of("time", "One call", columns, cells)
 
 
 def _measured(name: str, timing: Timing) -> dict[str, Any]:
     """All that was measured on the clock, under the keys of the document."""
     spread = timing.spread
-    off = spread.off_share
     return {
         "schema": "gpuledger.time/1",
         "operation": name,
-        "device": timing.device,
-        "device_name": timing.device_name,
-        "graph": timing.is_graph,
+        **fields_json(timing, "device device_name graph=is_graph"),
         "why_eager": timing.why_eager or None,
         "cold": timing.is_cold,
         "median_ns": round(spread.median_ns, 3),
-        "interval_ns": [round(each, 3) for each in spread.interval_ns] if spread.interval_ns else None,
+        "interval_ns": _rounded(spread.interval_ns, 3),
         "confidence_share": 0.95,
         "p10_ns": round(spread.p10_ns, 3),
         "p90_ns": round(spread.p90_ns, 3),
         "min_ns": round(spread.least_ns, 3),
         "max_ns": round(spread.most_ns, 3),
-        "settled": timing.is_settled,
-        "target_share": timing.target_share,
-        "reached_share": None if off is None else round(off, 6),
+        **fields_json(timing, "settled=is_settled target_share"),
+        "reached_share": None if spread.off_share is None else round(spread.off_share, 6),
         "drift_share": round(spread.drift_share, 6),
         "samples": spread.samples,
-        "batch": timing.batch,
-        "calls": timing.calls,
-        "warmup_calls": timing.warmup_calls,
+        **fields_json(timing, "batch calls warmup_calls"),
         "seconds": round(timing.seconds, 3),
     }
 
 
-def timing_sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
+def _rounded(ends: tuple[float, float] | None, digits: int) -> list[float] | None:
+    return [round(end, digits) for end in ends] if ends else None
+
+
+def _sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
     """One line per quantity."""
     median, *others = sample_rows(timing)
-    columns = (Column("what", say("What"), Unit.TEXT), Column("value", say("Value"), Unit.TEXT))
+    columns = (
+        Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
+        Column("value", say("Value"), Unit.TEXT, lambda row: row[1]),
+    )
     rows = (median, (say("95 % interval"), _interval(timing)), *others, *gpu_rows(gpu))
-    return Sheet("time", say("One call"), columns, rows)
+    return Sheet.of("time", say("One call"), columns, rows)
 
 
 def sample_rows(timing: Timing) -> list[tuple[str, str]]:
@@ -154,43 +152,33 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
 def _settling_remarks(timing: Timing) -> list[str]:
     """What makes the time less certain than it seems."""
     lines = list[str]()
-    spread = timing.spread
+    drift = timing.spread.drift_share
     if not timing.is_settled:
-        took = precise_time_text(timing.seconds * 1e9)
+        took, reached = precise_time_text(timing.seconds * 1e9), _reached(timing)
         lines.append(
-            say(
-                "did not converge within {time}: {reached}; --seconds gives it longer.",
-                time=took,
-                reached=_reached(timing),
-            )
+            say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
         )
-    if abs(spread.drift_share) > timing.target_share:
-        share = f"{100 * abs(spread.drift_share):.1f} %"
-        lines.append(
-            say(
-                "the second half of the samples is {share} slower than the first: something changed, such as "
-                "clocks or temperature.",
-                share=share,
-            )
-            if spread.drift_share > 0
-            else say(
-                "the second half of the samples is {share} faster than the first: something changed, such as "
-                "clocks or temperature.",
-                share=share,
-            )
+    if abs(drift) > timing.target_share:
+        share = f"{100 * abs(drift):.1f} %"
+        slower = say(
+            "the second half of the samples is {share} slower than the first: something changed, such as "
+            "clocks or temperature.",
+            share=share,
         )
+        faster = say(
+            "the second half of the samples is {share} faster than the first: something changed, such as "
+            "clocks or temperature.",
+            share=share,
+        )
+        lines.append(slower if drift > 0 else faster)
     return lines
 
 
 def launch_remarks(timing: Timing) -> list[str]:
     """What else is in the time."""
     if timing.why_eager:
-        return [
-            say(
-                "not as a CUDA graph: {why}. The time includes launch overhead.",
-                why=timing.why_eager.rstrip("."),
-            )
-        ]
+        why = timing.why_eager.rstrip(".")
+        return [say("not as a CUDA graph: {why}. The time includes launch overhead.", why=why)]
     if timing.device == "cuda" and not timing.is_graph:
         return [say("not as a CUDA graph, as requested: the time includes launch overhead.")]
     return []
@@ -283,17 +271,17 @@ def percent_text(share: float) -> str:
 
 
 def _gpu_json(gpu: GpuReadings) -> dict[str, Any]:
-    def of(seen: SampledRange | None) -> dict[str, int] | None:
-        return None if seen is None else {"min": seen.least, "median": seen.median, "max": seen.most}
+    def ends(seen: SampledRange | None) -> dict[str, int] | None:
+        return seen and fields_json(seen, "min=least median max=most")
 
     return {
         "looks": gpu.looks,
-        "sm_mhz": of(gpu.sm_mhz),
+        "sm_mhz": ends(gpu.sm_mhz),
         "highest_sm_mhz": gpu.highest_sm_mhz,
-        "memory_mhz": of(gpu.memory_mhz),
-        "power_mw": of(gpu.power_mw),
+        "memory_mhz": ends(gpu.memory_mhz),
+        "power_mw": ends(gpu.power_mw),
         "power_limit_mw": gpu.power_limit_mw,
-        "temperature_c": of(gpu.temperature_c),
+        "temperature_c": ends(gpu.temperature_c),
         "throttled": gpu.is_throttled,
         "limits": [
             {"what": limit.what, "share": round(limit.share, 4), "throttling": limit.is_throttling}
@@ -304,27 +292,26 @@ def _gpu_json(gpu: GpuReadings) -> dict[str, Any]:
 
 def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> Document:
     """The difference first, then both side by side."""
-    sheet = _sheet(names, pair, gpu)
-    notes = tuple(say("note: {note}", note=note) for note in _notes(names, pair, gpu, unwatched))
+    sheet = _pair_sheet(names, pair, gpu)
+    notes = tuple(say("note: {note}", note=note) for note in _pair_notes(names, pair, gpu, unwatched))
     closing = (Remarks(notes, 6),) if notes else ()
     return Document(
         blocks=lambda: (
-            Opening(f"{names[0]}, {names[1]}", visible(_timing_pair_headline(pair))),
-            Conclusion(_timing_pair_verdict(names, pair)),
+            Opening(
+                f"{names[0]}, {names[1]}",
+                visible(joined(" · ", (pair.first.device_name, caches_text(pair.first), say("in turns")))),
+            ),
+            Conclusion(_pair_verdict(names, pair)),
             Only(Medium.TEXT, (SheetBlock(sheet), *closing)),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *closing)),
         ),
-        data=lambda: _data(names, pair, gpu, unwatched),
-        sheets=lambda: (_rows(names, pair, gpu),),
+        data=lambda: _pair_data(names, pair, gpu, unwatched),
+        sheets=lambda: (_pair_rows(names, pair, gpu),),
         remarks=notes,
     )
 
 
-def _timing_pair_headline(pair: TimedPair) -> str:
-    return joined(" · ", (pair.first.device_name, caches_text(pair.first), say("in turns")))
-
-
-def _timing_pair_verdict(names: tuple[str, str], pair: TimedPair) -> str:
+def _pair_verdict(names: tuple[str, str], pair: TimedPair) -> str:
     spread, target = pair.spread, pair.first.target_share
     if spread.interval_share is None:
         return say("{rounds} rounds are too few to compare them.", rounds=spread.first.samples)
@@ -349,24 +336,23 @@ def _timing_pair_verdict(names: tuple[str, str], pair: TimedPair) -> str:
     return say("{told}.", told=said) if pair.is_settled else say("{told}, not converged.", told=said)
 
 
-def _sheet(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
+def _pair_sheet(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
     """One line per quantity; what the GPU did is the same for both."""
     both = zip(sample_rows(pair.first), sample_rows(pair.second), strict=True)
-    rows: list[tuple[Cell, ...]] = [(what, one, other) for (what, one), (_, other) in both]
+    rows: list[tuple[str, str, str]] = [(what, one, other) for (what, one), (_, other) in both]
     if pair.first.device == "cuda":
-        rows.append(
-            (say("run as"), *("CUDA graph" if side.is_graph else say("eager") for side in (pair.first, pair.second)))
-        )
+        first, second = ("CUDA graph" if side.is_graph else say("eager") for side in (pair.first, pair.second))
+        rows.append((say("run as"), first, second))
     rows += [(what, value, "") for what, value in gpu_rows(gpu)]
     columns = (
-        Column("what", say("What"), Unit.TEXT),
-        Column("first", names[0], Unit.TEXT),
-        Column("second", names[1], Unit.TEXT),
+        Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
+        Column("first", names[0], Unit.TEXT, lambda row: row[1]),
+        Column("second", names[1], Unit.TEXT, lambda row: row[2]),
     )
-    return Sheet("timepair", say("One call of each"), columns, tuple(rows))
+    return Sheet.of("timepair", say("One call of each"), columns, rows)
 
 
-def _notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> list[str]:
+def _pair_notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> list[str]:
     notes = list[str]()
     if not pair.is_settled:
         off, target = pair.spread.off_share, percent_text(pair.first.target_share)
@@ -396,16 +382,15 @@ def _notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unw
     return [*notes, *gpu_remarks(gpu, unwatched)]
 
 
-def _data(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> dict[str, Any]:
+def _pair_data(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> dict[str, Any]:
     spread, target = pair.spread, pair.first.target_share
-    interval = spread.interval_ns
     return {
         "schema": "gpuledger.timepair/1",
         "verdict": spread.verdict(target),
         "difference_ns": round(spread.difference_ns, 3),
         "difference_share": round(spread.difference_share, 6),
-        "interval_ns": None if interval is None else [round(bound, 3) for bound in interval],
-        "interval_share": None if spread.interval_share is None else [round(each, 6) for each in spread.interval_share],
+        "interval_ns": _rounded(spread.interval_ns, 3),
+        "interval_share": _rounded(spread.interval_share, 6),
         "confidence_share": 0.95,
         "settled": pair.is_settled,
         "target_share": target,
@@ -415,7 +400,7 @@ def _data(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwa
     }
 
 
-def _rows(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
+def _pair_rows(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
     """A row for each, the difference beside the second."""
     low, high = pair.spread.interval_ns or (None, None)
     empty = dict.fromkeys(("difference_ns", "difference_low_ns", "difference_high_ns", "difference_share"))
@@ -425,7 +410,5 @@ def _rows(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> S
         "difference_high_ns": None if high is None else round(high, 3),
         "difference_share": round(pair.spread.difference_share, 6),
     }
-    first, second = (
-        timing_figures(name, timing, gpu) for name, timing in zip(names, (pair.first, pair.second), strict=True)
-    )
-    return figures_sheet([first | empty, second | difference])
+    first, second = (_figures(name, timing, gpu) for name, timing in zip(names, (pair.first, pair.second), strict=True))
+    return _figures_sheet([first | empty, second | difference])
