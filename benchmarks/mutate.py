@@ -1,9 +1,9 @@
 """How well the tests guard definitions: each of `mutations.yaml` is changed in the source, and the tests must fail.
 
-    python tests/mutate.py                  every mutation with its own tests
-    python tests/mutate.py --only ID,ID     some of them
-    python tests/mutate.py --tests A,B      with other tests than its own, to be sure of a survivor
-    python tests/mutate.py --list           what there is, and where in the source it is
+    python benchmarks/mutate.py                  every mutation with its own tests
+    python benchmarks/mutate.py --only ID,ID     some of them
+    python benchmarks/mutate.py --tests A,B      with other tests than its own, to be sure of a survivor
+    python benchmarks/mutate.py --list           what there is, and where in the source it is
 
 A mutation is found by its text alone, wherever that stands in src/gpuledger. The source is restored after each one,
 whatever happens in between.
@@ -31,7 +31,7 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "src" / "gpuledger"
-MUTATIONS: Final = ROOT / "tests" / "mutations.yaml"
+MUTATIONS: Final = ROOT / "benchmarks" / "mutations.yaml"
 
 LONGEST_S: Final = 300
 """Tests that take longer are caught in an endless loop, or in what would be one."""
