@@ -30,7 +30,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.program_time import operator_sentences, ops_sheets
+from gpuledger.present.views.operators import operator_sentences, ops_sheets
 from gpuledger.trace.model import Gpu, NotMeasured
 from support.command import ROOT
 from support.launched_ops import LAYER, Launch, Op, captured, graph_of, layers, traced, whole

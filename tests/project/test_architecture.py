@@ -168,7 +168,7 @@ def test_programs_to_profile_know_nothing_of_us_but_windows() -> None:
 WORDS_OF_ANALYSES = {"forwards_text", "shape_text", "side_of", "missing", "nvidia_tables"}
 """What is said of a result, or looked up: no analysis of a trace. `missing` goes when reports have their answer."""
 
-NOT_YET = {"report", "finding_head", "fleet", "memory_snapshot", "tables", "tables_page"}
+NOT_YET = {"report", "report_parts", "fleet", "memory_snapshot", "tables", "tables_page"}
 """Views that still ask analyses themselves, as those of timelines and of the page do."""
 
 

@@ -37,7 +37,8 @@ from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import diff_data, verdict_text
 from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
 from gpuledger.present.views.kernels import kernel_sentences
-from gpuledger.present.views.program_time import launches_tables, memory_tables, operators_tables, ranges_tables
+from gpuledger.present.views.operators import operators_tables
+from gpuledger.present.views.program_time import launches_tables, memory_tables, ranges_tables
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline_kernels import step_kernels_sheet

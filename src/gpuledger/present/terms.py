@@ -38,6 +38,14 @@ _SEVERITY_BADGES: Final = {Severity.WARNING: "warn", Severity.LOSS: "bad"}
 TOTAL: Final = say("total")
 """Stands before the sum of a table's rows."""
 
+BOUNDS: Final = {
+    "memory": say("memory"),
+    "compute": say("compute"),
+    "latency": say("latency"),
+    "unknown": say("unknown"),
+}
+"""What limits a kernel, by the name of its bound."""
+
 
 def line_term(line: Line) -> Term:
     """A line of the books, with its colour."""

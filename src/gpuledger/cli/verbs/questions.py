@@ -38,11 +38,11 @@ from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.critical import critical_document
 from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
+from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import phases_document
 from gpuledger.present.views.program_time import (
     launches_tables,
     memory_tables,
-    operators_tables,
     printed_ranges_sheet,
     ranges_tables,
 )

@@ -167,16 +167,12 @@ def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
     }
     if with_fixes:
         cells |= {"fix": lambda check: check.outcome.fix, "commands": lambda check: "; ".join(check.outcome.commands)}
-    columns = [
-        # tools' own words are in it
-        Column(
-            key,
-            key if with_fixes else key.capitalize(),
-            Unit.TEXT,
-            lambda check, cell=cell: visible(cell(check)),  # type: ignore[misc]
-        )
-        for key, cell in cells.items()
-    ]
+
+    def column(key: str, cell: Callable[[DoctorCheck], str]) -> Column:
+        name = key if with_fixes else key.capitalize()
+        return Column(key, name, Unit.TEXT, lambda check: visible(cell(check)))  # tools' own words are in it
+
+    columns = [column(key, cell) for key, cell in cells.items()]
     return Sheet.of("doctor", "Checks", columns, found.checks)
 
 

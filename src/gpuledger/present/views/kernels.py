@@ -32,7 +32,7 @@ from gpuledger.present.document import (
 )
 from gpuledger.present.fields import fields_json, plain
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
-from gpuledger.present.terms import made_at, made_line
+from gpuledger.present.terms import BOUNDS, made_at, made_line
 from gpuledger.present.views.gpu_time import largest_line_sentence, step_count_text, step_time_text
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.model import Note, NotMeasured, Severity
@@ -40,13 +40,6 @@ from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.answers.kernels import KernelsAnswer
-
-BOUNDS: Final = {
-    "memory": say("memory"),
-    "compute": say("compute"),
-    "latency": say("latency"),
-    "unknown": say("unknown"),
-}
 
 LIMITERS: Final = {
     "DRAM": say("DRAM"),

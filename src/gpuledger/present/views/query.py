@@ -48,15 +48,11 @@ def query_document(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> 
 
 def answer_sheet(answer: QueryAnswer, most: int, *, exact: bool) -> Sheet:
     """The first rows as a table; names may come from a profile too, where a query turns values into columns."""
-    columns = [
-        Column(
-            visible(column.name),
-            visible(column.name),
-            _unit(column.type),
-            lambda row, place=place: _cell(row[place], exact=exact),  # type: ignore[misc]
-        )
-        for place, column in enumerate(answer.columns)
-    ]
+
+    def column(place: int, name: str, type_: str) -> Column:
+        return Column(name, name, _unit(type_), lambda row: _cell(row[place], exact=exact))
+
+    columns = [column(place, visible(asked.name), asked.type) for place, asked in enumerate(answer.columns)]
     return Sheet.of("query", say("answer"), columns, answer.rows[:most], rounded=False)
 
 

@@ -115,10 +115,10 @@ def summary_document(summary: RunSummary) -> Document:
 
 
 def _axis_columns(book: Runbook) -> list[Column]:
-    return [
-        Column(axis, axis, Unit.TEXT, lambda row, place=place: row.cell.values[place][1])  # type: ignore[misc]
-        for place, axis in enumerate(book.axes)
-    ]
+    def column(place: int, axis: str) -> Column:
+        return Column(axis, axis, Unit.TEXT, lambda row: row.cell.values[place][1])
+
+    return [column(place, axis) for place, axis in enumerate(book.axes)]
 
 
 def _matrix_values(summary: RunSummary) -> Sheet:

@@ -272,7 +272,7 @@ def percent_text(share: float) -> str:
 
 def _gpu_json(gpu: GpuReadings) -> dict[str, Any]:
     def ends(seen: SampledRange | None) -> dict[str, int] | None:
-        return seen and fields_json(seen, "min=least median max=most")
+        return None if seen is None else fields_json(seen, "min=least median max=most")
 
     return {
         "looks": gpu.looks,

@@ -14,7 +14,7 @@ from gpuledger.messages import joined, say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import BOUNDS as TONES
-from gpuledger.present.views.kernels import BOUNDS
+from gpuledger.present.terms import BOUNDS
 from gpuledger.present.views.utilization import CLASS_BOUNDS, CLASS_WORDS
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.units import bytes_text, share_text, time_text
