@@ -403,7 +403,7 @@ class OperationTimes:
 
 
 def cuda_gpu_sum(trace: Trace, calls: Sequence[OperationTimes] = ()) -> tuple[OperationTimes, ...]:
-    """Time of kernels, copies and memsets, and of these calls."""
+    """Time of kernels, copies and memsets."""
     operations = (
         *calls,
         *(OperationTimes("CUDA_KERNEL", kernel.name, kernel.times) for kernel in by_name(trace)),
@@ -413,8 +413,8 @@ def cuda_gpu_sum(trace: Trace, calls: Sequence[OperationTimes] = ()) -> tuple[Op
 
 
 def cuda_api_gpu_sum(trace: Trace) -> tuple[OperationTimes, ...]:
-    """Time of CUDA calls, kernels, copies and memsets; `cudaMemcpy_v3020` and `cudaMemcpy_v7000` are one call."""
-    calls = cuda_calls(trace)
+    """Time of CUDA calls, kernels, copies and memsets."""
+    calls = cuda_calls(trace)  # `cudaMemcpy_v3020` and `cudaMemcpy_v7000` are one
     names, short = short_names(calls)
     first, number = group(short)
     times = zip(short[first].tolist(), summarise(calls.duration_ns, number), strict=True)

@@ -1,8 +1,9 @@
 """What `gpuledger bench` found: what a workload measured, and how well tools name planted faults.
 
-A workload's flat result (`gpuledger_workloads.program`) in, text out: the ending of a name is its unit; a count is of what
-its name says, which stands behind it, but in tables, where the column's heading says it. Where X is None, X_reason says
-why. Lists of dictionaries are tables. JSON is the document gpuledger.bench/1, or gpuledger.diagnosis/1 for the scores.
+A workload's flat result (`gpuledger_workloads.program`) in, text out: the ending of a name is its unit; a count is of
+what its name says, which stands behind it, but in tables, where the column's heading says it. Where X is None, X_reason
+says why. Lists of dictionaries are tables. JSON is the document gpuledger.bench/1, or gpuledger.diagnosis/1 for the
+scores.
 """
 
 from __future__ import annotations

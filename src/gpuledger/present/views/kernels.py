@@ -16,6 +16,7 @@ from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
+from gpuledger.present.digits import shape_text
 from gpuledger.present.document import (
     AGAIN,
     Block,
@@ -88,11 +89,6 @@ _HALF_OF_STEP: Final = 0.5
 def severity_cell(level: str) -> Term:
     """How much a kernel has to gain, in a table."""
     return Term(SEVERITY_WORDS[level], SEVERITY_WORDS[level], badge=_SEVERITY_BADGES.get(level, ""))
-
-
-def shape_text(shape: tuple[int, int, int] | None) -> str:
-    """A grid or block: (64, 1, 1)."""
-    return "-" if shape is None else f"({', '.join(map(str, shape))})"
 
 
 def bound_text(judged: JudgedLaunch) -> str:

@@ -12,9 +12,9 @@ from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.present.digits import shape_text
 from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.views.kernels import shape_text
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.views.utilization import (
     against_blocks,

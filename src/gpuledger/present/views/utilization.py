@@ -28,12 +28,11 @@ from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import percent
+from gpuledger.present.digits import percent, shape_text
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
 from gpuledger.present.fields import fields_json
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
-from gpuledger.present.views.kernels import shape_text
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
