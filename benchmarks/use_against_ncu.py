@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuledger.analyse.utilization.against_counters import HeldAgainst, agreement, held_against
+from gpuledger.analyse.utilization.against_counters import CounterComparison, agreement, held_against
 from gpuledger.analyse.utilization.kernel_use import use_of_kernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.read import open_trace
@@ -72,7 +72,7 @@ def exports(folder: Path) -> dict[str, bytes]:
         }
 
 
-def compared(profile: Path, report: KernelReport) -> tuple[HeldAgainst, ...]:
+def compared(profile: Path, report: KernelReport) -> tuple[CounterComparison, ...]:
     """One program."""
     trace = open_trace(profile, only=tuple(Table), cache=False)
     use = use_of_kernels(trace, 0)
@@ -82,7 +82,7 @@ def compared(profile: Path, report: KernelReport) -> tuple[HeldAgainst, ...]:
     return held_against(use, report)
 
 
-def shown(held: dict[str, tuple[HeldAgainst, ...]], *, misses: bool) -> None:
+def shown(held: dict[str, tuple[CounterComparison, ...]], *, misses: bool) -> None:
     """A table per counter."""
     everything = tuple(each for part in held.values() for each in part)
     headings = "kernels, mean error by time, within 5 points over 10 us, interval holds: all, under 5 us; usual width"

@@ -32,7 +32,7 @@ from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.memory import snapshot_findings
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, snapshot_document
 from gpuledger.present.writers import write
@@ -45,7 +45,7 @@ from gpuledger.read.snapshot import open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.definition import cells_of
-from gpuledger.runbook.files import shipped, shipped_text
+from gpuledger.runbook.files import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
@@ -492,7 +492,7 @@ def _reported(read: Callable[[bytes, Path], Trace]) -> Callable[[bytes, Path], o
     """What is read, and all that is said of it: the books of whatever is taken for a profile must balance."""
 
     def report(content: bytes, folder: Path) -> object:
-        return build_report(read(content, folder), "input", Wanted()).to_dict()
+        return build_report(read(content, folder), "input", Selection()).to_dict()
 
     return report
 
@@ -599,7 +599,7 @@ TARGETS: Final[dict[str, Target]] = {
     "snapshot": Target(_snapshots, _read_snapshot, sometimes(_snapshot_changed, _OPCODES), _OPCODES),
     "config": Target(_settings, _read_settings, sometimes(mutations.yaml_changed, _TOML_WORDS), _TOML_WORDS),
     "runbook": Target(
-        lambda: [min(map(shipped_text, shipped()), key=len), *_RUNBOOKS],
+        lambda: [min(map(shipped_text, shipped_runbooks()), key=len), *_RUNBOOKS],
         _read_runbook,
         sometimes(mutations.yaml_changed, _YAML_WORDS),
         _YAML_WORDS,

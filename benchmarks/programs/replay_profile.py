@@ -15,14 +15,14 @@ import numpy as np
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 
 trace = open_trace(sys.argv[1])
 host, work = host_and_activities(trace)
 start = time.perf_counter()
 graph = dependency_graph(trace, host, work)
 built = time.perf_counter()
-times = replayed(graph)
+times = replay_times(graph)
 done = time.perf_counter()
 is_exact = np.array_equal(times.end, work.end_ns) and np.array_equal(times.call_end, graph.recorded.call_end)
 seconds = done - (built if "--pass" in sys.argv else start)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnreadableProfile,
     )
     from gpuledger.findings.finding import Finding
-    from gpuledger.ledger.steps import Wanted
+    from gpuledger.ledger.steps import Selection
     from gpuledger.limits import Limits
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
@@ -62,7 +62,7 @@ _HOMES = {
     "query": "api",
     "report": "api",
     "Report": "api",
-    "Wanted": "ledger.steps",
+    "Selection": "ledger.steps",
     "window": "capture.window",
 }
 
@@ -81,12 +81,12 @@ __all__ = [
     "QueryRefused",
     "Report",
     "Rows",
+    "Selection",
     "Severity",
     "Table",
     "ToolFailed",
     "Trace",
     "UnreadableProfile",
-    "Wanted",
     "align",
     "build_report",
     "compare",

@@ -20,17 +20,17 @@ from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.alignment import alignment as aligned
 from gpuledger.analyse.align.operation_side import side as operation_side
 from gpuledger.analyse.align.side_by_side import TIERS, KnownDifferences
-from gpuledger.analyse.align.sides_from import of_mock, of_model
+from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
-from gpuledger.sql.answer import QueryAnswer, answered, to_read
+from gpuledger.sql.answer import QueryAnswer, answer_statement, to_read
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import statement
 from gpuledger.trace.measured import KernelReport
@@ -172,7 +172,7 @@ def _name(profile: Profile, otherwise: str) -> str:
 def report(
     profile: Profile,
     *,
-    wanted: Wanted | None = None,
+    wanted: Selection | None = None,
     profiled: KernelReport | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Report:
@@ -184,40 +184,42 @@ def report(
     return build_report(trace, _name(profile, "profile"), wanted, profiled)
 
 
-def query(profile: Profile, sql: str, *, wanted: Wanted | None = None, limits: Limits = DEFAULT_LIMITS) -> QueryAnswer:
+def query(
+    profile: Profile, sql: str, *, wanted: Selection | None = None, limits: Limits = DEFAULT_LIMITS
+) -> QueryAnswer:
     """The answer to a question in SQL: what `gpuledger query` shows; `gpuledger query --schema` lists the tables."""
     asked = statement(sql)
     read, where_sampled = to_read(asked)
     trace = _open(profile, read, where_sampled, limits)
-    return answered(asked, QuerySubject(trace, None, _name(profile, "profile"), wanted), limits)
+    return answer_statement(asked, QuerySubject(trace, None, _name(profile, "profile"), wanted), limits)
 
 
 def build_report(
-    trace: Trace, name: str = "profile", wanted: Wanted | None = None, profiled: KernelReport | None = None
+    trace: Trace, name: str = "profile", wanted: Selection | None = None, profiled: KernelReport | None = None
 ) -> Report:
     """The books and findings of a trace, together with what Nsight Compute measured of its kernels."""
-    run = diagnosed(trace, name, wanted or Wanted(), profiled)
+    run = diagnose(trace, name, wanted or Selection(), profiled)
     return Report(**{field.name: getattr(run, field.name) for field in fields(run)})
 
 
-def compare(before: Profile, after: Profile, wanted: Wanted | None = None, *, anyway: bool = False) -> DiffReport:
+def compare(before: Profile, after: Profile, wanted: Selection | None = None, *, anyway: bool = False) -> DiffReport:
     """What changed from one run to the other, on the GPU that is busiest in the first; parts sum to the difference."""
     names = _name(before, "before"), _name(after, "after")
     if names[0] == names[1]:
         names = "before", "after"
     traces = _open(before), _open(after)
-    sides = like_sides(lambda asked: _sides(traces, names, asked), wanted or Wanted())
+    sides = like_sides(lambda asked: _sides(traces, names, asked), wanted or Selection())
     made = compare_sides(*sides, anyway=anyway)
     return DiffReport(**{field.name: getattr(made, field.name) for field in fields(made)})
 
 
-def _sides(traces: tuple[Trace, Trace], names: tuple[str, str], wanted: Wanted) -> tuple[RunSide, RunSide]:
+def _sides(traces: tuple[Trace, Trace], names: tuple[str, str], wanted: Selection) -> tuple[RunSide, RunSide]:
     first = _side(traces[0], names[0], wanted, None)
     return first, _side(traces[1], names[1], wanted, first.gpu)
 
 
-def _side(trace: Trace, name: str, wanted: Wanted, gpu: int | None) -> RunSide:
-    devices = analysed(trace, name, wanted)
+def _side(trace: Trace, name: str, wanted: Selection, gpu: int | None) -> RunSide:
+    devices = analyse_devices(trace, name, wanted)
     return side_of(trace, devices, busiest(devices, gpu), name, wanted.families)
 
 
@@ -227,7 +229,7 @@ def align(
     *,
     range_pattern: str | None = None,
     kernel_pattern: str | None = None,
-    wanted: Wanted | None = None,
+    wanted: Selection | None = None,
     tier: str = "mock",
 ) -> AlignmentReport:
     """Whether a mock of one operation runs what the operation runs in the model: the seven checks of `gpuledger align`.
@@ -240,9 +242,11 @@ def align(
         isolation = Isolation("range", range_pattern)
     elif kernel_pattern is not None:
         isolation = Isolation("pattern", kernel_pattern)
-    ours = of_mock(_open(mock, where_sampled={}), _name(mock, "mock"), Wanted(), None, isolation)
+    ours = mock_forwards(_open(mock, where_sampled={}), _name(mock, "mock"), Selection(), None, isolation)
     one = operation_side(ours.forwards)
-    theirs = of_model(_open(model, where_sampled={}), _name(model, "model"), wanted or Wanted(), isolation, one.kernels)
+    theirs = model_forwards(
+        _open(model, where_sampled={}), _name(model, "model"), wanted or Selection(), isolation, one.kernels
+    )
     other = operation_side(theirs.forwards, one.kernels)
     made = aligned(one, other, isolation, TIERS[tier], KnownDifferences(), remarks=(*ours.notes, *theirs.notes))
     return AlignmentReport(**{field.name: getattr(made, field.name) for field in fields(made)})

@@ -27,9 +27,9 @@ from gpuledger.analyse.align.side_by_side import (
     KnownDifferences,
     known,
 )
-from gpuledger.analyse.align.sides_from import of_mock, of_model
+from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
@@ -73,10 +73,11 @@ def aligned(
     tier: str = "mock",
     accepted: KnownDifferences | None = None,
 ) -> Alignment:
-    ours = of_mock(mock, "mock", Wanted(), mock_range, isolation)
+    ours = mock_forwards(mock, "mock", Selection(), mock_range, isolation)
     chosen = side(ours.forwards)
     theirs = [
-        of_model(model, f"rank{number}", Wanted(), isolation, chosen.kernels) for number, model in enumerate(models)
+        model_forwards(model, f"rank{number}", Selection(), isolation, chosen.kernels)
+        for number, model in enumerate(models)
     ]
     ranks = [forwards for rank in theirs for forwards in rank.forwards]
     remarks = (*ours.notes, *(note for rank in theirs for note in rank.notes))

@@ -15,10 +15,10 @@ from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, align_kernels, distinct, occurrences, similarity
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN, KnownDifferences, known, short_label
-from gpuledger.analyse.align.sides_from import of_mock, of_model
+from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.present.writers import write
 from gpuledger.trace.model import Trace
@@ -216,8 +216,8 @@ MOCK = program([[("forward", "norm gemm:4 flash")]] * 6)
 def both(
     mock: Trace, model: Trace, isolation: Isolation, mock_range: str | None = None
 ) -> tuple[OperationSide, OperationSide]:
-    ours = side(of_mock(mock, "mock", Wanted(), mock_range, isolation).forwards)
-    return ours, side(of_model(model, "model", Wanted(), isolation, ours.kernels).forwards, ours.kernels)
+    ours = side(mock_forwards(mock, "mock", Selection(), mock_range, isolation).forwards)
+    return ours, side(model_forwards(model, "model", Selection(), isolation, ours.kernels).forwards, ours.kernels)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_threads_that_open_ranges_count_for_themselves() -> None:
     one = program([LAYER * 3] * 5)
     late = program([[("wait", "copy_it copy_it copy_it"), *LAYER * 3]] * 5, range_thread=2, launch_thread=2)
     model = side_by_side(one, late)
-    made = of_model(model, "model", Wanted(), Isolation("range", "attention"), kernels("norm gemm:4 flash"))
+    made = model_forwards(model, "model", Selection(), Isolation("range", "attention"), kernels("norm gemm:4 flash"))
     assert len(made.forwards) == 2
     for forwards in made.forwards:
         assert {forwards.sequences[at] for at in range(len(forwards))} == {("norm", "gemm", "flash")}
@@ -277,14 +277,14 @@ def side_by_side(one: Trace, other: Trace) -> Trace:
 
 def test_a_step_that_runs_one_sequence_several_times_holds_several_forwards() -> None:
     mock = program([[("run", "norm gemm:4 flash " * 4)]] * 5)
-    found = of_mock(mock, "mock", Wanted())
+    found = mock_forwards(mock, "mock", Selection())
     assert len(found.forwards[0]) == 20
     assert "the same 3 kernels several times" in found.notes[0]
 
 
 def test_a_mock_of_one_kernel_has_a_forward_for_each() -> None:
     mock = program([[("run", "gemm:9 " * 12)]])
-    found = of_mock(mock, "mock", Wanted())
+    found = mock_forwards(mock, "mock", Selection())
     assert (len(found.forwards[0]), found.forwards[0].sequences[0]) == (12, ("gemm",))
     _, theirs = both(mock, MODEL, Isolation("auto"))
     assert theirs.forwards == 15

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.capture_checks import MISSING, PASS, WARN, CaptureWishes, captured
+from gpuledger.analyse.capture_checks import MISSING, PASS, WARN, CaptureWishes, check_capture
 from gpuledger.present.views.doctor import checks_text, files_text, reasons_text
 from gpuledger.read import open_trace
 from gpuledger.trace.model import NotMeasured, Origin, Trace
@@ -22,7 +22,7 @@ Unpacked = Callable[[str], Path]
 
 
 def verdicts(trace: Trace, asked: CaptureWishes) -> dict[str, str]:
-    return {check.name: check.verdict for check in captured(trace, asked)}
+    return {check.name: check.verdict for check in check_capture(trace, asked)}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ asked = st.builds(
 
 @given(asked)
 def test_a_profile_without_anything_lacks_all_but_graphs(wanted: CaptureWishes) -> None:
-    checks = captured(EMPTY, wanted)
+    checks = check_capture(EMPTY, wanted)
     assert all(check.verdict == MISSING for check in checks if check.name != "graph nodes")
     assert all(check.advice for check in checks if check.verdict == MISSING)
     assert len({check.name for check in checks}) == len(checks)
@@ -67,12 +67,12 @@ def test_a_profile_without_anything_lacks_all_but_graphs(wanted: CaptureWishes) 
 
 
 def test_a_range_that_held_no_work_has_advice_of_its_own() -> None:
-    [work] = captured(EMPTY, CaptureWishes(ranged=True))
+    [work] = check_capture(EMPTY, CaptureWishes(ranged=True))
     assert "between cudaProfilerStart and cudaProfilerStop" in work.advice
 
 
 def test_lines_are_safe_to_show() -> None:
-    [line] = checks_text(captured(EMPTY, CaptureWishes()))
+    [line] = checks_text(check_capture(EMPTY, CaptureWishes()))
     assert line.startswith("MISSING  GPU work: no kernel was recorded; ")
     assert files_text([("a\x1b[2J.sqlite", 1_269_760)]) == "a\\x1b[2J.sqlite (1.27 MB)"
     assert reasons_text([("--output=a\nb", "because")], None) == "--output=a\\x0ab\n    because\n"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from gpuledger.analyse.utilization.kernel_use import CLASSES, VAGUE, UseClass, use_classes, use_of_kernels
 from gpuledger.analyse.utilization.stretches import compute_split
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
-from gpuledger.findings.profiled_run import diagnosed
+from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.books import Line
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import NotMeasured
 from support.sampled_traces import SM_ACTIVE, TENSOR, in_turn, sampled
 from support.trace_notation import trace
@@ -88,18 +88,18 @@ def test_the_books_are_split_by_what_was_planted() -> None:
     run = sampled(launches, levels)
     use = use_of_kernels(run, 0)
     assert not isinstance(use, NotMeasured)
-    [device] = analysed(run, "run", Wanted())
+    [device] = analyse_devices(run, "run", Selection())
     split = compute_split(device, use.class_of_row)
     whole = device.line_ns
     gemm, copy = (next(line for line in whole if line.family == name) for name in ("gemm", "softmax"))
     assert split.steady[gemm][UseClass.COMPUTE_ROOF] == whole[gemm]
     assert split.steady[copy][UseClass.MEMORY_ROOF] == whole[copy]
-    report = diagnosed(run, "run", Wanted())
+    report = diagnose(run, "run", Selection())
     assert set(report.use) == {0}
 
 
 def test_where_kernels_overlap_an_instant_is_of_the_first() -> None:
-    [device] = analysed(trace("s0: 0-10 gemm", "s1: 5-15 softmax"), "run", Wanted())
+    [device] = analyse_devices(trace("s0: 0-10 gemm", "s1: 5-15 softmax"), "run", Selection())
     memory, compute = (CLASSES.index(name) for name in (UseClass.MEMORY_ROOF, UseClass.COMPUTE_ROOF))
     split = compute_split(device, np.array([compute, memory], np.int8))
     assert split.window[Line.of_family("gemm")][UseClass.COMPUTE_ROOF] == 10
@@ -107,6 +107,6 @@ def test_where_kernels_overlap_an_instant_is_of_the_first() -> None:
 
 
 def test_without_samples_all_compute_is_unknown() -> None:
-    [device] = analysed(trace("s0: 0-10 gemm"), "run", Wanted())
+    [device] = analyse_devices(trace("s0: 0-10 gemm"), "run", Selection())
     assert compute_split(device, None).steady_total == dict.fromkeys(CLASSES, 0) | {UseClass.UNKNOWN: 10}
-    assert diagnosed(trace("s0: 0-10 gemm"), "run", Wanted()).use == {}
+    assert diagnose(trace("s0: 0-10 gemm"), "run", Selection()).use == {}

@@ -22,14 +22,14 @@ from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.noise import Controls, controls
 from gpuledger.analyse.diff.pairs import pair_kernels, pair_ranges
-from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, from_document, pooled, to_document
+from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, from_document, pool_runs, to_document
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.diff import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
-from gpuledger.ledger.device import analysed
+from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
@@ -49,9 +49,9 @@ CORPUS = ROOT.parent / "shared" / "corpus"
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 
 
-def read(path: Path, gpu: int | None = None, wanted: Wanted | None = None) -> RunSide:
+def read(path: Path, gpu: int | None = None, wanted: Selection | None = None) -> RunSide:
     trace = open_trace(path)
-    devices = analysed(trace, path.name, wanted or Wanted())
+    devices = analyse_devices(trace, path.name, wanted or Selection())
     return side_of(trace, devices, busiest(devices, gpu), path.name)
 
 
@@ -306,7 +306,7 @@ def test_books_and_kernels_of_every_capture_balance(captured: dict[str, RunSide]
 def test_the_usual_step_is_what_the_report_says(captured: dict[str, RunSide], unpacked: Callable[[str], Path]) -> None:
     for name in ("decode", "graph", "moe_loop"):
         path = unpacked(f"{name}.sqlite")
-        [device] = analysed(open_trace(path), path.name, Wanted())
+        [device] = analyse_devices(open_trace(path), path.name, Selection())
         steps = variation(device)
         assert steps is not None
         assert captured[name].median_ns == steps.median_ns
@@ -388,7 +388,7 @@ def test_a_training_step_of_two_gpus_with_op_ids(tmp_path: Path) -> None:
         packed = CORPUS / "nsys" / f"GindaChen+nsys-ai__tests__fixtures__mfu_2gpu_{when}.sqlite.xz"
         path = tmp_path / f"{when}.sqlite"
         path.write_bytes(lzma.decompress(packed.read_bytes()))
-        runs.append(read(path, gpu=0, wanted=Wanted(any_level=True)))
+        runs.append(read(path, gpu=0, wanted=Selection(any_level=True)))
     diff = compare(*runs)
     assert sum(part.ns for part in diff.parts) == diff.delta_ns
     assert {change.pair.level for change in diff.changes if sum(change.ns) > 1_000} == {"place"}
@@ -662,7 +662,7 @@ def test_several_runs_of_the_same_are_pooled(moe: tuple[Path, Path], tmp_path: P
 
 @given(sides(), sides())
 def test_pooling_a_run_with_itself_changes_no_mean(run: RunSide, after: RunSide) -> None:
-    twice = pooled([run, run], "twice")
+    twice = pool_runs([run, run], "twice")
     assert twice.mean_ns == run.mean_ns
     diff, expected = (compare(before, after, anyway=True) for before in (twice, run))
     assert [change.calls for change in diff.changes] == [change.calls for change in expected.changes]

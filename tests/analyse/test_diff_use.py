@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from gpuledger import Trace
 from gpuledger.analyse.diff.compare import compare, use_changes
 from gpuledger.analyse.diff.from_trace import side_of
-from gpuledger.analyse.diff.run_side import RunSide, RunUse, from_document, pooled, to_document
+from gpuledger.analyse.diff.run_side import RunSide, RunUse, from_document, pool_runs, to_document
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.answers.several_profiles import Compared
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
 from support.diff_sides import kernel, side
@@ -65,7 +65,7 @@ def test_swapping_the_sides_turns_the_change_around(one: float, other: float, wi
 
 
 def test_runs_of_one_side_are_taken_together_and_baselines_keep_it() -> None:
-    both = pooled([with_use(used(50), clock_hz=1.5e9), with_use(used(54), clock_hz=1.7e9)], "both")
+    both = pool_runs([with_use(used(50), clock_hz=1.5e9), with_use(used(54), clock_hz=1.7e9)], "both")
     assert both.use[0].figures["tensor"] == UseFigure(52, 50, 54)
     assert both.busy_clock_hz == 1.6e9
     again = from_document(json.dumps(to_document(both)).encode(), "both")
@@ -83,7 +83,7 @@ def test_a_trace_with_samples_brings_its_use() -> None:
     def side_from(level: float) -> RunSide:
         launches = in_turn(["gemm", "copy"], [131_000, 23_000], 150)
         trace: Trace = sampled(launches, {SM_ACTIVE: {"gemm": 90, "copy": 60}, TENSOR: {"gemm": level}})
-        devices = analysed(trace, "run", Wanted())
+        devices = analyse_devices(trace, "run", Selection())
         return side_of(trace, devices, devices[0], "run")
 
     [change] = use_changes(side_from(75), side_from(40)) or ()

@@ -21,9 +21,9 @@ from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet import run
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.ranks import job_sheets
-from gpuledger.replay.passes import replayed as replayed_times
+from gpuledger.replay.passes import replay_times as replayed_times
 from gpuledger.trace.model import NotMeasured
 from support.call_notation import called
 from support.corpus import corpus_file
@@ -138,7 +138,7 @@ def test_the_same_steps_are_replayed_where_captures_begin_apart(tmp_path: Path) 
     begun = sorted(event["ts"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep"))[2] - 1
     trace["traceEvents"] = [event for event in trace["traceEvents"] if event["ph"] == "M" or event["ts"] >= begun]
     late.write_text(json.dumps(trace))
-    found = run.fleet([str(tmp_path)], Wanted(), count=0, operations=4 * LAUNCHES).job
+    found = run.fleet([str(tmp_path)], Selection(), count=0, operations=4 * LAUNCHES).job
     kept = [rank.work.first_step for rank in found.ranks if isinstance(rank.work, RankWork)]
     assert kept == [2, 1, 2]  # by its own numbers
     jobs = [GENERATOR.simulate(3, LAUNCHES * steps, steps, some, 0) for some in (faults, GENERATOR.Faults())]
@@ -195,7 +195,7 @@ def test_ranks_that_come_late_from_a_slow_collective_of_their_own_are_not_to_bla
 def test_two_gpus_of_a_public_profile_are_replayed_together(tmp_path: Path) -> None:
     path = tmp_path / "two.sqlite"
     path.write_bytes(lzma.decompress(corpus_file("mfu_2gpu_after.sqlite.xz").read_bytes()))
-    found = run.fleet([str(path)], Wanted(), count=0, operations=OPERATIONS).job
+    found = run.fleet([str(path)], Selection(), count=0, operations=OPERATIONS).job
     ranks = joined_ranks(found.ranks, found.clocks, found.lanes)
     assert isinstance(ranks, JoinedRanks)
     assert (ranks.graph.groups, ranks.met_share) == (31, 1.0)

@@ -14,14 +14,14 @@ from gpuledger.api import build_report
 from gpuledger.attribution import flame_trees
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.attribution.ranges import NamePaths
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from support.html_pages import named_export
 
 
 def tree_of(path: Path) -> FlameTree:
     trace = open_trace(path)
-    [device] = build_report(trace, "run", Wanted()).devices
+    [device] = build_report(trace, "run", Selection()).devices
     [tree] = flame_trees.flame_trees(trace, device)
     return tree
 
@@ -47,7 +47,7 @@ def test_too_many_pairs_of_path_and_kernel_are_sorted_and_say_the_same(
 
 def test_stacks_of_calls_hold_what_the_calls_launched(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("host_read_stacks.sqlite"))
-    [device] = build_report(trace, "run", Wanted()).devices
+    [device] = build_report(trace, "run", Selection()).devices
     ranges, stacks, *_ = flame_trees.flame_trees(trace, device)
     assert (ranges.kind, stacks.kind) == (TreeKind.RANGES, TreeKind.CALL_STACKS)
     with_stack = device.host.calls["stack"][device.work.launch] >= 0

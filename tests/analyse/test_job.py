@@ -28,7 +28,7 @@ from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, dtype
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.ranks import job_sheets
 from gpuledger.trace.model import Trace
@@ -454,7 +454,7 @@ def test_of_shifts_that_are_equally_good_the_one_that_hosts_clocks_allow_is_take
     ],
 )
 def test_a_kernels_name_says_what_it_does(name: str, kind: str, dtype: str | None) -> None:
-    [found] = [rank_summary(trace("s0: 0-10 gemm", f"s0: 20-30 {name}"), "test", Wanted()).collectives]
+    [found] = [rank_summary(trace("s0: 0-10 gemm", f"s0: 20-30 {name}"), "test", Selection()).collectives]
     assert (found.start_ns.tolist(), [KINDS[each] for each in found.kind]) == ([20], [kind])
     assert found.dtype.tolist() == [DTYPES.index(dtype) if dtype else -1]
     assert (found.bytes.tolist(), found.group.tolist(), found.launched_ns.tolist()) == ([-1], [-1], [-1])
@@ -555,7 +555,7 @@ def launched(
 
 @pytest.mark.parametrize(("operator", "on_kernel"), [(True, False), (False, True), (True, True)])
 def test_a_description_says_more_than_a_name(operator: bool, on_kernel: bool) -> None:
-    found = rank_summary(launched(operator=operator, on_kernel=on_kernel), "test", Wanted()).collectives
+    found = rank_summary(launched(operator=operator, on_kernel=on_kernel), "test", Selection()).collectives
     assert [KINDS[each] for each in found.kind] == ["all_reduce"]
     assert [DTYPES[each] for each in found.dtype] == ["bfloat16"]
     assert (found.bytes.tolist(), found.launched_ns.tolist()) == ([200], [20])
@@ -581,26 +581,28 @@ def test_a_description_says_more_than_a_name(operator: bool, on_kernel: bool) ->
     ids=lambda value: str(value)[:30],
 )
 def test_bytes_come_from_recorded_shapes_or_not_at_all(inputs: str | None, expected: int) -> None:
-    found = rank_summary(launched(inputs=inputs), "test", Wanted()).collectives
+    found = rank_summary(launched(inputs=inputs), "test", Selection()).collectives
     assert [KINDS[each] for each in found.kind] == ["all_reduce"]
     assert found.bytes.tolist() == [expected]
 
 
 def test_what_an_operator_gets_is_not_what_the_rank_gives() -> None:
     gets = launched(inputs='[[6144], [768]]\n["float", "float"]', around="c10d::alltoall_base_")
-    assert rank_summary(gets, "test", Wanted()).collectives.bytes.tolist() == [-1]
+    assert rank_summary(gets, "test", Selection()).collectives.bytes.tolist() == [-1]
 
 
 def test_an_operator_with_two_kernels_does_not_say_how_much_each_moves() -> None:
     once = launched(operator=True)
     tables = {each: once[each].at(np.array([0, 0])) for each in (Table.KERNELS, Table.CALLS)}
     twice = of_tables(once.strings, dict(once.tables) | tables)
-    found = rank_summary(twice, "test", Wanted()).collectives
+    found = rank_summary(twice, "test", Selection()).collectives
     assert ([KINDS[each] for each in found.kind], found.bytes.tolist()) == (["all_reduce"] * 2, [-1, -1])
 
 
 def test_a_summary_has_the_books_of_the_report() -> None:
-    found = rank_summary(trace("s0: 0-10 gemm", "s1: 5-25 ncclDevKernel_AllReduce_Sum_f32_RING_LL()"), "test", Wanted())
+    found = rank_summary(
+        trace("s0: 0-10 gemm", "s1: 5-25 ncclDevKernel_AllReduce_Sum_f32_RING_LL()"), "test", Selection()
+    )
     assert found.line_ns == {"compute.gemm": 10, "comm": 15}
     assert (found.compute_ns, found.exposed_comm_ns, found.hidden_comm_ns) == (10, 15, 5)
     assert sum(found.line_ns.values()) == found.steady_ns
@@ -619,7 +621,7 @@ def test_two_gpus_of_an_nsys_profile_agree_with_a_query(tmp_path: Path) -> None:
     path = tmp_path / "mfu.sqlite"
     path.write_bytes(lzma.decompress(packed.read_bytes()))
     read = open_trace(path)
-    found = job([rank_summary(read, f"gpu {at}", Wanted(device=at)) for at in (0, 1)])
+    found = job([rank_summary(read, f"gpu {at}", Selection(device=at)) for at in (0, 1)])
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
         query = (
             "SELECT start, end FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON id = demangledName"
@@ -667,7 +669,7 @@ def naive(paths: Sequence[Path]) -> list[tuple[int, list[int], int]]:
 
 @pytest.fixture(scope="module")
 def dlrm_job(dlrm: list[Path]) -> Job:
-    return job([rank_summary(open_trace(path), path.name, Wanted(), operations=10_000) for path in dlrm])
+    return job([rank_summary(open_trace(path), path.name, Selection(), operations=10_000) for path in dlrm])
 
 
 def test_eight_real_ranks_agree_with_a_naive_count(dlrm: list[Path], dlrm_job: Job) -> None:

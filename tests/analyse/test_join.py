@@ -10,10 +10,10 @@ import pytest
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS
 from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview, by_size, matched_timeline, overview
-from gpuledger.attribution.launch_places import repeated
-from gpuledger.catalog.kernel_names import normalised
-from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.attribution.launch_places import longest_repeat
+from gpuledger.catalog.kernel_names import without_numbers
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Trace
@@ -23,7 +23,7 @@ from support.profiled_launches import made
 
 def opened(path: Path) -> tuple[Trace, tuple[Device, ...]]:
     trace = open_trace(path)
-    return trace, analysed(trace, path.name, Wanted())
+    return trace, analyse_devices(trace, path.name, Selection())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,13 +54,13 @@ def test_layers_of_a_graph_are_found_by_what_repeats(unpacked: Callable[[str], P
 
 
 def test_the_longest_repetition_is_found_wherever_it_begins() -> None:
-    assert repeated(np.array([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8, 7])) == (1, 3, 3)
-    assert repeated(np.array([1, 2, 3, 4, 5, 6, 7])) is None
-    assert repeated(np.array([], np.int64)) is None
+    assert longest_repeat(np.array([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8, 7])) == (1, 3, 3)
+    assert longest_repeat(np.array([1, 2, 3, 4, 5, 6, 7])) is None
+    assert longest_repeat(np.array([], np.int64)) is None
 
 
 def test_numbers_in_range_names_do_not_tell_places_apart() -> None:
-    assert normalised("layer12.mlp") == normalised("layer3.mlp") == "layer#.mlp"
+    assert without_numbers("layer12.mlp") == without_numbers("layer3.mlp") == "layer#.mlp"
 
 
 SHAPE: Dim3 = (8, 1, 1)

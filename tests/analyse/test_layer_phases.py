@@ -28,7 +28,7 @@ from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.work_phases import NOWHERE, ToldBy, work_phases
 from gpuledger.catalog.range_names import layer_of_range, phase_of_range
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import total
 from support.book_checks import analysed
@@ -40,7 +40,7 @@ from support.trace_notation import trace
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.phases-1.json").read_text()))
 
 
-def costs(of: Trace, wanted: Wanted | None = None, asked: tuple[tuple[str, str], ...] = ()) -> PhaseCosts:
+def costs(of: Trace, wanted: Selection | None = None, asked: tuple[tuple[str, str], ...] = ()) -> PhaseCosts:
     [device] = analysed(of, wanted)
     return phase_costs(of, device, asked)
 
@@ -140,7 +140,7 @@ def test_without_ranges_kernels_tell_phases_and_layers_are_counted(
         for turn in range(4)
         for index, name in enumerate(names)
     ]
-    summed = costs(trace(*lines), Wanted(kernel_pattern=names[-1]))
+    summed = costs(trace(*lines), Selection(kernel_pattern=names[-1]))
     assert busy(summed) == told
     assert {cost.told_by for cost in summed.phases} == {(ToldBy.KERNEL,)}
     assert not isinstance(summed.layers, NotMeasured)
@@ -202,7 +202,7 @@ def test_every_nanosecond_of_every_step_is_on_one_line(
     lines = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in kernels))
     has_marker = any(name == marker for *_, name in kernels)
     window = None if cut[0] == 0 else (0, cut[1])
-    for device in analysed(lines, Wanted(kernel_pattern=f"^{marker}$" if has_marker else None, time_ns=window)):
+    for device in analysed(lines, Selection(kernel_pattern=f"^{marker}$" if has_marker else None, time_ns=window)):
         work = work_phases(lines, device)
         pieces = phase_pieces(device, work)
         ledger = device.ledger
@@ -335,12 +335,12 @@ def rank_of_two(turns: list[tuple[int, int]]) -> Trace:
     return trace(*lines)
 
 
-def known(traces: list[Trace], wanted: Wanted) -> Job:
+def known(traces: list[Trace], wanted: Selection) -> Job:
     return job([rank_summary(rank, f"rank{number}", wanted) for number, rank in enumerate(traces)])
 
 
 def test_with_all_ranks_a_collective_is_waiting_and_transfer() -> None:
-    wanted = Wanted(kernel_pattern="combine")
+    wanted = Selection(kernel_pattern="combine")
     early, late = rank_of_two([(100, 500)] * 4), rank_of_two([(300, 600)] * 4)
     for number, (rank, waits) in enumerate(((early, (200, 100)), (late, (0, 0)))):
         [device] = analysed(rank, wanted)
@@ -363,7 +363,7 @@ ARRIVALS = st.lists(st.tuples(st.integers(1, 399), st.integers(401, 899)), min_s
 def test_waiting_and_transfer_are_never_more_than_the_collective_runs(
     first: list[tuple[int, int]], second: list[tuple[int, int]]
 ) -> None:
-    wanted = Wanted(kernel_pattern="combine")
+    wanted = Selection(kernel_pattern="combine")
     traces = [rank_of_two(first), rank_of_two(second)]
     merged = known(traces, wanted)
     for number, rank in enumerate(traces):

@@ -16,8 +16,8 @@ from gpuledger.analyse.operators.graph_launches import in_order
 from gpuledger.analyse.operators.graph_places import GraphNames, GraphWork, graph_names, named_by_nodes, named_by_trace
 from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.attribution.flame_trees import flame_trees
-from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
 from gpuledger.trace.model import NameCoverage
@@ -44,7 +44,7 @@ def replays(*graphs: Launch) -> Trace:
 
 def whole(trace: Trace) -> Device:
     """The GPU with the whole window as the stretch that counts."""
-    return replace(analysed(trace, "test", Wanted())[0], steps=None)
+    return replace(analyse_devices(trace, "test", Selection())[0], steps=None)
 
 
 def covered_by(trace: Trace) -> NameCoverage:

@@ -29,7 +29,7 @@ from gpuledger.cli.verbs.questions import ops as verb
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.operators import operator_sentences, ops_sheets
 from gpuledger.trace.model import Gpu, NotMeasured
 from support.command import ROOT
@@ -97,7 +97,7 @@ def test_the_stretch_that_counts_is_by_the_work_not_by_the_host() -> None:
     """The host runs ahead: both operators ran before the first kernel did."""
     found = [Op("warm", 0, 10), Op("steady", 10, 20)]
     trace = traced(found, [Launch(2, 4, ((100, 200, "a"),)), Launch(12, 14, ((200, 300, "b"),))])
-    [device] = build_report(trace, "test", Wanted(time_ns=(150, None))).devices
+    [device] = build_report(trace, "test", Selection(time_ns=(150, None))).devices
     result = ops(trace, replace(device, steps=None))
     assert [(each.name, each.device_ns) for each in result.by_name] == [("steady", 100)]
 

@@ -31,11 +31,11 @@ from gpuledger.analyse.kernels.ncu_plan import (
     NcuRun,
     plan,
 )
-from gpuledger.capture.ncu import PLACEHOLDER, SETS, Measure, checked, complaint, is_metric, ncu_command
+from gpuledger.capture.ncu import PLACEHOLDER, SETS, Measure, check_metrics, complaint, is_metric, ncu_command
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError, NothingRecorded
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.safe_text import shell_lines
 from gpuledger.read import open_trace
 from gpuledger.trace.model import Gpu
@@ -68,7 +68,7 @@ def planned(launches: Sequence[Launch], coverage: float = 1.0, *, together: bool
         graph_node=np.full(len(launches), -1),
     )
     trace = of_tables(strings, {Table.KERNELS: rows})
-    [device] = analysed(trace, "a", Wanted(kernel_pattern="^end$"))
+    [device] = analyse_devices(trace, "a", Selection(kernel_pattern="^end$"))
     return plan(trace, device, coverage, together=together)
 
 
@@ -284,7 +284,7 @@ def test_none_is_planned_where_all_are_next_to_nothing(busy_ns: int, anyway: boo
     copies = table(Table.COPIES, strings, 1, end_ns=[2000], stream=[1], kind=["Host-to-Device"], **node)
     kernels = table(Table.KERNELS, strings, 1, end_ns=[busy_ns], name=["k"], grid=[(1, 1, 1)], **node)
     trace = of_tables(strings, {Table.COPIES: copies, Table.KERNELS: kernels})
-    [device] = analysed(trace, "a", Wanted())
+    [device] = analyse_devices(trace, "a", Selection())
     proposed = plan(trace, device, 1.0, anyway=anyway)
     assert proposed.is_worthwhile is (busy_ns >= 100)
     assert bool(proposed.covered) is bool(proposed.runs) is (anyway or proposed.is_worthwhile)
@@ -403,8 +403,8 @@ def test_wrong_metrics_are_all_told_at_once_before_the_profile_is_read() -> None
     assert first.startswith("error: sm__throughput.avg.pct_of_peak_sustained is no metric: did you mean sm__throughput")
     assert second == "       dram_bytes.sum is no metric: did you mean dram__bytes.sum?"
     with pytest.raises(GpuledgerError, match="no metric in the list"):
-        checked(" , ")
-    assert checked(" a__b.sum, c__d ,a__b.sum") == ("a__b.sum", "c__d")
+        check_metrics(" , ")
+    assert check_metrics(" a__b.sum, c__d ,a__b.sum") == ("a__b.sum", "c__d")
 
 
 @pytest.mark.parametrize("option", ["--coverage=0", "--coverage=1.5", "--coverage=x", "--set=all"])
@@ -415,6 +415,6 @@ def test_a_wrong_option_is_a_wrong_call(option: str) -> None:
 def test_other_makers_gpus_are_refused(decode: Path) -> None:
     trace = open_trace(decode)
     amd = replace(trace, origin=replace(trace.origin, gpus=(Gpu("AMD Instinct MI300X"),)))
-    (device,) = analysed(amd, "x", Wanted())
+    (device,) = analyse_devices(amd, "x", Selection())
     with pytest.raises(NothingRecorded, match="NVIDIA GPUs only"):
         plan(amd, device, 0.95)

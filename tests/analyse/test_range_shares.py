@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, named_work
 from gpuledger.analyse.range_tree import RangeRole, range_shares
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from support.command import gpuledger
 
@@ -132,7 +132,7 @@ def test_text_without_tables_is_no_damaged_archive(tmp_path: Path) -> None:
 
 def test_a_profile_answers_by_the_names_that_its_report_prints(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("moe_loop.sqlite"))
-    (device,) = analysed(trace, "x", Wanted())
+    (device,) = analyse_devices(trace, "x", Selection())
     names = ("idle.launch", "idle: launch calls", "launch calls", "launch")
     assert len({named_work(trace, device, name).time_ns for name in names}) == 1
     loop = named_work(trace, device, "iter > compute_loop")
@@ -147,7 +147,7 @@ def test_a_profile_answers_by_the_names_that_its_report_prints(unpacked: Callabl
 
 def test_every_line_that_a_report_prints_is_a_name(decode: Path) -> None:
     trace = open_trace(decode)
-    (device,) = analysed(trace, "x", Wanted())
+    (device,) = analyse_devices(trace, "x", Selection())
     for language in ("en", "zh"):
         shown = gpuledger("report", decode, "--format=md", f"--lang={language}").stdout
         cells = [line.split("|")[1].strip().replace("\\", "") for line in shown.splitlines() if line.startswith("| ")]
@@ -158,7 +158,7 @@ def test_every_line_that_a_report_prints_is_a_name(decode: Path) -> None:
 
 def test_a_line_comes_before_a_range_of_its_name_unless_it_is_said(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
-    (device,) = analysed(trace, "x", Wanted())
+    (device,) = analyse_devices(trace, "x", Selection())
     assert isinstance(named_work(trace, device, "attention"), NamedLines)
     ranged = named_work(trace, device, "range:attention")
     assert isinstance(ranged, NamedRanges)

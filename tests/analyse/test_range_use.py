@@ -7,8 +7,8 @@ import pytest
 from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.program_time import ranges_sheet
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
@@ -56,7 +56,7 @@ def with_ranges(trace: Trace) -> Trace:
 
 
 def nodes_of(trace: Trace, use: UseOfKernels | None) -> dict[str, RangeNode]:
-    [device] = analysed(trace, "run", Wanted())
+    [device] = analyse_devices(trace, "run", Selection())
     return {node.name: node for node in range_tree(trace, device, use).nodes}
 
 
@@ -71,7 +71,7 @@ def test_a_range_has_the_mean_of_its_kernels() -> None:
     both = nodes["step"].use_percent
     assert both[GpuMetric.SM_ACTIVE] == pytest.approx((2 * 89.3 + 59.1) / 3, abs=1)
     assert GpuMetric.DRAM_READ not in both  # was not sampled
-    [device] = analysed(trace, "run", Wanted())
+    [device] = analyse_devices(trace, "run", Selection())
     sheet = ranges_sheet(range_tree(trace, device, use))
     assert all(len(row) == len(sheet.columns) for row in sheet.rows)
     assert "sm_active_percent" in {column.key for column in sheet.columns}

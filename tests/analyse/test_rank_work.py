@@ -9,8 +9,8 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.analyse.ranks.rank import OF_CODE, RankWork, WorkPart, rank_summary
-from gpuledger.ledger.steps import Wanted
-from gpuledger.replay.passes import replayed
+from gpuledger.ledger.steps import Selection
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -33,7 +33,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 def test_whole_steps_from_the_middle_as_many_as_there_is_room_for(
     generated: Trace, operations: int, first: int | None, steps: int
 ) -> None:
-    work = rank_summary(generated, "rank", Wanted(), operations=operations).work
+    work = rank_summary(generated, "rank", Selection(), operations=operations).work
     if first is None:
         assert isinstance(work, NotMeasured)
         assert "--time=FROM:TO" in work.reason
@@ -42,7 +42,7 @@ def test_whole_steps_from_the_middle_as_many_as_there_is_room_for(
     assert (work.first_step, len(work.edges) - 1) == (first, steps)
     assert len(work.graph.operations) == steps * LAUNCHES
     assert np.unique(work.step).tolist() == list(range(first, first + steps))
-    assert np.array_equal(replayed(work.graph).end, work.graph.recorded.end)
+    assert np.array_equal(replay_times(work.graph).end, work.graph.recorded.end)
 
 
 def hosted(*between: tuple[Table, str, int, int]) -> Trace:
@@ -86,7 +86,7 @@ def test_what_the_host_did_between_its_calls(
     between: tuple[tuple[Table, str, int, int], ...], expected: dict[WorkPart, int]
 ) -> None:
     trace = hosted(*between)
-    work = rank_summary(trace, "rank", Wanted(), operations=100).work
+    work = rank_summary(trace, "rank", Selection(), operations=100).work
     assert isinstance(work, RankWork)
     assert work.code_ns[0].tolist() == [0, 0, 0]  # before a thread's first call nothing is known
     told = {part: int(amount) // US for part, amount in zip(OF_CODE, work.code_ns[1], strict=True) if amount}

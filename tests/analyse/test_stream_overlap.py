@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from gpuledger import Trace, open_trace
 from gpuledger.analyse.overlap import StreamOverlap, stream_overlap
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from support.command import ROOT, gpuledger
 from support.trace_notation import trace
 
 
 def overlap_of(made: Trace) -> StreamOverlap:
-    [device] = analysed(made, "test", Wanted())
+    [device] = analyse_devices(made, "test", Selection())
     return stream_overlap(made, device)
 
 

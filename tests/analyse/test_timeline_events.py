@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse import timeline as timeline_events
 from gpuledger.analyse.timeline import MOST_EVENTS, EventFinder, Events, EventSource, lanes, shown_stretches, stretch_of
-from gpuledger.ledger.device import analysed
+from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
@@ -106,7 +106,7 @@ def test_what_nests_lies_under_what_encloses_it() -> None:
 @pytest.mark.parametrize("room", [1, 5, 400, MOST_EVENTS])
 def test_a_run_without_steps_is_shown_whole_and_bounded(room: int) -> None:
     of = trace(*(f"s0: {at}-{at + 1 + at % 7}" for at in range(0, 9000, 10)))
-    [device] = analysed(of, "run", Wanted(kernel_pattern=None))
+    [device] = analyse_devices(of, "run", Selection(kernel_pattern=None))
     shown = shown_stretches(EventFinder(of, device.host, device.work), device, [Span(4000, 4010)], room)
     assert 0 < sum(len(stretch.events) for stretch in shown) <= room
     assert shown[0].core == device.ledger.window or shown[0].step is not None
@@ -117,7 +117,7 @@ def test_the_steps_of_places_come_after_the_median_and_the_longest() -> None:
     lengths = [100] * 9 + [300] + [100] * 9
     edges = np.cumsum([0, *lengths]).tolist()
     of = trace(*(f"s0: {start}-{start + length - 10} last" for start, length in zip(edges, lengths, strict=False)))
-    [device] = analysed(of, "run", Wanted(kernel_pattern="last"))
+    [device] = analyse_devices(of, "run", Selection(kernel_pattern="last"))
     finder = EventFinder(of, device.host, device.work)
     shown = shown_stretches(finder, device, [Span(edges[15] + 5, edges[15] + 6)])
     assert [stretch.is_median for stretch in shown[:2]] == [True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuledger.catalog.kernel_names import likeness, unnumbered, untiled
+from gpuledger.catalog.kernel_names import likeness, without_ids, without_tile
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ def test_levels(first: str, second: str, level: str) -> None:
 
 
 def test_tiles_and_running_numbers_are_left_out() -> None:
-    assert untiled("cutlass_80_tensorop_bf16_s16816gemm_256x128_32x3_nn") == untiled(
+    assert without_tile("cutlass_80_tensorop_bf16_s16816gemm_256x128_32x3_nn") == without_tile(
         "cutlass_80_tensorop_bf16_s16816gemm_128x64_64x4_nn"
     )
-    assert untiled("triton_red_fused_mean_0") == untiled("triton_red_fused_mean_41")
-    assert untiled("layer_norm_kernel") == "layer_norm_kernel"
+    assert without_tile("triton_red_fused_mean_0") == without_tile("triton_red_fused_mean_41")
+    assert without_tile("layer_norm_kernel") == "layer_norm_kernel"
 
 
 def test_ids_of_operators_are_left_out() -> None:
-    assert unnumbered("aten::mm, seq = 7, op_id = 31") == "aten::mm"
-    assert unnumbered("layer3") == "layer3"
+    assert without_ids("aten::mm, seq = 7, op_id = 31") == "aten::mm"
+    assert without_ids("layer3") == "layer3"

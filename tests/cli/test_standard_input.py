@@ -56,7 +56,7 @@ def test_where_it_cannot_be_kept_that_is_said(monkeypatch: pytest.MonkeyPatch, t
     with (
         (tmp_path / "given").open("wb+") as stream,
         pytest.raises(GpuledgerError) as refusal,
-        files.spooled(stream),
+        files.spool_to_file(stream),
     ):
         pytest.fail("there is no such folder")
     assert "TMPDIR" in refusal.value.hint

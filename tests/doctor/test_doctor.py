@@ -22,7 +22,7 @@ from jsonschema import Draft202012Validator
 from gpuledger.doctor import check as checking
 from gpuledger.doctor import probe as probing
 from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine, ProfileWriter, TrialTools
-from gpuledger.doctor.checks import CHECKS, Diagnosis, diagnosed
+from gpuledger.doctor.checks import CHECKS, Diagnosis, examine
 from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
@@ -163,7 +163,7 @@ class Room:
 
     def examined(self) -> Diagnosis:
         handed = TrialTools(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
-        return diagnosed(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
+        return examine(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
 
 
 def outcomes(found: Diagnosis) -> dict[str, DoctorOutcome]:

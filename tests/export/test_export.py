@@ -30,9 +30,9 @@ from gpuledger.export.chrome import ChromeWriter
 from gpuledger.export.perfetto import Piece, constant, messages, varints, where
 from gpuledger.export.sections import ENDINGS, earliest_ns, form_of, scene, sections
 from gpuledger.export.timeline import FEW_LANES, NAMELESS, UniqueNumbers, events, nested_lanes, separate_lanes
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
@@ -53,12 +53,12 @@ def run_of_decode(unpacked: Callable[[str], Path]) -> tuple[Trace, Decoded]:
     return opened, exported(opened)
 
 
-def exported(of: Trace, wanted: Wanted | None = None) -> Decoded:
+def exported(of: Trace, wanted: Selection | None = None) -> Decoded:
     return decode(perfetto(of, wanted))
 
 
 def chrome(of: Trace) -> dict[str, Any]:
-    made = scene(of, "test", Wanted())
+    made = scene(of, "test", Selection())
     document = b"".join(ChromeWriter(earliest_ns(of)).write(sections(made, UniqueNumbers())))
     parsed: dict[str, Any] = json.loads(document)
     return parsed
@@ -85,7 +85,7 @@ def test_overlapping_kernels_of_a_stream_get_lanes_of_one_name() -> None:
 
 def test_the_critical_path_lies_on_a_track_without_gaps(run_of_decode: tuple[Trace, Decoded]) -> None:
     opened, timeline = run_of_decode
-    [device] = build_report(opened, "decode", Wanted()).devices
+    [device] = build_report(opened, "decode", Selection()).devices
     path = timeline.on("critical path")
     assert sum(each.end - each.start for each in path) == device.steady_ns
     assert all(before.end == after.start for before, after in pairwise(path))
@@ -103,7 +103,7 @@ def run_of_graph(unpacked: Callable[[str], Path]) -> tuple[Trace, Decoded]:
 @pytest.mark.parametrize("name", ["decode", "graph"])
 def test_every_row_is_on_its_track(name: str, request: pytest.FixtureRequest) -> None:
     opened, found = request.getfixturevalue(f"run_of_{name}")
-    made = build_report(opened, name, Wanted())
+    made = build_report(opened, name, Selection())
     [device] = made.devices
     assert device.steps is not None
     above = f"GPU 0 ({opened.origin.gpus[0].name})"
@@ -144,7 +144,7 @@ def test_gaps_are_named_by_cause_and_their_arguments_sum_to_them(run_of_decode: 
         assert sum(causes.values()) == gap.end - gap.start
         assert causes[gap.name] == max(causes.values())
         assert gap.arguments["trigger"] in TRIGGERS
-    total = build_report(opened, "decode", Wanted()).devices[0].ledger.busy.idle
+    total = build_report(opened, "decode", Selection()).devices[0].ledger.busy.idle
     assert sum(gap.end - gap.start for gap in gaps) == int((total.end_ns - total.start_ns).sum())
 
 
@@ -158,7 +158,7 @@ def test_steps_hold_their_books(run_of_decode: tuple[Trace, Decoded]) -> None:
 
 def test_findings_stand_where_their_evidence_is(run_of_decode: tuple[Trace, Decoded]) -> None:
     opened, found = run_of_decode
-    made = build_report(opened, "decode", Wanted())
+    made = build_report(opened, "decode", Selection())
     marks = {each.name: each for each in found.on("findings")}
     assert set(marks) == {each.code for each in made.findings}
     assert all(each.instant for each in marks.values())
@@ -176,7 +176,7 @@ def test_counters_follow_the_device(run_of_decode: tuple[Trace, Decoded]) -> Non
     for uuid, time, value in found.counters:
         levels.setdefault(found.tracks[uuid]["name"], []).append((time, value))
     busy = levels["busy"]
-    [device] = build_report(opened, "decode", Wanted()).devices
+    [device] = build_report(opened, "decode", Selection()).devices
     width = np.diff([time for time, _ in busy])
     share = (width * [value for _, value in busy[:-1]]).sum() / 100 / width.sum()
     idle_ns = sum(amount for line, amount in device.ledger.total().items() if line.startswith("idle"))
@@ -210,9 +210,9 @@ def test_queued_launches_are_counted_from_the_call_to_the_kernel() -> None:
 
 def test_a_stretch_alone(run_of_decode: tuple[Trace, Decoded]) -> None:
     opened, _ = run_of_decode
-    whole = build_report(opened, "decode", Wanted()).window
+    whole = build_report(opened, "decode", Selection()).window
     window = (whole.start_ns + 100_000_000, whole.start_ns + 200_000_000)
-    found = exported(opened, Wanted(time_ns=(100_000_000, 200_000_000)))
+    found = exported(opened, Selection(time_ns=(100_000_000, 200_000_000)))
     assert 0 < len(found.slices) < 4000
     for each in found.slices:
         assert each.start <= window[1]
@@ -223,7 +223,7 @@ def test_a_stretch_alone(run_of_decode: tuple[Trace, Decoded]) -> None:
 def test_a_stretch_in_which_a_gpu_did_nothing() -> None:
     strings = Strings(("k",))
     rows = table(Table.KERNELS, strings, 3, start_ns=[0, 50, 90], end_ns=[10, 60, 99], gpu=[0, 1, 0], name=["k"] * 3)
-    found = exported(of_tables(strings, {Table.KERNELS: rows}), Wanted(time_ns=(0, 20)))
+    found = exported(of_tables(strings, {Table.KERNELS: rows}), Selection(time_ns=(0, 20)))
     assert [(each.start, each.end) for each in found.on("stream 0")] == [(0, 10)]
     assert [each.end - each.start for each in found.on("idle, by cause")] == [20, 10]
     assert {path[0] for path in map(found.path, found.tracks)} >= {"GPU 0 (test GPU)", "GPU 1"}
@@ -439,7 +439,7 @@ def rows_of(opened: Trace) -> Counter[tuple[str, str, int, int]]:
     add(ranges, [kind or "" for kind in ranges.texts("kind")], [name or NAMELESS for name in ranges.texts("name")])
     layers = [layer or "" for layer in calls.texts("layer")]
     names = [
-        shortened(name or "") if layer in ("runtime", "driver") else name or ""
+        short_function_name(name or "") if layer in ("runtime", "driver") else name or ""
         for layer, name in zip(layers, calls.texts("name"), strict=True)
     ]
     add(calls, layers, [name or NAMELESS for name in names])

@@ -13,7 +13,7 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.cli.verbs.timelines import write_timeline
 from gpuledger.export.sections import ENDINGS
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -72,7 +72,7 @@ def test_the_engine_counts_what_the_capture_holds(
     chromium: Any, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
     capture, timeline = unpacked("graph.sqlite"), tmp_path / "run.pftrace"
-    write_timeline((str(capture),), timeline, ENDINGS[".pftrace"], Wanted())
+    write_timeline((str(capture),), timeline, ENDINGS[".pftrace"], Selection())
     opened = open_trace(capture)
     check(chromium, timeline, expected(opened), launched(opened))
 
@@ -81,7 +81,7 @@ def test_the_engine_reads_the_same_from_chromes_format(
     chromium: Any, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
     capture, timeline = unpacked("graph.sqlite"), tmp_path / "run.json.gz"
-    write_timeline((str(capture),), timeline, ENDINGS[".json.gz"], Wanted())
+    write_timeline((str(capture),), timeline, ENDINGS[".json.gz"], Selection())
     opened = open_trace(capture)
     own = decode(perfetto(opened))
     with shown(chromium, timeline) as page:
@@ -140,7 +140,7 @@ def crowded_trace() -> Trace:
 
 def test_the_engine_shows_eight_ranks_on_one_clock(chromium: Any, eight: Path, tmp_path: Path) -> None:
     timeline = tmp_path / "job.pftrace"
-    write_timeline((str(eight),), timeline, ENDINGS[".pftrace"], Wanted(), workers=0)
+    write_timeline((str(eight),), timeline, ENDINGS[".pftrace"], Selection(), workers=0)
     traces = [open_trace(path) for path in sorted(eight.iterdir())]
     tables = {
         (f"rank {of.origin.rank}: {track[0]}", *track[1:]): count

@@ -15,8 +15,8 @@ from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
 from gpuledger.ledger.books import LineKind
-from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -74,7 +74,7 @@ def _program(copies: Sequence[Copy], kernels: Sequence[tuple[float, float]] = ()
 
 
 def _device(trace: Trace) -> Device:
-    [device] = analysed(trace, "test", Wanted())
+    [device] = analyse_devices(trace, "test", Selection())
     return device
 
 

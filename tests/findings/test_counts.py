@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import build_report
-from gpuledger.findings.finding import MANY_A_STEP, counted, often
+from gpuledger.findings.finding import MANY_A_STEP, count_words, often
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from support.host_programs import program, ranged
@@ -43,7 +43,7 @@ def test_a_count_is_of_a_step_where_that_says_it(per_step: int, more: int, told:
 
 @given(st.integers(0, 100_000))
 def test_no_count_is_a_fraction(count: int) -> None:
-    for words in (often(device(), count), counted(device(), count, say("launch"), say("launches"))):
+    for words in (often(device(), count), count_words(device(), count, say("launch"), say("launches"))):
         assert not re.search(r"\d\.\d", words)
         number = int(re.sub(r"^once", "1", words).split()[0].replace(",", ""))
         whole = number * (device().step_count if words.endswith("per step") else 1)

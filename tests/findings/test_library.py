@@ -13,11 +13,11 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from support.book_checks import analysed
 from support.command import CAPTURES
 
-STEP = Wanted(range_pattern="^step$")
+STEP = Selection(range_pattern="^step$")
 
 FAULTS = {
     "hf_tolist": "HOST-SYNC",

@@ -11,7 +11,7 @@ import pytest
 from gpuledger import Trace, build_report, open_trace
 from gpuledger.export.book_tracks import finding_mark
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.units import instant_text
 from support.host_programs import LAUNCH, MAIN, STEP, STEPS, US, called, program, ranged, sampled
 from support.nsys_exports import PID, TID, call, kernel, minimal, push
@@ -21,8 +21,10 @@ WORKER = 7
 USERS = ("resize (data.py:12)", "__next__ (torch/utils/data/dataloader.py:700)", "main (train.py:3)")
 
 
-def told(trace: Trace, code: str = "HOST-CODE", wanted: Wanted | None = None) -> Finding:
-    [finding] = [finding for finding in build_report(trace, "a", wanted or Wanted()).findings if finding.code == code]
+def told(trace: Trace, code: str = "HOST-CODE", wanted: Selection | None = None) -> Finding:
+    [finding] = [
+        finding for finding in build_report(trace, "a", wanted or Selection()).findings if finding.code == code
+    ]
     return finding
 
 
@@ -156,7 +158,7 @@ def test_a_callback_is_placed_on_its_own_thread() -> None:
 
 def test_waits_are_calls_and_not_the_gaps_they_leave(unpacked: Callable[[str], Path]) -> None:
     """64 layers read one value each; 127 gaps per step follow."""
-    finding = told(open_trace(unpacked("host_read_stacks.sqlite")), "HOST-SYNC", Wanted(range_pattern="^step$"))
+    finding = told(open_trace(unpacked("host_read_stacks.sqlite")), "HOST-SYNC", Selection(range_pattern="^step$"))
     assert "64 times per step" in finding.claim
     [piece] = [piece for piece in finding.evidence if piece.call == "cudaStreamSynchronize"]
     assert (piece.count, len(piece.correlations)) == (128, 20)
@@ -228,7 +230,7 @@ def test_a_training_without_workers_loses_its_time_in_the_loader() -> None:
 
 def test_the_mark_and_the_card_stand_at_the_example() -> None:
     trace = program([ranged("step", 0, STEP - 1), ranged("resize", 1_000, 7_500)])
-    report = build_report(trace, "a", Wanted())
+    report = build_report(trace, "a", Selection())
     [finding] = [finding for finding in report.findings if finding.code == "HOST-CODE"]
     assert finding.example is not None
     assert finding.example.start_ns % (STEP * US) == 1_000 * US

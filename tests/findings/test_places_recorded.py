@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.findings.profiled_run import diagnosed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.findings.profiled_run import diagnose
+from gpuledger.ledger.steps import Selection
 from support.command import ROOT
 
 PLACES = {
@@ -21,7 +21,7 @@ FUNCTIONS = {"function": "resize (places.py", "after": "resize (places.py", "loa
 @pytest.mark.parametrize("recorded", ["plain", "stacks"])
 @pytest.mark.parametrize("mode", PLACES)
 def test_the_place_that_was_planted_is_named(mode: str, recorded: str) -> None:
-    run = diagnosed(open_trace(ROOT / "captures" / "places" / f"{mode}.{recorded}.json.gz"), mode, Wanted())
+    run = diagnose(open_trace(ROOT / "captures" / "places" / f"{mode}.{recorded}.json.gz"), mode, Selection())
     first = run.findings[0]
     assert first.code == "HOST-CODE"
     place = first.evidence[0]

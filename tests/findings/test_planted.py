@@ -12,7 +12,7 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.findings.rules import findings
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from support.book_checks import analysed, check_balance
 from support.command import CAPTURES, gpuledger
 from support.planted_findings import EXPECTED, HELD_OUT
@@ -24,7 +24,7 @@ So it saves more than the allocations, or the waits alone.
 """
 
 ALL = {"planted": EXPECTED, "zoo_llm": HELD_OUT}
-STEP = Wanted(range_pattern="^step$")
+STEP = Selection(range_pattern="^step$")
 
 
 CASES = [(programs, case) for programs, cases in ALL.items() for case in cases]

@@ -30,8 +30,8 @@ from gpuledger.cli.verbs.fleet import _progress_bar
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.fleet import cluster, run
-from gpuledger.fleet.run import Failed, Profile, described, failure, job_profiles
-from gpuledger.ledger.steps import Wanted
+from gpuledger.fleet.run import Failed, Profile, failure, job_profiles, profiles_text
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.document import Shades
 from gpuledger.present.views.ranks import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
@@ -89,7 +89,7 @@ def test_the_command_at_80_columns_names_the_late_rank(ranks: Path) -> None:
 
 
 def test_the_late_rank_is_the_one_that_was_made_late(ranks: Path) -> None:
-    made = run.fleet([str(ranks)], Wanted(), count=0, operations=OPERATIONS)
+    made = run.fleet([str(ranks)], Selection(), count=0, operations=OPERATIONS)
     late, fixed = lateness(made.job), fixing(made.job)
     assert isinstance(late, Lateness)
     assert late.late_ns.shape == (RANKS, STEPS)
@@ -360,16 +360,16 @@ def test_no_result_of_a_cluster_is_waited_for_without_end(monkeypatch: pytest.Mo
 def test_only_a_cluster_needs_dask(ranks: Path, serial: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPackage) as refused:
-        run.fleet([str(ranks)], Wanted(), scheduler="tcp://127.0.0.1:1")
+        run.fleet([str(ranks)], Selection(), scheduler="tcp://127.0.0.1:1")
     assert "pip install 'gpuledger[fleet]'" in refused.value.hint
     assert printed(ranks, "--workers=2", "--format=json") == serial
     assert printed(ranks, "--format=json") == serial
 
 
 def test_local_workers_load_no_dask(ranks: Path) -> None:
-    code = "import sys; from gpuledger.fleet import run; from gpuledger.ledger.steps import Wanted\n"
+    code = "import sys; from gpuledger.fleet import run; from gpuledger.ledger.steps import Selection\n"
     code += "if __name__ == '__main__':\n"
-    code += "    run.fleet([sys.argv[1]], Wanted(), count=2)\n"
+    code += "    run.fleet([sys.argv[1]], Selection(), count=2)\n"
     code += "    sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, ranks], check=False, timeout=120).returncode == 0
 
@@ -445,7 +445,7 @@ def test_failures_are_one_sentence(error: Exception, sentence: str) -> None:
 def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
     for path in (ranks / "rank0000.pt.trace.json.gz", decode):
         whole, part = open_trace(path), open_trace(path, only=run.NEEDED)
-        made = [put_together([rank_summary(trace, "x", Wanted(), operations=OPERATIONS)]) for trace in (whole, part)]
+        made = [put_together([rank_summary(trace, "x", Selection(), operations=OPERATIONS)]) for trace in (whole, part)]
         sheets = [job_sheets(job_answer(job, fixing(job))) for job in made]
         assert sheets[0] == sheets[1]
         works = [each.ranks[0].work for each in made]
@@ -472,7 +472,7 @@ def test_the_bar_counts_profiles() -> None:
     draw(0, 0)
     draw(1, 4)
     assert told == [("the folder", 0), ("█████··············· 1 of 4 profiles", 0)]
-    assert described(3, 1) == "2 of 3 profiles"
+    assert profiles_text(3, 1) == "2 of 3 profiles"
 
 
 @pytest.mark.parametrize(("count", "steps"), [(1, 1), (8, 3), (32, 100), (500, 3000)])

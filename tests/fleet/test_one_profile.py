@@ -20,7 +20,7 @@ from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.fleet import run
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.tables import Kind
 from support.command import gpuledger
 from support.corpus import corpus_file
@@ -124,7 +124,7 @@ def test_two_processes_on_one_gpu_are_two_ranks(unpacked: Unpack, tmp_path: Path
 
 def test_a_rank_has_the_rows_of_a_profile_of_it_alone(unpacked: Unpack, tmp_path: Path) -> None:
     path = unpacked("two_gloo.sqlite")
-    ranks = rank_traces(open_trace(path), Wanted())
+    ranks = rank_traces(open_trace(path), Selection())
     for rank, alone in zip(ranks, map(open_trace, split_by_rank(path, tmp_path / "split")), strict=True):
         assert rank.trace.tables.keys() == alone.tables.keys()
         for table, rows in rank.trace.tables.items():
@@ -210,12 +210,12 @@ def test_ranks_of_one_capture_have_one_clock(tmp_path: Path) -> None:
     path = export(tmp_path / "all.sqlite", (100, 0, steps()), (101, 1, steps(end_us=40)))
     split_by_rank(path, tmp_path / "split")
     for one_or_two in (path, tmp_path / "split"):
-        found = run.fleet([str(one_or_two)], Wanted(), count=0).job
+        found = run.fleet([str(one_or_two)], Selection(), count=0).job
         assert [clock.offset_ns for clock in found.clocks] == [0, 0]
     with sqlite3.connect(tmp_path / "split" / "rank01.sqlite") as other:
         other.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = 1")
     other.close()
-    found = run.fleet([str(tmp_path / "split")], Wanted(), count=0).job
+    found = run.fleet([str(tmp_path / "split")], Selection(), count=0).job
     assert [clock.offset_ns for clock in found.clocks] == [0, 40 * US]
 
 
@@ -258,7 +258,7 @@ def test_profiles_of_many_ranks_go_together(tmp_path: Path) -> None:
         "GPU 0 of node1.sqlite",
         "GPU 1 of node1.sqlite",
     ]
-    found = run.fleet([str(tmp_path / "job")], Wanted(), count=0)
+    found = run.fleet([str(tmp_path / "job")], Selection(), count=0)
     assert (found.profiles, found.analysed) == (2, 2)
     assert [clock.offset_ns for clock in found.job.clocks] == [0, 0, 7000 * US, 7000 * US]
     assert [part.matched for part in found.job.parts] == [4] * 4
@@ -267,7 +267,7 @@ def test_profiles_of_many_ranks_go_together(tmp_path: Path) -> None:
 def test_times_count_from_where_the_profiles_work_begins(tmp_path: Path) -> None:
     """One rank begins 400 us after the other: the same stretch is looked at on both."""
     path = export(tmp_path / "all.sqlite", (100, 0, steps()), (101, 1, steps(20)[2:]))
-    found = run.fleet([str(path)], Wanted(time_ns=(800 * US, None)), count=0).job
+    found = run.fleet([str(path)], Selection(time_ns=(800 * US, None)), count=0).job
     assert [rank.window.start_ns for rank in found.ranks] == [(95 + 800) * US] * 2
     assert [len(rank.collectives) for rank in found.ranks] == [2, 2]
     assert found.zero_ns == 95 * US
@@ -281,7 +281,7 @@ def test_a_rank_without_what_is_asked_for_is_named(tmp_path: Path) -> None:
     assert failed["profile"] == "GPU 2 of all.sqlite"
     assert failed["sentence"].startswith("no range matches 'step'")
     with pytest.raises(GpuledgerError, match="not one of 1 profile could be analysed") as refused:
-        run.fleet([str(path)], Wanted(scope_pattern="nope"), count=0)
+        run.fleet([str(path)], Selection(scope_pattern="nope"), count=0)
     assert "GPU 2 of all.sqlite: no range matches 'nope'" in (refused.value.found or "")
 
 

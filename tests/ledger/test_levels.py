@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.profiled_run import diagnosed
+from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.causes import TRIGGERS, Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.levels import COVERAGE, LevelSource
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.report_parts import ledger_title, verdict
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
@@ -40,7 +40,7 @@ def forward(program: Program, layers: int, us: int = 30) -> None:
     program.kernel("norm", us)
 
 
-def only(trace: Trace, wanted: Wanted | None = None) -> Device:
+def only(trace: Trace, wanted: Selection | None = None) -> Device:
     [device] = analysed(trace, wanted)
     return device
 
@@ -135,9 +135,9 @@ def test_a_level_can_be_asked_for_by_name() -> None:
                     program.kernel("norm", 30)
     trace = program.trace()
     assert told(only(trace)) == (4, "marked by the range 'step'")
-    assert told(only(trace, Wanted(level="layer"))) == (24, "marked by the range 'layer#'")
+    assert told(only(trace, Selection(level="layer"))) == (24, "marked by the range 'layer#'")
     with pytest.raises(NothingRecorded, match="no level matches 'token'") as refused:
-        only(trace, Wanted(level="token"))
+        only(trace, Selection(level="token"))
     assert "step" in str(refused.value.found)
 
 
@@ -155,7 +155,7 @@ def test_work_from_before_the_recording_is_no_idle_time() -> None:
     waited = device.ledger.total()[next(line for line in device.ledger.lines if line.cause is Cause.UNRECORDED)]
     assert waited > 0.8 * device.ledger.window_ns
     assert TRIGGERS[device.ledger.gaps.trigger[0]] is Cause.UNRECORDED
-    run = diagnosed(trace, "run", Wanted())
+    run = diagnose(trace, "run", Selection())
     assert not any(finding.code in ("DEVICE-WAIT", "COLD-START") for finding in run.findings)
     assert "launched before the recording began" in str(verdict(run))
     assert "No fix stands out" not in str(verdict(run))
@@ -207,10 +207,10 @@ def test_public_profiles_have_the_steps_that_they_have(name: str, steps: int, le
 def test_the_profilers_steps_of_2021_are_found() -> None:
     path = corpus_file("resnet50_num_workers_0__worker0.pt.trace.json.gz")
     assert told(only_of(path)) == (6, "marked by torch's ProfilerStep")
-    assert told(only_of(path, Wanted(range_pattern="ProfilerStep")))[0] == 6
+    assert told(only_of(path, Selection(range_pattern="ProfilerStep")))[0] == 6
 
 
-def only_of(path: Path, wanted: Wanted | None = None) -> Device:
+def only_of(path: Path, wanted: Selection | None = None) -> Device:
     [device] = analysed(path, wanted)
     return device
 
@@ -224,14 +224,14 @@ def test_kernels_that_repeat_with_numbered_layers_are_layers_but_serve_to_compar
             program.kernel(kernel, 30)
     trace = program.trace()
     assert only(trace).steps is None
-    assert told(only(trace, Wanted(any_level=True))) == (15, "inferred from repeating kernels")
+    assert told(only(trace, Selection(any_level=True))) == (15, "inferred from repeating kernels")
 
 
 def test_operators_are_ranges_where_nothing_else_is_called_so() -> None:
     path = ROOT / "captures" / "torch" / "decode.json.gz"
-    assert told(only_of(path, Wanted(range_pattern="^aten::argmax$")))[0] == 21
+    assert told(only_of(path, Selection(range_pattern="^aten::argmax$")))[0] == 21
     with pytest.raises(NothingRecorded, match="no range matches 'aten::absent'") as refused:
-        only_of(path, Wanted(range_pattern="aten::absent"))
+        only_of(path, Selection(range_pattern="aten::absent"))
     assert "aten::" in str(refused.value.found)
 
 

@@ -25,7 +25,7 @@ from gpuledger.api import Report, build_report
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.messages import Message, catalogue
 from gpuledger.present.document import Document, Page, Paragraph, Section, SheetBlock
 from gpuledger.present.palette import TONES
@@ -169,7 +169,7 @@ def test_every_word_for_a_missing_table_is_known() -> None:
 def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer: KernelReport) -> None:
     path = unpacked("decode.sqlite")
     report = reported(path)
-    joined = build_report(report.trace, path.name, Wanted(), layer)
+    joined = build_report(report.trace, path.name, Selection(), layer)
     text = page_of(joined)
     page = parsed(text)
     (chart,) = page.one("roofline-chart").all("svg")[:1]
@@ -242,7 +242,7 @@ def test_code_in_a_fix_is_marked_as_code(drawn: Callable[[str], tuple[Report, st
 def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp_path: Path) -> None:
     import gpuledger as package
 
-    report = package.build_report(package.open_trace(decode), "run.sqlite", Wanted())
+    report = package.build_report(package.open_trace(decode), "run.sqlite", Selection())
     shown = report._repr_html_()
     assert shown is not None
     assert "GPU busy 1.2 %" in shown
@@ -367,7 +367,7 @@ def hostile_page(folder: Path) -> str:
     long = "".join(f"<b>{at}</b>" for at in range(8_000))[: 64 << 10]
     names = (*HOSTILE, long, "x" * (64 << 10))
     path = named_export(folder / "x.sqlite", names, ranges=(*HOSTILE, long))
-    report = reported(path, Wanted(range_pattern="step"))
+    report = reported(path, Selection(range_pattern="step"))
     renamed = Report(HOSTILE[0], report.trace, report.window, report.devices, report.findings)
     return write(report_document(renamed), "html", command=f"gpuledger report {HOSTILE[5]}")
 

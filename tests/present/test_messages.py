@@ -27,7 +27,7 @@ from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
 from gpuledger.present.safe_text import display_width, padded, visible, wrapped
 from gpuledger.read import open_trace
@@ -277,7 +277,7 @@ REPORTED = (*NAMES, "host_read_stacks", "numpy_samples", "planted.tar", "decode.
 def test_a_chinese_report_is_chinese_throughout_and_fits(name: str, unpacked: Callable[[str], Path]) -> None:
     for path in profiles(unpacked, name):
         trace = open_trace(path)
-        made = build_report(trace, path.name, Wanted())
+        made = build_report(trace, path.name, Selection())
         assert foreign(made.to_text(language="zh")) == set(), path.name
         assert foreign(made.to_markdown(language="zh")) == set(), path.name
         assert len(foreign(made.to_text())) > 10  # the check sees English where it is

@@ -18,7 +18,7 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit
 from gpuledger.present.views.gpu_time import longest_sheet, step_sheets
@@ -54,7 +54,7 @@ def pasted(trace: Trace, device: Device, first: str, last: str) -> Device:
     """What `--time=first:last --device=N` looks at."""
     window = default_window(device.host, device.work)
     assert isinstance(window, Span)
-    wanted = Wanted(device=device.gpu, time_ns=(parse_instant(first), parse_instant(last)))
+    wanted = Selection(device=device.gpu, time_ns=(parse_instant(first), parse_instant(last)))
     [narrowed] = devices(trace, device.work, device.host, window, wanted)
     return narrowed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.api import build_report
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.html_pages import page_of, reported
@@ -49,7 +49,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     trace = of_tables(strings, {Table.CALLS: calls, Table.KERNELS: kernels})
     path = tmp_path_factory.mktemp("large") / "large.html"
-    path.write_text(page_of(build_report(trace, "large", Wanted(kernel_pattern="none|needle"))))
+    path.write_text(page_of(build_report(trace, "large", Selection(kernel_pattern="none|needle"))))
     return path.as_uri()
 
 

@@ -21,7 +21,7 @@ from gpuledger.answers.one_gpu import (
     steps_answer,
 )
 from gpuledger.api import Report, build_report
-from gpuledger.ledger.steps import Steps, Wanted
+from gpuledger.ledger.steps import Selection, Steps
 from gpuledger.present.views.gpu_time import gaps_tables, ledger_sheet, overlap_tables, steps_tables
 from gpuledger.present.views.program_time import launches_tables, memory_tables, ranges_sheet, ranges_tables
 from gpuledger.present.views.tables import tables_document
@@ -45,8 +45,8 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
     for number, path in enumerate(some(sorted(unpacked("random.tar").glob("*.sqlite"))[part::4], 4)):
         form = ("text", "md", "csv", "json")[number % 4]
         trace = open_trace(path, cache=False)
-        narrowed = (Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm"))[number // 4 % 2]
-        for wanted in (Wanted(), narrowed):
+        narrowed = (Selection(range_pattern="step|layer"), Selection(kernel_pattern="gemm"))[number // 4 % 2]
+        for wanted in (Selection(), narrowed):
             try:
                 report = build_report(trace, path.name, wanted)
             except GpuledgerError:  # refused in one sentence: no such range or kernel, or no GPU work
@@ -75,7 +75,7 @@ def test_a_range_that_is_open_much_longer_than_the_steps_is_no_share_of_them(tmp
     calls = [call(10, 12, correlationId=1), call(913, 914, correlationId=2)]
     kernels = [kernel(900, 910, correlationId=1), kernel(915, 980, correlationId=2)]
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))
-    [device] = build_report(trace, "a", Wanted()).devices
+    [device] = build_report(trace, "a", Selection()).devices
     on = replace(device, steps=Steps(0, "marked by a range", np.array([900, 980]), 0))
     shares = {node.name: node.steady_share for node in range_tree(trace, on).nodes}
     assert shares == {"step": None, "model": pytest.approx(58 / 80)}
@@ -91,7 +91,7 @@ def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: 
     calls = [call(22, 24, correlationId=1), call(42, 44, correlationId=2), call(60, 62, correlationId=3)]
     kernels = [kernel(25, 35, correlationId=1), kernel(45, 52, correlationId=2), kernel(63, 66, correlationId=3)]
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))
-    [device] = build_report(trace, "a", Wanted()).devices
+    [device] = build_report(trace, "a", Selection()).devices
     tree = range_tree(trace, device)
     outer, inner = tree.nodes
     assert replace(outer, steady_share=None) == RangeNode(
@@ -108,7 +108,7 @@ def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: 
 def test_ranges_hold_as_many_launches_as_launches_says(name: str, unpacked: Callable[[str], Path]) -> None:
     """Of kernels and graphs; not copies, and a graph once, whatever it holds."""
     trace = open_trace(unpacked(f"{name}.sqlite"))
-    [device] = build_report(trace, name, Wanted()).devices
+    [device] = build_report(trace, name, Selection()).devices
     each = {node.name: node.launches / node.instances for node in range_tree(trace, device).nodes if node.depth == 0}
     steady = {line.name: line.launches / line.instances for line in launch_costs(trace, device).by_range}
     assert each.keys() & steady.keys()

@@ -26,7 +26,7 @@ from gpuledger import Table, open_trace
 from gpuledger.api import build_report
 from gpuledger.cli.main import cli
 from gpuledger.errors import UnreadableProfile
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say, translated
 from gpuledger.present.writers.json import json_text
@@ -203,7 +203,7 @@ def test_every_capture_gives_the_same_report(name: str, kept: Path, unpacked: Ca
     traces = [open_trace(path, cache=False), opened(path), open_trace(path)]
     assert stored(kept)
     assert same(traces[0], traces[2])
-    assert len({json_text(build_report(trace, name, Wanted()).to_dict()) for trace in traces}) == 1
+    assert len({json_text(build_report(trace, name, Selection()).to_dict()) for trace in traces}) == 1
 
 
 @pytest.mark.parametrize("path", TORCH, ids=lambda path: path.name)
@@ -211,7 +211,7 @@ def test_torch_traces_go_through_it_too(path: Path, kept: Path) -> None:
     traces = [open_trace(path, cache=False), opened(path), open_trace(path)]
     assert stored(kept)
     assert same(traces[0], traces[2])
-    assert len({json_text(build_report(trace, path.name, Wanted()).to_dict()) for trace in traces}) == 1
+    assert len({json_text(build_report(trace, path.name, Selection()).to_dict()) for trace in traces}) == 1
 
 
 def test_members_of_an_archive_are_told_apart(kept: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from gpuledger.api import build_report
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
@@ -36,7 +36,7 @@ CASES: Final = sorted((ROOT / "tests" / "fuzz_cases").iterdir())
 
 def _trace(path: Path) -> object:
     """A profile, and all that is said of it."""
-    return build_report(open_trace(path, cache=False), "case", Wanted()).to_dict()
+    return build_report(open_trace(path, cache=False), "case", Selection()).to_dict()
 
 
 def _folder(path: Path) -> object:

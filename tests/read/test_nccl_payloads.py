@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, Table, Trace, open_trace
 from gpuledger.analyse.ranks.rank_collectives import KINDS, rank_collectives
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.read.nsys.nccl_payloads import Members, _describe, _Descriptions
 from support.command import ROOT, gpuledger
 
@@ -35,7 +35,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def given_by(trace: Trace) -> Counter[tuple[str, int]]:
     """How often each kind of collective gives how many bytes."""
-    [device] = analysed(trace, "test", Wanted())
+    [device] = analyse_devices(trace, "test", Selection())
     made = rank_collectives(trace, device)
     return Counter((KINDS[kind], size) for kind, size in zip(made.kind.tolist(), made.bytes.tolist(), strict=True))
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from gpuledger import Table, open_trace
 from gpuledger.api import build_report
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.read import profiles_in
 from gpuledger.read.torch import events
@@ -370,7 +370,7 @@ def test_archives_are_streamed(tmp_path: Path) -> None:
 def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
     trace = open_trace(saved(tmp_path / "a.json", [OP]))
     with pytest.raises(NothingRecorded):
-        build_report(trace, "a", Wanted())
+        build_report(trace, "a", Selection())
 
 
 def test_the_start_is_that_of_the_first_event(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from gpuledger import Table, open_trace
 from gpuledger.api import build_report
 from gpuledger.attribution.places import place
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.strings import Stacks, Strings
 from support.nsys_exports import call, kernel, minimal
 
-STEP = Wanted(range_pattern="^step$")
+STEP = Selection(range_pattern="^step$")
 
 
 def evidence(path: Path) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from gpuledger.replay.passes import (
     PathWalk,
     is_compiled,
     no_limits,
-    replayed,
+    replay_times,
     set_limits,
     table_columns,
 )
@@ -39,7 +39,7 @@ def latest_for_last(graph: DependencyGraph, times: Times) -> Latest:
 
 @given(graphs())
 def test_segments_follow_one_another(graph: DependencyGraph) -> None:
-    times = replayed(graph)
+    times = replay_times(graph)
     path = last_path(graph, times)
     assert path.end_ns[0] == times.end[-1]
     assert (path.end_ns[1:] == path.start_ns[:-1]).all()
@@ -48,7 +48,7 @@ def test_segments_follow_one_another(graph: DependencyGraph) -> None:
 
 @given(graphs())
 def test_what_runs_on_the_path_has_no_slack_and_nothing_has_less(graph: DependencyGraph) -> None:
-    times = replayed(graph)
+    times = replay_times(graph)
     path, latest = last_path(graph, times), latest_for_last(graph, times)
     there = graph.operations.flags & OperationFlag.GONE == 0
     assert (latest.end[there] >= times.end[there]).all()
@@ -61,26 +61,26 @@ def test_what_runs_on_the_path_has_no_slack_and_nothing_has_less(graph: Dependen
 
 @given(graphs(), st.data())
 def test_an_operation_may_be_longer_by_its_slack_and_by_no_more(graph: DependencyGraph, data: st.DataObject) -> None:
-    times = replayed(graph)
+    times = replay_times(graph)
     running = np.flatnonzero(graph.operations.flags & OperationFlag.GONE == 0)
     one = np.array([data.draw(st.sampled_from(running.tolist()))])
     slack = int((latest_for_last(graph, times).end - times.end)[one[0]])
     duration = graph.operations.duration_ns[one]
     if slack > 1_000:  # nothing depends on it
-        assert replayed(with_durations(graph, one, duration + 1_000)).end[-1] == times.end[-1]
+        assert replay_times(with_durations(graph, one, duration + 1_000)).end[-1] == times.end[-1]
         return
-    assert replayed(with_durations(graph, one, duration + slack)).end[-1] == times.end[-1]
-    assert replayed(with_durations(graph, one, duration + slack + 1)).end[-1] == times.end[-1] + 1
+    assert replay_times(with_durations(graph, one, duration + slack)).end[-1] == times.end[-1]
+    assert replay_times(with_durations(graph, one, duration + slack + 1)).end[-1] == times.end[-1] + 1
 
 
 @pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
 @given(graphs())
 def test_the_compiled_passes_are_the_plain_ones(graph: DependencyGraph) -> None:
-    times = replayed(graph)
+    times = replay_times(graph)
     compiled = (times, latest_for_last(graph, times), last_path(graph, times), last_path(graph, times, 10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPULEDGER_NATIVE", "0")
-        times = replayed(graph)
+        times = replay_times(graph)
         plain = (times, latest_for_last(graph, times), last_path(graph, times), last_path(graph, times, 10))
     for ours, theirs in zip(compiled, plain, strict=True):
         for mine, other in zip(table_columns(ours), table_columns(theirs), strict=True):
@@ -90,7 +90,7 @@ def test_the_compiled_passes_are_the_plain_ones(graph: DependencyGraph) -> None:
 @pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
 @given(graphs())
 def test_columns_that_do_not_belong_together_are_refused(graph: DependencyGraph) -> None:
-    times = replayed(graph)
+    times = replay_times(graph)
     latest = no_limits(graph)
     with pytest.raises(ValueError, match="do not belong together"):
         set_limits(graph, Latest(latest.call_begin, latest.call_end, latest.start[:-1], latest.end))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from gpuledger.replay.critical_path import FREE_NS, PathPart, critical_path, slack
-from gpuledger.replay.edits import Edit, aside, with_durations, without_calls
+from gpuledger.replay.edits import Edit, run_aside, with_durations, without_calls
 from gpuledger.replay.scenario import Scenario, scenario
 from gpuledger.trace.model import Trace
 from support.program import Program
@@ -35,7 +35,7 @@ def waited() -> Program:
 
 
 def model_of(trace: Trace) -> Scenario:
-    [device] = analysed(trace, "test", Wanted())
+    [device] = analyse_devices(trace, "test", Selection())
     return scenario(trace, device)
 
 
@@ -97,7 +97,7 @@ def test_operations_on_a_stream_of_their_own_wait_for_each_other() -> None:
     for _ in range(3):
         program.kernel("k", 100)
     model = model_of(program.trace())
-    moved: Edit = lambda graph: aside(graph, np.array([0, 1, 2]))  # noqa: E731
+    moved: Edit = lambda graph: run_aside(graph, np.array([0, 1, 2]))  # noqa: E731
     path = critical_path(model, moved)
     assert path.length_ns.sum() == model.steady_ns(moved)
     assert path.length_ns[path.are(PathPart.RUNNING)].tolist() == [100 * US] * 3
@@ -106,7 +106,7 @@ def test_operations_on_a_stream_of_their_own_wait_for_each_other() -> None:
 @pytest.mark.parametrize("name", ["decode", "zoo_node", "two_gloo"])
 def test_the_segments_of_a_capture_sum_to_its_steady_stretch(name: str, unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked(f"{name}.sqlite"))
-    device, *_ = analysed(trace, name, Wanted())
+    device, *_ = analyse_devices(trace, name, Selection())
     model = scenario(trace, device)
     path, late = critical_path(model), slack(model)
     assert path.length_ns.sum() == device.steady_ns
@@ -119,7 +119,7 @@ def test_the_segments_of_a_capture_sum_to_its_steady_stretch(name: str, unpacked
 
 def test_instances_of_a_range_each_have_a_path(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
-    [device] = analysed(trace, "decode", Wanted(scope_pattern="mlp"))
+    [device] = analyse_devices(trace, "decode", Selection(scope_pattern="mlp"))
     model = scenario(trace, device)
     path = critical_path(model)
     assert len(model.stretches) == 158

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gpuledger.replay.edits import (
     Edit,
-    host_scaled,
-    launched_for_nothing,
+    scale_host,
     with_call_durations,
     with_durations,
+    with_free_launches,
     without_calls,
     without_code,
     without_lags,
@@ -22,7 +22,7 @@ from gpuledger.replay.edits import (
     without_waits,
 )
 from gpuledger.replay.graph import DependencyGraph
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
 from support.random_graphs import graph_of_export
 
@@ -50,7 +50,7 @@ def _less_lag(operations: Positions) -> Edit:
 
 
 def _launches(calls: Positions) -> Edit:
-    return lambda graph: launched_for_nothing(graph, calls, np.full(len(calls), 5))
+    return lambda graph: with_free_launches(graph, calls, np.full(len(calls), 5))
 
 
 def _halved_operations(rows: Positions) -> Edit:
@@ -66,10 +66,10 @@ def _halved_calls(rows: Positions) -> Edit:
 def test_less_to_do_ends_no_later(tmp_path_factory: pytest.TempPathFactory, number: int, names: list[str]) -> None:
     graph = graph_of_export(tmp_path_factory.getbasetemp(), number)
     draw = np.random.default_rng(number)
-    before, changed = replayed(graph), graph
+    before, changed = replay_times(graph), graph
     for name in names:
         changed = LESS[name](graph, lambda count: np.flatnonzero(draw.random(count) < 0.5))(changed)
-        after = replayed(changed)
+        after = replay_times(changed)
         assert (after.end <= before.end).all(), name
         assert (after.call_end <= before.call_end).all(), name
         before = after
@@ -80,8 +80,8 @@ def test_less_to_do_ends_no_later(tmp_path_factory: pytest.TempPathFactory, numb
 def test_no_change_changes_nothing(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
     graph = graph_of_export(tmp_path_factory.getbasetemp(), number)
     nothing: list[Edit] = [edit(graph, lambda _: np.empty(0, np.intp)) for edit in LESS.values()]
-    nothing.append(lambda changed: host_scaled(changed, 1.0))
+    nothing.append(lambda changed: scale_host(changed, 1.0))
     for edit in nothing:
-        times = replayed(edit(graph))
+        times = replay_times(edit(graph))
         assert np.array_equal(times.end, graph.recorded.end)
         assert np.array_equal(times.call_end, graph.recorded.call_end)

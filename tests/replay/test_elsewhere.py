@@ -9,7 +9,7 @@ import pytest
 
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import Bound
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from support.call_notation import called
@@ -26,7 +26,7 @@ SIDE_BY_SIDE = (
 def test_an_event_lets_another_stream_go_on() -> None:
     graph = graph_of(called(*SIDE_BY_SIDE))
     assert graph.operations.other.tolist() == [-1, 0]
-    times = replayed(with_durations(graph, np.array([0]), np.array([100_000])))
+    times = replay_times(with_durations(graph, np.array([0]), np.array([100_000])))
     assert times.end.tolist() == [112_000, 212_000]
     assert times.bound[1] == Bound.BY_OPERATION
 
@@ -34,7 +34,7 @@ def test_an_event_lets_another_stream_go_on() -> None:
 def test_an_event_that_held_nobody_up_still_holds() -> None:
     graph = graph_of(called(*SIDE_BY_SIDE[:3], "600-610 cudaLaunchKernel -> s9: 612-700 short"))
     assert graph.operations.other.tolist() == [-1, 0]
-    times = replayed(with_durations(graph, np.array([0]), np.array([900_000])))
+    times = replay_times(with_durations(graph, np.array([0]), np.array([900_000])))
     assert times.start[1] > 900_000
 
 
@@ -50,8 +50,8 @@ def test_a_short_kernel_waits_for_another_stream_without_an_event() -> None:
         residuals=False,
     )
     assert graph.operations.other.tolist() == [-1, -1, 1, -1]
-    assert replayed(with_durations(graph, np.array([1]), np.array([100_000]))).end[-1] < 140_000
-    assert replayed(graph).end[-1] == pytest.approx(505_000, rel=0.02)
+    assert replay_times(with_durations(graph, np.array([1]), np.array([100_000]))).end[-1] < 140_000
+    assert replay_times(graph).end[-1] == pytest.approx(505_000, rel=0.02)
 
 
 STALLED = {
@@ -72,12 +72,12 @@ STALLED = {
 @pytest.mark.parametrize("stalled", STALLED.values(), ids=STALLED)
 def test_a_delay_behind_what_nobody_recorded_is_an_input(stalled: Trace) -> None:
     graph = graph_of(stalled, residuals=False)
-    assert replayed(graph).start[-1] == 900_000
+    assert replay_times(graph).start[-1] == 900_000
 
 
 def test_a_delay_without_any_reason_is_not() -> None:
     late = called("0-10 cudaLaunchKernel -> s7: 12-20", "40-50 cudaLaunchKernel -> s7: 900-910")
-    assert replayed(graph_of(late, residuals=False)).start[-1] < 100_000
+    assert replay_times(graph_of(late, residuals=False)).start[-1] < 100_000
 
 
 def test_events_among_hostile_calls() -> None:
@@ -99,4 +99,4 @@ def test_a_replay_needs_no_call_that_is_known_to_launch() -> None:
     loose = replace(
         trace, tables={**trace.tables, Table.CALLS: calls.replaced("correlation", -np.ones(len(calls), np.int64))}
     )
-    assert replayed(graph_of(loose)).end.tolist() == [500_000, 600_000]
+    assert replay_times(graph_of(loose)).end.tolist() == [500_000, 600_000]

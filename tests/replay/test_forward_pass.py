@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger.replay.graph import Bound, DependencyGraph, Times
-from gpuledger.replay.passes import is_compiled, replayed
+from gpuledger.replay.passes import is_compiled, replay_times
 from support.random_graphs import graph_of, random_graph
 from support.thorough import tries
 from support.trace_notation import trace
@@ -19,10 +19,10 @@ compiled = pytest.mark.skipif(not is_compiled(), reason="installed without a com
 
 
 def both(graph: DependencyGraph) -> tuple[Times, Times]:
-    fast = replayed(graph)
+    fast = replay_times(graph)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPULEDGER_NATIVE", "0")
-        return fast, replayed(graph)
+        return fast, replay_times(graph)
 
 
 @compiled
@@ -69,7 +69,7 @@ def test_positions_outside_their_column_are_refused(table: str, column: str, val
     wrong = getattr(nodes, column).copy()
     wrong[-1] = value
     with pytest.raises(ValueError, match="do not belong together"):
-        replayed(replace(graph, **{table: replace(nodes, **{column: wrong})}))
+        replay_times(replace(graph, **{table: replace(nodes, **{column: wrong})}))
 
 
 @compiled
@@ -77,9 +77,9 @@ def test_columns_of_other_lengths_and_integers_are_refused() -> None:
     graph = next(drawn for seed in range(99) if len((drawn := random_graph(seed)).operations) > 2)
     short = replace(graph.operations, duration_ns=graph.operations.duration_ns[1:])
     with pytest.raises(ValueError, match="do not belong together"):
-        replayed(replace(graph, operations=short))
+        replay_times(replace(graph, operations=short))
     narrow = replace(graph.operations, duration_ns=graph.operations.duration_ns.astype(np.int16))
     with pytest.raises(ValueError, match="other integers"):
-        replayed(replace(graph, operations=narrow))
+        replay_times(replace(graph, operations=narrow))
     with pytest.raises(ValueError, match="do not belong together"):
-        replayed(replace(graph, order=np.array([3])))
+        replay_times(replace(graph, order=np.array([3])))

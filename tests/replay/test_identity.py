@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuledger import open_trace
 from gpuledger.replay.graph import DependencyGraph
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -27,7 +27,7 @@ SERVE = ("gloo", "graph", "normal")
 
 
 def as_it_was(graph: DependencyGraph) -> bool:
-    times, recorded = replayed(graph), graph.recorded
+    times, recorded = replay_times(graph), graph.recorded
     return all(
         np.array_equal(getattr(times, column), getattr(recorded, column))
         for column in ("call_begin", "call_end", "start", "end")
@@ -55,7 +55,7 @@ def test_a_capture_of_a_serving_engine(tmp_path: Path, name: str) -> None:
 def test_the_usual_lags_alone_give_nearly_the_same(unpacked: Callable[[str], Path], name: str) -> None:
     graph = graph_of(open_trace(unpacked(f"{name}.sqlite")), residuals=False)
     recorded, first = graph.recorded.end.max(), graph.recorded.call_begin.min()
-    assert abs(replayed(graph).end.max() - recorded) < 0.002 * (recorded - first)
+    assert abs(replay_times(graph).end.max() - recorded) < 0.002 * (recorded - first)
 
 
 @settings(max_examples=30)
@@ -118,4 +118,4 @@ def _calls(names: list[str], correlation: list[int], *kernels: tuple[int, int, i
 def test_a_hostile_trace(hostile: Trace, residuals: bool) -> None:
     graph = graph_of(hostile, residuals=residuals)
     assert as_it_was(graph) or not residuals
-    assert len(replayed(graph).end) == len(hostile[Table.KERNELS])
+    assert len(replay_times(graph).end) == len(hostile[Table.KERNELS])

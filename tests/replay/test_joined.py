@@ -14,8 +14,8 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import with_durations
-from gpuledger.replay.graph import DependencyGraph, joined
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.graph import DependencyGraph, join_graphs
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_export import write
@@ -33,13 +33,13 @@ def graph_of(trace: Trace) -> DependencyGraph:
 
 
 def test_a_rank_that_waits_ends_sooner_if_the_other_comes_sooner() -> None:
-    both = joined([graph_of(EARLY), graph_of(LATE)], [0, 1_000_000])
+    both = join_graphs([graph_of(EARLY), graph_of(LATE)], [0, 1_000_000])
     assert both.of_operation.tolist() == [0, 0, 1, 1]
     assert (both.first_call, both.first_operation) == ((0, 2), (0, 2))
     graph = with_rendezvous(both.graph, np.array([-1, 0, -1, 0]))
     assert graph.groups == 1
-    assert replayed(graph).end.tolist() == [50_000, 100_000, 80_000, 101_000]
-    faster = replayed(with_durations(graph, np.array([2]), np.array([48_000])))
+    assert replay_times(graph).end.tolist() == [50_000, 100_000, 80_000, 101_000]
+    faster = replay_times(with_durations(graph, np.array([2]), np.array([48_000])))
     assert faster.end.tolist() == [50_000, 80_000, 60_000, 81_000]
 
 
@@ -53,10 +53,10 @@ def test_whoever_meets_the_replay_is_exact(
     for number in numbers:
         write(path, number)
         graphs.append(graph_of(open_trace(path)))
-    both = joined(graphs, [0, *([ahead_ns] * (len(graphs) - 1))])
+    both = join_graphs(graphs, [0, *([ahead_ns] * (len(graphs) - 1))])
     meets = np.random.default_rng(numbers[0]).integers(-1, meetings, len(both.graph.operations))
     graph = with_rendezvous(both.graph, meets)
-    times = replayed(graph)
+    times = replay_times(graph)
     for side in ("start", "end", "call_begin", "call_end"):
         assert np.array_equal(getattr(times, side), getattr(graph.recorded, side))
 
@@ -65,5 +65,5 @@ def test_one_alone_is_itself_and_an_empty_one_adds_nothing() -> None:
     graph = graph_of(EARLY)
     empty = graph_of(kernels_alone())
     for given_graphs in ([graph], [graph, empty], [empty, graph]):
-        both = joined(given_graphs, [0] * len(given_graphs))
-        assert np.array_equal(replayed(both.graph).end, graph.recorded.end)
+        both = join_graphs(given_graphs, [0] * len(given_graphs))
+        assert np.array_equal(replay_times(both.graph).end, graph.recorded.end)

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.read import open_trace
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import Scenario, scenario
@@ -73,7 +73,7 @@ def test_calls_wait_for_the_kernel_before_their_event() -> None:
     model = published("cuda_event_sync__event_sync_trace.json.gz")
     calls, work, graph = model.device.host.calls, model.device.work, model.graph
     waits = {
-        (shortened(calls.texts("name")[int(graph.call_row[call])] or ""), work.families[work.family[awaited]])
+        (short_function_name(calls.texts("name")[int(graph.call_row[call])] or ""), work.families[work.family[awaited]])
         for call in range(len(graph.calls))
         for awaited in graph.wait[graph.calls.first_wait[call] : graph.calls.first_wait[call + 1]].tolist()
         if work.family[awaited] >= 0

@@ -15,7 +15,7 @@ from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import Bound, DependencyGraph
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_export import write
@@ -37,14 +37,14 @@ def test_who_waits_ends_sooner_if_the_last_comes_sooner() -> None:
     graph = met(TWO_STREAMS, [-1, -1, 5, 5])
     assert graph.groups == 1
     assert graph.operations.duration_ns.tolist() == [38_000, 68_000, 19_000, 20_000]
-    times = replayed(with_durations(graph, np.array([1]), np.array([48_000])))
+    times = replay_times(with_durations(graph, np.array([1]), np.array([48_000])))
     assert times.end.tolist() == [50_000, 60_000, 80_000, 81_000]
     assert times.bound[2] == Bound.BY_RENDEZVOUS
 
 
 def test_a_faster_one_that_waits_buys_nothing() -> None:
     graph = met(TWO_STREAMS, [-1, -1, 5, 5])
-    times = replayed(with_durations(graph, np.array([0]), np.array([1_000])))
+    times = replay_times(with_durations(graph, np.array([0]), np.array([1_000])))
     assert times.end[2:].tolist() == [100_000, 101_000]
 
 
@@ -64,7 +64,7 @@ def test_whatever_met_the_replay_is_exact(tmp_path_factory: pytest.TempPathFacto
     host, work = host_and_activities(trace)
     meetings = np.random.default_rng(number).integers(-1, numbers, len(work))
     graph = with_rendezvous(dependency_graph(trace, host, work), meetings)
-    times = replayed(graph)
+    times = replay_times(graph)
     assert np.array_equal(times.start, work.start_ns)
     assert np.array_equal(times.end, work.end_ns)
     assert np.array_equal(times.call_end, graph.recorded.call_end)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuledger.ledger.device import analysed
+from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.replay import program_order
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.cross_stream_waits import with_rendezvous
-from gpuledger.replay.edits import aside, host_scaled, launched_for_nothing, without_latency
+from gpuledger.replay.edits import run_aside, scale_host, with_free_launches, without_latency
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
@@ -119,7 +119,7 @@ def test_without_latency_a_kernel_starts_when_its_call_returns(less: int, left: 
 def test_from_kernel_to_kernel_a_graph_takes_half_a_microsecond() -> None:
     graph = graph_of(called(FIRST, f"3-5 {LAUNCH} -> s7: 12-20"))
     assert graph.operations.stream_ns[1] == 2 * US
-    changed = launched_for_nothing(graph, np.arange(2), np.zeros(2, np.int64))
+    changed = with_free_launches(graph, np.arange(2), np.zeros(2, np.int64))
     assert changed.operations.stream_ns[1] == 500
     assert changed.calls.duration_ns.tolist() == [0, 0]
 
@@ -127,7 +127,7 @@ def test_from_kernel_to_kernel_a_graph_takes_half_a_microsecond() -> None:
 def test_a_faster_host_is_faster_for_100_us_of_a_call() -> None:
     """Half the time for calls of 2 us, 50 us less for one of 300; so for 20 and for 400 us of code."""
     graph = graph_of(called(FIRST, "22-322 cudaMalloc", f"722-724 {LAUNCH} -> s7: 726-730"))
-    changed = host_scaled(graph, 0.5)
+    changed = scale_host(graph, 0.5)
     assert changed.calls.duration_ns.tolist() == [1 * US, 250 * US, 1 * US]
     assert changed.calls.code_ns.tolist() == [0, 10 * US, 350 * US]
 
@@ -143,7 +143,7 @@ def test_what_waited_for_the_end_of_work_that_moves_aside_waits_for_its_beginnin
         )
     )
     assert (graph.operations.other.tolist(), graph.operations.other_ns.tolist()) == ([-1, 0], [0, 2 * US])
-    assert aside(graph, np.array([0])).operations.other_ns.tolist() == [0, (2 - 488) * US]
+    assert run_aside(graph, np.array([0])).operations.other_ns.tolist() == [0, (2 - 488) * US]
 
 
 # the critical path
@@ -152,7 +152,7 @@ def test_what_waited_for_the_end_of_work_that_moves_aside_waits_for_its_beginnin
 @pytest.mark.parametrize(("lag", "line"), [(10, "idle.turnaround"), (11, "idle.device_wait")])
 def test_a_lag_of_more_than_10_us_on_the_path_is_a_wait_of_the_device(lag: int, line: str) -> None:
     recorded = called(FIRST, f"3-5 {LAUNCH} -> s7: {10 + lag}-60")
-    [device] = analysed(recorded, "test", Wanted())
+    [device] = analyse_devices(recorded, "test", Selection())
     lines = critical_path(scenario(recorded, device)).by_line()
     assert {str(each): ns // US for each, (ns, _) in lines.items() if each.is_idle} == {
         "idle.launch": 2,

@@ -21,9 +21,9 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.cross_stream_waits import with_rendezvous
-from gpuledger.replay.edits import aside, without_operations
+from gpuledger.replay.edits import run_aside, without_operations
 from gpuledger.replay.graph import Bound, DependencyGraph
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
 from support.command import CAPTURES
 
@@ -68,7 +68,7 @@ class Structure:
 
 
 def _wall(graph: DependencyGraph) -> int:
-    times = replayed(graph)
+    times = replay_times(graph)
     return int(times.end.max() - times.call_begin.min())
 
 
@@ -95,7 +95,7 @@ def _measured(structures: Path, slower: str, faster: str) -> float:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_replayed_exactly_and_nearly_so_by_usual_lags(name: str, structures: Path) -> None:
     structure = Structure.opened(structures, name)
-    exact = replayed(structure.graph())
+    exact = replay_times(structure.graph())
     assert np.array_equal(exact.start, structure.work.start_ns)
     assert np.array_equal(exact.end, structure.work.end_ns)
     assert _wall(structure.graph(residuals=False)) == pytest.approx(_wall(structure.graph()), rel=USUAL)
@@ -141,12 +141,12 @@ def test_a_branch_on_a_stream_of_its_own_saves_what_was_measured(structures: Pat
     graph = structure.graph()
     measured = _measured(structures, "side_streams.one_stream", "side_streams.two_streams")
     last = 1 / 6  # of six branches one has nothing left to run beside
-    assert _kept(graph, aside(graph, structure.branches()[1])) == pytest.approx(measured + last, abs=NEAR)
+    assert _kept(graph, run_aside(graph, structure.branches()[1])) == pytest.approx(measured + last, abs=NEAR)
 
 
 def test_branches_of_a_graph_wait_for_one_another_and_not_for_their_stream(structures: Path) -> None:
     graph = Structure.opened(structures, "graph_branches.branches").graph()
-    bound = replayed(graph).bound
+    bound = replay_times(graph).bound
     assert np.count_nonzero(bound == Bound.BY_OPERATION) >= 3  # each of three launches forks or joins
 
 

@@ -11,7 +11,7 @@ from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph, usual_lags
 from gpuledger.replay.lags import UsualLags
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 
@@ -31,7 +31,7 @@ def error(trace: Trace, given: UsualLags | None) -> float:
     host, work = host_and_activities(trace)
     graph = dependency_graph(trace, host, work, residuals=False, lags=given)
     wall = work.end_ns.max() - graph.recorded.call_begin.min()
-    return float(abs(replayed(graph).end.max() - work.end_ns.max()) / wall)
+    return float(abs(replay_times(graph).end.max() - work.end_ns.max()) / wall)
 
 
 def test_a_trace_says_what_is_usual_in_it() -> None:

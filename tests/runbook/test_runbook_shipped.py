@@ -16,7 +16,7 @@ import pytest
 from gpuledger.cli.main import verb_named
 from gpuledger.cli.verbs.bench import BENCHES
 from gpuledger.runbook.definition import cells_of
-from gpuledger.runbook.files import shipped, shipped_text
+from gpuledger.runbook.files import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
 from support.command import ROOT, gpuledger
 
@@ -34,10 +34,10 @@ SEEDS = {
 
 
 def test_all_are_there() -> None:
-    assert set(shipped()) >= SEEDS
+    assert set(shipped_runbooks()) >= SEEDS
     listed = gpuledger("run", "--list", "--format=json")
     assert listed.exit_code == 0
-    assert {each["runbook"] for each in json.loads(listed.stdout)["runbooks"]} == set(shipped())
+    assert {each["runbook"] for each in json.loads(listed.stdout)["runbooks"]} == set(shipped_runbooks())
     assert gpuledger("run").stdout == gpuledger("run", "--list").stdout
 
 
@@ -45,7 +45,7 @@ def test_the_list_fits_a_terminal() -> None:
     assert max(map(len, gpuledger("run", "--list", COLUMNS="80").stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_runbooks())
 def test_it_says_what_it_asks_and_has_both_sizes(name: str) -> None:
     book = runbook_of(shipped_text(name), f"{name}.yaml")
     assert book.name == name
@@ -55,7 +55,7 @@ def test_it_says_what_it_asks_and_has_both_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["real", "small"])
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_runbooks())
 def test_its_commands_are_commands_of_ours(name: str, size: str, tmp_path: Path) -> None:
     ran = gpuledger("run", name, "--dry-run", f"--size={size}", cwd=tmp_path)
     assert ran.exit_code == 0, ran.stderr
@@ -84,7 +84,7 @@ def understood(verb: str, arguments: list[str]) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_runbooks())
 def test_it_runs_at_a_small_size(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     argv = [sys.executable, "-m", "gpuledger", "run", name, "--size=small", "--format=json"]

@@ -20,7 +20,7 @@ from gpuledger.sql.answer import AnswerColumn, QueryAnswer, ask, to_read
 from gpuledger.sql.engine import run
 from gpuledger.sql.statement import statement
 from gpuledger.sql.tables import TABLES, QueryTable, TableValues, instants, words
-from gpuledger.system.resources import at_most
+from gpuledger.system.resources import address_space_bound
 from gpuledger.trace.tables import EVENTS, Table
 from support.command import CAPTURES, ROOT, called, gpuledger
 from support.opened import plain, report_of, trace_of
@@ -211,7 +211,7 @@ def test_no_variable_of_ours_can_be_asked() -> None:
 
 
 def test_memory_beyond_a_bound_is_refused() -> None:
-    with at_most(1 << 28), pytest.raises(MemoryError):
+    with address_space_bound(1 << 28), pytest.raises(MemoryError):
         np.ones(1 << 30, np.uint8)
     assert np.ones(1 << 20, np.uint8).sum() == 1 << 20
 

@@ -14,16 +14,16 @@ from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, total
 
 
-def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple[Device, ...]:
+def analysed(path_or_trace: Path | Trace, wanted: Selection | None = None) -> tuple[Device, ...]:
     opened = path_or_trace if isinstance(path_or_trace, Trace) else open_trace(path_or_trace)
     host, found = host_and_activities(opened)
     window = default_window(host, found)
-    return () if isinstance(window, NotMeasured) else devices(opened, found, host, window, wanted or Wanted())
+    return () if isinstance(window, NotMeasured) else devices(opened, found, host, window, wanted or Selection())
 
 
 def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.api import Report, build_report
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
@@ -111,9 +111,9 @@ def values(table: Element, column: int, *, foot: bool = False) -> list[float]:
     return [float(cell.attrs["data-value"]) for cell in cells if "data-value" in cell.attrs]
 
 
-def reported(path: Path, wanted: Wanted | None = None) -> Report:
+def reported(path: Path, wanted: Selection | None = None) -> Report:
     """A report of a profile."""
-    return build_report(open_trace(path), path.name, wanted or Wanted())
+    return build_report(open_trace(path), path.name, wanted or Selection())
 
 
 def page_of(report: Report, language: str = "en") -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from gpuledger import Table, Trace
 from gpuledger.api import build_report
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings
@@ -101,7 +101,7 @@ def traced(found: Sequence[Op], launches: Sequence[Launch], *, gpu: str = "NVIDI
 
 def whole(trace: Trace) -> tuple[Device, ...]:
     """Every GPU with the whole window as the stretch that counts."""
-    return tuple(replace(device, steps=None) for device in build_report(trace, "test", Wanted()).devices)
+    return tuple(replace(device, steps=None) for device in build_report(trace, "test", Selection()).devices)
 
 
 def layers(start: int, count: int, outer: str) -> tuple[list[Op], list[Launch], int]:

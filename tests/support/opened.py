@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuledger import Trace, build_report, open_trace
 from gpuledger.api import Report
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 
 
 @functools.cache
@@ -41,4 +41,4 @@ def trace_of(path: Path) -> Trace:
 @functools.cache
 def report_of(path: Path) -> Report:
     """What is said of it."""
-    return build_report(trace_of(path), path.name, Wanted())
+    return build_report(trace_of(path), path.name, Selection())

@@ -20,8 +20,8 @@ from gpuledger import read
 from gpuledger.cli.verbs import questions
 from gpuledger.findings import profiled_run
 from gpuledger.findings.rules import findings
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
@@ -74,7 +74,7 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def once(*arguments: Any, **named: Any) -> Any:
         given = (*arguments, *named.values())
-        key = (*named, *(value if isinstance(value, str | Wanted) else id(value) for value in given))
+        key = (*named, *(value if isinstance(value, str | Selection) else id(value) for value in given))
         return _known(kept, key, lambda: (function(*arguments, **named), given))[0]
 
     return once
@@ -90,6 +90,6 @@ def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
 
 
 _opened_once: Final = _reading_once(read._read_trace)
-_analysed_once: Final = _once(analysed)
+_analysed_once: Final = _once(analyse_devices)
 _found_once: Final = _once(findings)
-_sampled_once: Final = _once(profiled_run.sampled)
+_sampled_once: Final = _once(profiled_run.sampled_use)

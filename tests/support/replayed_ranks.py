@@ -10,7 +10,7 @@ from gpuledger.analyse.ranks.fixing import OPERATIONS, Fixing, fixing
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.fleet import run
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.rank_traces import generator
@@ -22,7 +22,7 @@ RANKS, STEPS, LAUNCHES = 5, 4, 96
 def summary(number: int, trace: Trace, world: int, operations: int = 10_000) -> RankSummary:
     """One rank, of which so many operations are kept."""
     origin = replace(trace.origin, rank=number, world_size=world)
-    return rank_summary(replace(trace, origin=origin), f"rank{number}", Wanted(), operations=operations)
+    return rank_summary(replace(trace, origin=origin), f"rank{number}", Selection(), operations=operations)
 
 
 def in_turns(*compute_us: tuple[int, ...]) -> Job:
@@ -56,7 +56,7 @@ def generated(folder: Path, *, seed: int = 0, **faults: Any) -> Job:
     GENERATOR.write_job(
         folder, ranks=RANKS, events=LAUNCHES * STEPS * GENERATOR.EVENTS_PER_LAUNCH, steps=STEPS, seed=seed, faults=wrong
     )
-    return run.fleet([str(folder)], Wanted(), count=0, operations=OPERATIONS).job
+    return run.fleet([str(folder)], Selection(), count=0, operations=OPERATIONS).job
 
 
 def true_step_ns(*, seed: int = 0, **faults: Any) -> float:

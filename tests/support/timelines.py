@@ -9,7 +9,7 @@ import numpy as np
 from gpuledger.export.perfetto import PerfettoWriter
 from gpuledger.export.sections import earliest_ns, scene, sections
 from gpuledger.export.timeline import UniqueNumbers
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -19,8 +19,8 @@ from support.trace_notation import of_tables, table
 ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 
-def perfetto(of: Trace, wanted: Wanted | None = None) -> bytes:
-    made = scene(of, "test", wanted or Wanted())
+def perfetto(of: Trace, wanted: Selection | None = None) -> bytes:
+    made = scene(of, "test", wanted or Selection())
     return b"".join(PerfettoWriter(min(earliest_ns(of), 0)).write(sections(made, UniqueNumbers())))
 
 

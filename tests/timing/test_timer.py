@@ -206,8 +206,8 @@ def test_what_a_function_returns_decides_what_is_timed() -> None:
     def operation() -> int:
         return 7
 
-    assert timer.prepared(lambda: operation) is operation
-    assert timer.prepared(operation) is operation
+    assert timer.prepare_operation(lambda: operation) is operation
+    assert timer.prepare_operation(operation) is operation
 
 
 def test_an_operation_on_the_host_is_timed() -> None:

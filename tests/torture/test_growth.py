@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gpuledger import build_report, open_trace
-from gpuledger.catalog.kernel_names import parse, unnumbered, untiled
+from gpuledger.catalog.kernel_names import parse, without_ids, without_tile
 from gpuledger.errors import NothingRecorded
 from gpuledger.fleet.run import fleet
 from gpuledger.ledger import host
 from gpuledger.ledger.activity import of_layers
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import archive
 from gpuledger.read.stream import members
 from support.command import gpuledger
@@ -39,7 +39,7 @@ def test_a_name_takes_time_by_its_length(unit: str) -> None:
 
     def used(letters: int) -> float:
         name = f"k<{unit * (letters // len(unit))}x>"
-        return cpu_s(lambda: (parse(name).bare, untiled(name[2:-2]), unnumbered(name)))
+        return cpu_s(lambda: (parse(name).bare, without_tile(name[2:-2]), without_ids(name)))
 
     used(100)
     assert exponent((4_000, 32_000), (max(used(4_000), 1e-3), max(used(32_000), 1e-3))) < 1.7
@@ -93,7 +93,7 @@ def test_the_members_of_an_archive_are_read_in_one_go(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(archive, "members", counted)
     with pytest.raises(NothingRecorded, match="not one of 50 profiles"):
-        fleet([str(path)], Wanted(), count=0)
+        fleet([str(path)], Selection(), count=0)
     assert len(begun) <= 2  # to list them, and to read them
 
 

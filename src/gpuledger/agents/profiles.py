@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
-from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
+from gpuledger.findings.profiled_run import ProfiledRun, diagnose
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.registry import reader_of
@@ -164,7 +164,7 @@ class OpenedProfile:
 
     handle: str
     address: str
-    wanted: Wanted
+    wanted: Selection
     run: ProfiledRun
 
     def device(self, gpu: int | None) -> Device:
@@ -183,7 +183,7 @@ class _Ticket:
     """What a handle stands for."""
 
     address: str
-    wanted: Wanted
+    wanted: Selection
     state: FileState
 
 
@@ -206,7 +206,7 @@ class AgentProfiles:
         finally:
             self._tell = before
 
-    def opened(self, given: str, wanted: Wanted) -> OpenedProfile:
+    def opened(self, given: str, wanted: Selection) -> OpenedProfile:
         """The profile at a path that an agent gives; the handle it has already, if the file is as it was."""
         address = self.folders.address(given)
         ticket = _Ticket(address, wanted, _state(address))
@@ -236,7 +236,7 @@ class AgentProfiles:
         trace = self._trace(ticket) or open_trace(
             ticket.address, where_sampled=SAMPLES, limits=self.limits, progress=self._tell
         )
-        run = diagnosed(trace, Path(ticket.address).name, ticket.wanted, stage=lambda stage: self._tell(stage, 0))
+        run = diagnose(trace, Path(ticket.address).name, ticket.wanted, stage=lambda stage: self._tell(stage, 0))
         opened = OpenedProfile(handle, ticket.address, ticket.wanted, run)
         self._open.put(handle, opened, _size(trace))
         return opened

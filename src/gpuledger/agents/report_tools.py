@@ -28,7 +28,7 @@ from gpuledger.findings.profiled_run import headline
 from gpuledger.findings.rules import codes
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.charts.svg import png
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.report_json import finding_dict, report_data
@@ -212,7 +212,7 @@ def open_profile(
     automatically; open it again with an option to look at another stretch or other steps. Next: report(handle).
     """
     try:
-        wanted = Wanted(
+        wanted = Selection(
             range_pattern=_regex(step_range),
             kernel_pattern=_regex(step_kernel),
             level=level,

@@ -31,8 +31,8 @@ from gpuledger.answers.one_gpu import (
 )
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import diff_data, verdict_text
 from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
@@ -44,7 +44,7 @@ from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline_kernels import step_kernels_sheet
 from gpuledger.present.views.utilization import kernels_use_json, use_answer
 from gpuledger.present.writers.json import tables_json
-from gpuledger.sql.answer import answered
+from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
@@ -202,7 +202,9 @@ def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit
     """
     opened = profiles.of(handle)
     run = opened.run
-    answer = answered(statement(sql), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits)
+    answer = answer_statement(
+        statement(sql), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
+    )
     whole = query_document(run.name, answer, run.trace.health).data()
     kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}
     return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
@@ -280,16 +282,16 @@ def diff(
 def _sides(one: OpenedProfile, other: OpenedProfile) -> tuple[RunSide, RunSide]:
     """The books that are open already, where they have steps; else both by what repeats in them."""
 
-    def read(wanted: Wanted) -> tuple[RunSide, RunSide]:
+    def read(wanted: Selection) -> tuple[RunSide, RunSide]:
         first = _side(one, None, any_level=wanted.any_level)
         return first, _side(other, first.gpu, any_level=wanted.any_level)
 
-    return like_sides(read, Wanted())
+    return like_sides(read, Selection())
 
 
 def _side(opened: OpenedProfile, gpu: int | None, *, any_level: bool) -> RunSide:
     run, wanted = opened.run, opened.wanted
-    devices = analysed(run.trace, run.name, replace(wanted, any_level=True)) if any_level else run.devices
+    devices = analyse_devices(run.trace, run.name, replace(wanted, any_level=True)) if any_level else run.devices
     return side_of(run.trace, devices, busiest(devices, gpu), run.name, wanted.families)
 
 

@@ -51,7 +51,7 @@ class CaptureCheck:
     advice: str = ""
 
 
-def captured(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...]:
+def check_capture(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...]:
     """Every wish with its verdict."""
     checks = [_work(trace, asked)]
     if "nvtx" in asked.traces:

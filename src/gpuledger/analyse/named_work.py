@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
-from gpuledger.catalog.kernel_names import cut_label, label, normalised, parse, unnumbered
+from gpuledger.catalog.kernel_names import cut_label, label, parse, without_ids, without_numbers
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import OTHER_FAMILIES, Line, small_families
@@ -78,7 +78,7 @@ def named_work(trace: Trace, device: Device, name: str) -> NamedWork:
 def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:
     lines = sorted({line.detail or line for line in device.line_ns})
     names = trace.strings.decode(np.unique(spans_of_time(trace).codes("name")))
-    ranges = sorted({normalised(unnumbered(text or "?")) for text in names})
+    ranges = sorted({without_numbers(without_ids(text or "?")) for text in names})
     codes = np.unique(device.work.name[_steady_kernels(device)]).tolist()
     labels = sorted({label(text) for code in codes if (text := trace.strings.text(code))})
     near = near_names(name, [*lines, *ranges, *labels])
@@ -125,7 +125,9 @@ def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | No
     chosen = np.flatnonzero(begins_in(stretch, ranges) & of_this_gpu(device, ranges) & ~ranges["open"])
     here = chosen
     for part in reversed(wanted.split(BETWEEN)):
-        is_called_so = np.array([part in (text, unnumbered(text), normalised(unnumbered(text))) for text in texts])
+        is_called_so = np.array(
+            [part in (text, without_ids(text), without_numbers(without_ids(text))) for text in texts]
+        )
         matches = (here >= 0) & is_called_so[which.reshape(-1)[here]]
         chosen, here = chosen[matches], above[here[matches]]
     if not len(chosen):

@@ -15,7 +15,15 @@ import numpy as np
 
 from gpuledger.analyse.launch_costs import CallTimes, by_function
 from gpuledger.ledger.activity import cuda_calls, launches, of_layers, short_names
-from gpuledger.ledger.ranges import RangeName, calls_in_ranges, ends_known, holding_calls, named, spans_of_time, thread
+from gpuledger.ledger.ranges import (
+    RangeName,
+    calls_in_ranges,
+    distinct_range_names,
+    ends_known,
+    holding_calls,
+    spans_of_time,
+    thread,
+)
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NotMeasured, Trace, os_pid
 from gpuledger.trace.spans import Ints, depths, parents
@@ -240,7 +248,7 @@ def nvtx_pushpop_sum(trace: Trace) -> tuple[RangeTimes, ...]:
 
 
 def _host_times(ranges: Rows, *, ends_known: bool) -> tuple[RangeTimes, ...]:
-    names, number = named(ranges)
+    names, number = distinct_range_names(ranges)
     times = [
         RangeTimes(name, times.count, times if ends_known else None)
         for name, times in zip(names, summarise(ranges.duration_ns, number), strict=True)
@@ -266,7 +274,7 @@ def nvtx_gpu_proj_sum(trace: Trace) -> tuple[RangeProjection, ...]:
     operations = np.bincount(instance, minlength=len(used))
     kept = ranges.where(_chosen(holder[used], len(ranges)))
     level, children = _tree(kept)
-    names, number = named(kept)
+    names, number = distinct_range_names(kept)
     has_level = level >= 0
     with_level = np.bincount(number[has_level], minlength=len(names)).tolist()
     levels = np.bincount(number[has_level], level[has_level], minlength=len(names)).tolist()
@@ -349,7 +357,7 @@ def nvtx_kern_sum(trace: Trace) -> tuple[RangeKernelTimes, ...]:
     calls = cuda_calls(trace)
     kernel, call = launches(kernels, calls)
     pair_range, pair = calls_in_ranges(ranges, calls.at(call))
-    names, number = named(ranges)
+    names, number = distinct_range_names(ranges)
     outside = np.setdiff1d(np.arange(len(call)), pair)
     orphan = np.setdiff1d(np.arange(len(kernels)), kernel)
     # one entry per (range instance, call, kernel), then those in no range, then those with no call

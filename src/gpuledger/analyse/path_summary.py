@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.kernel_names import unnumbered
-from gpuledger.ledger.activity import State, shortened
+from gpuledger.catalog.kernel_names import without_ids
+from gpuledger.ledger.activity import State, short_function_name
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import innermost, spans_of_time
@@ -165,7 +165,7 @@ def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPat
     segments = np.flatnonzero(np.isin(path.part, (PathPart.CALL, PathPart.CODE, PathPart.WAKE_UP)))
     row, part, length = model.graph.call_row[path.call[segments]], path.part[segments], path.length_ns[segments]
     codes = model.part.host.calls.codes("name")[row]
-    names, name = trace.strings.kinds(codes, lambda text: shortened(text or ""))
+    names, name = trace.strings.kinds(codes, lambda text: short_function_name(text or ""))
     rows = []
     for code, _, whole_ns, _ in _sums(name, length)[:MOST_ROWS]:
         own = name == code
@@ -188,7 +188,7 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
     in_range = around != NO_TEXT
     segments, around = segments[in_range], around[in_range]
     length, on_gpu = path.length_ns[segments], path.operation[segments] >= 0
-    names, name = trace.strings.kinds(around, lambda text: unnumbered(text or ""))
+    names, name = trace.strings.kinds(around, lambda text: without_ids(text or ""))
     rows = []
     for code, _, time, _ in _sums(name, length)[:MOST_ROWS]:
         gpu_ns = int(length[(name == code) & on_gpu].sum())

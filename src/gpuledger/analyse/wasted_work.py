@@ -145,7 +145,7 @@ def spread(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=shares is not None)
 
 
-def batched(kernels: SteadyKernels) -> Shortened:
+def batched_products(kernels: SteadyKernels) -> Shortened:
     """Equal matrix products that follow each other become one batched product."""
     filled = _blocks_per_sm(kernels)
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
@@ -279,7 +279,7 @@ MOSTLY: Final = 0.3
 BY_ACCIDENT: Final = 0.5  # programs that spend more than this in double precision mean it
 
 
-def narrower(kernels: SteadyKernels) -> Shortened:
+def narrower_types(kernels: SteadyKernels) -> Shortened:
     """Single precision in bfloat16 on tensor cores, and what moves such tensors; double precision in single."""
     duration = kernels.took_ns.astype(np.float64)
     saved = {}
@@ -349,7 +349,7 @@ FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts betw
 ALIKE: Final = 4  # a chain goes through one tensor: where the number of elements changes by more, another begins
 
 
-def fused(kernels: SteadyKernels) -> Shortened:
+def fused_chains(kernels: SteadyKernels) -> Shortened:
     """Of each chain one kernel runs."""
     linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor)
     linked &= ~are_double(kernels)  # reported by themselves, as are updates of parameters
@@ -415,7 +415,7 @@ moves values and indices four times, a radix selection reads values four times."
 SORTING_LONG_NS: Final = 20_000  # shorter sorts are of few values, as of an expert's tokens
 
 
-def picked(kernels: SteadyKernels) -> Shortened:
+def picked_sorts(kernels: SteadyKernels) -> Shortened:
     """Sorts take what picking the largest takes."""
     sorts = kernels.named(sorts_values) & (kernels.took_ns >= SORTING_LONG_NS)
     return kernels.taking(sorts, PICKED * kernels.took_ns)

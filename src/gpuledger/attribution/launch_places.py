@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.attribution.ranges import NamePaths
-from gpuledger.catalog.kernel_names import normalised
+from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, thread
@@ -158,7 +158,7 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
         (*path(position), *(graph_places[named].path if named >= 0 else ()))
         for position, named in zip(inner[first].tolist(), place[first].tolist(), strict=True)
     ]
-    general = [tuple(map(normalised, names)) for names in real]
+    general = [tuple(map(without_numbers, names)) for names in real]
     names = sorted(set(general))
     of = np.array([names.index(place) for place in general], np.int64)[number]
     depth, layer, layers = _layer_depth(real)
@@ -171,8 +171,8 @@ def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, str, int]:
     kinds: dict[tuple[int, str], set[str]] = {}
     for path in paths:
         for depth, name in enumerate(path):
-            if normalised(name) != name:
-                kinds.setdefault((depth, normalised(name)), set()).add(name)
+            if without_numbers(name) != name:
+                kinds.setdefault((depth, without_numbers(name)), set()).add(name)
     layers = {key: len(names) for key, names in kinds.items() if len(names) >= FEWEST_LAYERS}
     if not layers:
         return -1, "", 0
@@ -193,7 +193,7 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
         return without
     names = device.work.name[chosen]
     model = names[first[model_step] : first[model_step] + usual]
-    repeats = repeated(model)
+    repeats = longest_repeat(model)
     if repeats is None:
         return without
     start, period, count = repeats
@@ -207,7 +207,7 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
     return LaunchPlaces(of, ((), *places_in_layer), count, (False, *(True for _ in range(period))))
 
 
-def repeated(names: NDArray[np.signedinteger]) -> tuple[int, int, int] | None:
+def longest_repeat(names: NDArray[np.signedinteger]) -> tuple[int, int, int] | None:
     """The stretch of a sequence that repeats the most of it: where it begins, its length, how often it comes."""
     best: tuple[int, int, int] | None = None
     for period in range(2, len(names) // FEWEST_LAYERS + 1):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpuledger.attribution.ranges import NamedNest
 from gpuledger.catalog.calls import WAITS_FOR_THREAD, CallKind, call_kind
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
@@ -191,7 +191,7 @@ def _most_covered(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     """By ranges and calls; of other processes by ranges alone, as nobody knows what their calls wait for."""
 
     def waits(call: str) -> bool:
-        return bool(WAITS_FOR_THREAD.search(call)) or call_kind(shortened(call)) is CallKind.SYNC
+        return bool(WAITS_FOR_THREAD.search(call)) or call_kind(short_function_name(call)) is CallKind.SYNC
 
     ranges, calls = (_others(trace[table], waiting) for table in (Table.RANGES, Table.CALLS))
     ranges = ranges.where(~ranges["open"])

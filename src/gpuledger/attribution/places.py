@@ -26,7 +26,7 @@ from gpuledger.attribution.lost_time import (
 )
 from gpuledger.attribution.ranges import NamedNest, NamePaths, ProgramRanges
 from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD
-from gpuledger.ledger.activity import of_layers, shortened
+from gpuledger.ledger.activity import of_layers, short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
@@ -262,7 +262,7 @@ def _costliest_call(calls: Rows, lost: Sequence[ThreadTime]) -> StackPlace | Non
     row = int(rows[overlap[rows].argmax()])
     spans = next(part.spans for part in lost if part.thread == owner[row])
     inside = intersection(spans, one_span(Span(int(calls["start_ns"][row]), int(calls["end_ns"][row]))))
-    return StackPlace(shortened(name or "?"), int(sums[most]), whole_ns(lost), longest(inside))
+    return StackPlace(short_function_name(name or "?"), int(sums[most]), whole_ns(lost), longest(inside))
 
 
 def place(frames: list[str]) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.kernel_names import normalised, unnumbered
+from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.ledger.ranges import thread
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
@@ -150,7 +150,7 @@ def folded_names(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
     for name, kind in texts:
         general = _general(name or "?", kind or "")
         position = number.setdefault(general, len(number))
-        bare = unnumbered(name or "?")
+        bare = without_ids(name or "?")
         if position == len(names):
             names.append(bare)
         elif names[position] != bare:
@@ -166,9 +166,9 @@ def _general(name: str, kind: str) -> str:
     """
     if kind == "python":
         return _MODULE.sub(r"\g<kind>_#", _ADDRESS.sub("", name))
-    bare = unnumbered(name)
+    bare = without_ids(name)
     is_operator = kind == "op" or bare != name
-    return _INSTANCE.sub("#", _ALONE.sub("#", bare) if is_operator else normalised(bare))
+    return _INSTANCE.sub("#", _ALONE.sub("#", bare) if is_operator else without_numbers(bare))
 
 
 class NamePaths:

@@ -173,7 +173,7 @@ _MEANT: Final = {"mean": "avg", "average": "avg", "total": "sum", "minimum": "mi
 _HINT: Final = "`ncu --query-metrics` lists the counters of the GPU"
 
 
-def checked(listed: str) -> tuple[str, ...]:
+def check_metrics(listed: str) -> tuple[str, ...]:
     """The metrics of a list with commas; refused if there is none, or one that cannot be."""
     names = tuple(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
     if not names:

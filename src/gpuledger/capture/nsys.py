@@ -191,7 +191,7 @@ def export_beside(nsys: Path, report: Path, start: Start) -> Path:
     return target
 
 
-def exported(report: Path, *, seconds: float) -> Path:
+def export_cached(report: Path, *, seconds: float) -> Path:
     """The SQLite export of `report`, made now unless the cache holds one of this very state of it."""
     status = report.stat()
     folder = cache_folder() / "exports" / hashlib.sha256(os.fsencode(report.resolve())).hexdigest()[:16]

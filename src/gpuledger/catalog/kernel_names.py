@@ -252,7 +252,7 @@ _GENERATED: Final = re.compile(
 )
 
 
-def untiled(name: str) -> str:
+def without_tile(name: str) -> str:
     """The function's bare name without its tile, so that a library's variants of one kernel are equal.
 
     `nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT` -> `nvjet_sm90_tst____v_bz_TNT`, `triton_poi_fused_add_12` ->
@@ -271,19 +271,19 @@ def carries(name: str) -> bool:
     return bool(_CARRIER.fullmatch(parse(name).short))
 
 
-def normalised(range_name: str) -> str:
+def without_numbers(range_name: str) -> str:
     """A range's name with # for its numbers, so that like ranges are equal: `layer12.mlp` -> `layer#.mlp`."""
     return _NUMBER.sub("#", range_name)
 
 
-def unnumbered(range_name: str) -> str:
+def without_ids(range_name: str) -> str:
     """A range's name without ids that differ in every run: `aten::mm, seq = 7, op_id = 31` -> `aten::mm`."""
     return _OP_ID.sub("", range_name).strip()
 
 
-def counted_as(range_name: str) -> str:
+def counted_name(range_name: str) -> str:
     """What a range is counted under: its name as it is, but for ids that would make each instance another range."""
-    bare = unnumbered(range_name)
+    bare = without_ids(range_name)
     return range_name if bare == range_name.strip() else bare
 
 
@@ -300,7 +300,7 @@ def likeness(first: str, second: str) -> str:
     if ours.short == theirs.short and carries(first):
         alike = label(first) == label(second)
     else:
-        alike = ours.short == theirs.short or untiled(first) == untiled(second)
+        alike = ours.short == theirs.short or without_tile(first) == without_tile(second)
     if alike:
         return FUNCTION
     return FAMILY if family(first) == family(second) != OTHER else NONE

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_families import COMMUNICATION
-from gpuledger.catalog.kernel_names import name_matcher, parse, unnumbered
+from gpuledger.catalog.kernel_names import name_matcher, parse, without_ids
 
 LIBRARIES: Final = frozenset(
     (
@@ -89,7 +89,7 @@ _OF_EXPERTS: Final = re.compile(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group
 
 def phase_of_range(name: str) -> str:
     """The phase that a range, an operator or a module is called after; empty where it is none."""
-    return _phase_of_unnumbered(unnumbered(name))  # ids make every name another
+    return _phase_of_unnumbered(without_ids(name))  # ids make every name another
 
 
 @lru_cache(maxsize=65536)

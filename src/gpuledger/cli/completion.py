@@ -64,7 +64,7 @@ def _range_names(context: click.Context) -> list[str]:
     profile = _named_profile(context)
     if profile is None:
         return []
-    from gpuledger.catalog.kernel_names import normalised, unnumbered
+    from gpuledger.catalog.kernel_names import without_ids, without_numbers
     from gpuledger.read import open_trace
     from gpuledger.trace.tables import Table
 
@@ -72,7 +72,7 @@ def _range_names(context: click.Context) -> list[str]:
         ranges = open_trace(profile, only=(Table.RANGES,))[Table.RANGES]
     except GpuledgerError:
         return []
-    kinds, _ = ranges.strings.kinds(ranges.codes("name"), lambda text: normalised(unnumbered(text or "")))
+    kinds, _ = ranges.strings.kinds(ranges.codes("name"), lambda text: without_numbers(without_ids(text or "")))
     return sorted(name for name in kinds if name)
 
 

@@ -311,10 +311,10 @@ def _or_stdin(context: click.Context, _: click.Parameter, profile: Path) -> Path
             "standard input is a terminal, and holds no profile",
             hint=f"pipe one in, e.g. `ssh node cat run.sqlite | gpuledger {context.command.name} -`, or name a file",
         )
-    from gpuledger.system.files import spooled
+    from gpuledger.system.files import spool_to_file
 
     _without_cache(context, _, wanted=True)
-    return context.with_resource(spooled(sys.stdin.buffer))
+    return context.with_resource(spool_to_file(sys.stdin.buffer))
 
 
 def cache_option(verb: Callable[..., None]) -> Callable[..., None]:
@@ -357,9 +357,9 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         **options: object,
     ) -> None:
         from gpuledger.config import user_families
-        from gpuledger.ledger.steps import Wanted
+        from gpuledger.ledger.steps import Selection
 
-        wanted = Wanted(
+        wanted = Selection(
             range_pattern=step_range,
             kernel_pattern=step_kernel,
             level=level,

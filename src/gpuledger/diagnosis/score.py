@@ -27,8 +27,8 @@ from gpuledger.diagnosis.cases import (
     NamedFinding,
 )
 from gpuledger.errors import GpuledgerError
-from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
+from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.version import own_version
@@ -193,7 +193,7 @@ def own_answers(benchmark: DiagnosisBenchmark, folder: Path, tell: Tell) -> Diag
     for case, capture in _unpacked(benchmark.cases, folder):
         tell(len(answers), case)
         trace = open_trace(capture, only=columns_for(profiled=False), where_sampled=WHERE_SAMPLED, cache=False)
-        answers.append(own_answer(benchmark, case, diagnosed(trace, case.id, Wanted())))
+        answers.append(own_answer(benchmark, case, diagnose(trace, case.id, Selection())))
     return DiagnosisAnswers("gpuledger", tuple(answers), own_version())
 
 

@@ -205,7 +205,7 @@ class Diagnosis:
         return tuple(check for check in self.checks if check.outcome.verdict is verdict)
 
 
-def diagnosed(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: None) -> Diagnosis:
+def examine(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: None) -> Diagnosis:
     """Make every check; `tell` is told the name of each before it begins."""
     for name, check in CHECKS.items():
         if name == "PROFILE" and patient.written is None:

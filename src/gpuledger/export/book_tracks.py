@@ -31,7 +31,7 @@ from gpuledger.export.timeline import (
 )
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import finding_place
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import PHASES, Steps
@@ -152,7 +152,7 @@ def path_side(trace: Trace, scenario: Scenario, above: Track, numbers: UniqueNum
     name = np.append(work.name, NO_TEXT)[path.operation]
     call = np.append(calls.codes("name")[scenario.graph.call_row], NO_TEXT)[path.call]
     kernels, kernel = trace.strings.kinds(name, lambda text: label(text or ""))
-    functions, function = trace.strings.kinds(call, lambda text: shortened(text or ""))
+    functions, function = trace.strings.kinds(call, lambda text: short_function_name(text or ""))
     causes = [str(line.cause or line) for line in path.lines]
     runs = path.are(PathPart.RUNNING) & (name != NO_TEXT)
     calling = path.are(PathPart.CALL) | path.are(PathPart.WAKE_UP)

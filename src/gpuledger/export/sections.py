@@ -19,11 +19,11 @@ from gpuledger.export.book_tracks import book_side, finding_mark, mark_tracks, n
 from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
 from gpuledger.export.tracks import Arrows, GpuRows, HostRows, gpu_groups, gpu_side, host_side
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
+from gpuledger.findings.profiled_run import ProfiledRun, diagnose
 from gpuledger.ledger.activity import CUDA_LAYERS, cuda_calls, launching_call
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.replay.scenario import scenarios
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, covered
@@ -49,7 +49,7 @@ class TimelineInput:
 
     trace: Trace
     report: ProfiledRun | None  # None where nothing ran on a GPU
-    wanted: Wanted
+    wanted: Selection
     prefix: str = ""  # what the names of its processes and GPUs begin with
     offset_ns: int = 0  # by how much its clock is ahead of the timeline's
 
@@ -68,10 +68,10 @@ class TimelineInput:
         return () if self.report is None else self.report.findings
 
 
-def scene(trace: Trace, name: str, wanted: Wanted, prefix: str = "", offset_ns: int = 0) -> TimelineInput:
+def scene(trace: Trace, name: str, wanted: Selection, prefix: str = "", offset_ns: int = 0) -> TimelineInput:
     """Analyse a trace that was read whole, as far as there is anything to analyse."""
     worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
-    return TimelineInput(trace, diagnosed(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
+    return TimelineInput(trace, diagnose(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
 
 
 def earliest_ns(trace: Trace) -> int:
@@ -240,7 +240,7 @@ def form_of(name: str) -> TimelineFormat | None:
     )
 
 
-def packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def gzip_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The same through gzip; the same bytes give the same bytes."""
     from zlib_ng import zlib_ng
 

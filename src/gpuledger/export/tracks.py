@@ -26,7 +26,7 @@ from gpuledger.export.timeline import (
     nested_lanes,
     separate_lanes,
 )
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints
@@ -85,7 +85,7 @@ def host_side(
             uuid, under = numbers.uuid(), _UNDER[kind_of_track]
             tracks[uuid] = Track(uuid, TrackKind.SLICES, under, own.uuid, own.pid, numbers.like(0), kind_of_track)
         track[index] = uuid
-    names = [(table, "name", shortened if table is rows.cuda else str) for table in rows]
+    names = [(table, "name", short_function_name if table is rows.cuda else str) for table in rows]
     titles, title = _kinds_of_all(names)  # a CUDA function without its version, as NVIDIA shows it
     origins = ((rows.ranges, "kind"), (rows.cuda, "layer"), (rows.others, "layer"))
     categories, category = _kinds_of_all([(table, column, lambda text: text or "unknown") for table, column in origins])

@@ -14,13 +14,13 @@ import numpy as np
 
 from gpuledger.analyse.steady_kernels import Shortened
 from gpuledger.analyse.wasted_work import (
-    batched,
+    batched_products,
     between_products,
-    fused,
+    fused_chains,
     fused_updates,
-    narrower,
+    narrower_types,
     one_layout,
-    picked,
+    picked_sorts,
     spread,
     views,
 )
@@ -31,7 +31,7 @@ from gpuledger.findings.finding import (
     MOST_EXAMPLES,
     Evidence,
     Finding,
-    counted,
+    count_words,
     per_step,
     worth_telling,
 )
@@ -79,7 +79,7 @@ def _shorter_another_way(
         return ()
     edit = rule.edit_of(subject)
     count = round(len(chosen) * device.step_count / scene.part.steps)
-    kernels = counted(device, count, say("kernel"), say("kernels"))
+    kernels = count_words(device, count, say("kernel"), say("kernels"))
     said = words[chosen.kind]
     claim = say("{doing}: {kernels}, {time}", doing=said.doing, kernels=kernels, time=per_step(device, time))
     evidence = _evidence(subject, chosen, time / device.steady_ns)
@@ -141,7 +141,7 @@ def _rule(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: f
 RULES: Final = (
     _rule(
         "PRECISION",
-        narrower,
+        narrower_types,
         {
             "fp32": OtherWayWords(
                 say("FP32 matrix kernels, which do not run on tensor cores"),
@@ -239,7 +239,7 @@ RULES: Final = (
     ),
     _rule(
         "FULL-SORT",
-        picked,
+        picked_sorts,
         {
             "": OtherWayWords(
                 say("whole tensors are sorted"),
@@ -260,7 +260,7 @@ RULES: Final = (
     ),
     _rule(
         "UNFUSED-CHAIN",
-        fused,
+        fused_chains,
         {
             "": OtherWayWords(
                 say("chains of elementwise kernels, each reading what the last one wrote"),
@@ -291,7 +291,7 @@ RULES: Final = (
     ),
     _rule(
         "GEMM-LOOP",
-        batched,
+        batched_products,
         {
             "": OtherWayWords(
                 say("the same small GEMM runs over and over"),

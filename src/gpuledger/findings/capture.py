@@ -10,7 +10,7 @@ import numpy as np
 from gpuledger.catalog.calls import DeviceOperation
 from gpuledger.findings.finding import MOST_EXAMPLES, WORTH_TELLING, Evidence, Finding, explain_command
 from gpuledger.findings.rule import Capture, Rule
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say
@@ -53,7 +53,7 @@ def _lost_work(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     )
     both = np.concatenate((lost.calls, lost.nodes.calls))
     example = int(both[0])
-    name = shortened(calls.strings.text(int(calls.codes("name")[example])) or "")
+    name = short_function_name(calls.strings.text(int(calls.codes("name")[example])) or "")
     example_seen = Evidence(
         say("for example {name} of thread {thread}", name=name, thread=int(calls["tid"][example])),
         span=Span(int(calls["start_ns"][example]), int(calls["end_ns"][example])),

@@ -18,7 +18,7 @@ from gpuledger.attribution.lost_time import longest
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, per_step, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import UNIFIED, State, shortened
+from gpuledger.ledger.activity import UNIFIED, State, short_function_name
 from gpuledger.ledger.books import COMM, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
@@ -349,7 +349,7 @@ def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
         pid=flow.pid,
         tid=None if launch < 0 else int(calls["tid"][launch]),
         ranges=ranges_around(subject.trace, calls, np.array([launch]))[0],
-        call="" if launch < 0 else shortened(calls.strings.text(int(calls.codes("name")[launch])) or ""),
+        call="" if launch < 0 else short_function_name(calls.strings.text(int(calls.codes("name")[launch])) or ""),
         copy=flow.kind,
         correlations=flow.correlations,
         count=flow.count,

@@ -160,7 +160,7 @@ def often(device: Device, count: int) -> Message:
     return _in_steps(device, times, even=even)
 
 
-def counted(device: Device, count: int, one: Message, several: Message) -> Message:
+def count_words(device: Device, count: int, one: Message, several: Message) -> Message:
     """How many of something there are: never a fraction."""
     even = device.steps is not None and _is_even(device, count)
     number = round(count / device.step_count) if even else count

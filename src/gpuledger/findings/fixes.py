@@ -22,11 +22,11 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
     Edit,
-    aside,
-    launched_for_nothing,
-    operations_scaled,
+    run_aside,
+    scale_operations,
     with_call_durations,
     with_durations,
+    with_free_launches,
     without_calls,
     without_code,
     without_lags,
@@ -238,7 +238,7 @@ class Fixes:
         """Launching costs nothing, nor do the other calls on the way."""
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
         dispatch = self.code_ns(Cause.DISPATCH)
-        return lambda graph: launched_for_nothing(graph, calls, dispatch[calls])
+        return lambda graph: with_free_launches(graph, calls, dispatch[calls])
 
     @cached_property
     def looped(self) -> LoopedKernels:
@@ -255,7 +255,7 @@ class Fixes:
     def loops(self) -> Edit:
         """Of each loop of small kernels only the first round is launched: one kernel does it for all tensors."""
         code = self.graph.calls.code_ns[self.looping]
-        return lambda graph: launched_for_nothing(graph, self.looping, code)
+        return lambda graph: with_free_launches(graph, self.looping, code)
 
     def _only_launching(self, chosen: Positions) -> Positions:
         """The calls that launch these operations and no others: a graph's launch stays."""
@@ -329,7 +329,7 @@ class Fixes:
         chosen = self._steady_operations(State.COMPUTE)
         chosen = chosen[work.family[chosen] != work.families.index(GRAPH_FAMILY)]
         chosen = chosen[chosen_rows[work.row[chosen]]]
-        return lambda graph: operations_scaled(graph, chosen, 1 - share)
+        return lambda graph: scale_operations(graph, chosen, 1 - share)
 
     def fast_and_hidden(self) -> Edit:
         """Copies come at the rate that their way allows, and run beside compute."""
@@ -342,7 +342,7 @@ class Fixes:
         call = self.graph.calls_of(chosen)
         slower = self._slowed_by(chosen) if state is State.COPY else 1.0
         compute = self._steady_operations(State.COMPUTE)
-        return lambda graph: operations_scaled(aside(without_waits(graph, call), chosen), compute, slower)
+        return lambda graph: scale_operations(run_aside(without_waits(graph, call), chosen), compute, slower)
 
     def _slowed_by(self, copies: Positions) -> float:
         """How many times as long compute takes with these copies beside it."""

@@ -34,7 +34,7 @@ from gpuledger.findings.finding import (
     MOST_EXAMPLES,
     Evidence,
     Finding,
-    counted,
+    count_words,
     often,
     per_step,
     worth_telling,
@@ -42,7 +42,7 @@ from gpuledger.findings.finding import (
 from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
 from gpuledger.findings.kernels import are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import State, shortened
+from gpuledger.ledger.activity import State, short_function_name
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
@@ -125,7 +125,7 @@ class _GapEvidence:
             where = say("after waits in {ranges}", ranges=_short(where_waited.stack.name))
             yield self._piece(where_waited.stack.amount, where, **base)
         name, amount = _costliest(gaps.draining, gaps.drained_by[self.lost.gaps], self.lost.by_gap_ns)
-        names = [shortened(call or "") for call in device.host.calls.at(waits).texts("name")]
+        names = [short_function_name(call or "") for call in device.host.calls.at(waits).texts("name")]
         yield self._piece(amount, say("after {name}", name=_short(name)), **base, call=name, count=names.count(name))
         yield from self._in_functions(places(trace, self.subject.ranges, self.lost.by_thread, None), samples_only=True)
 
@@ -134,7 +134,7 @@ class _GapEvidence:
         trace, ranges, lost = self.subject.trace, self.subject.ranges, self.lost
         queued, amount = host_function_ns(self._device, lost)
         if amount >= LEAST_SHARE * lost.ns:
-            name = shortened(queued)
+            name = short_function_name(queued)
             yield self._piece(amount, say("after {name}", name=_short(name)), **self._example(None), call=name)
             other = awaited_thread(trace, replace(lost, waiting=lost.by_thread))
             held = None if other is None else places_of_other(trace, ranges, other)
@@ -433,7 +433,7 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return ()
     edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
-    launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
+    launches = count_words(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
     claim = say("CPU launches can't keep up with the GPU: {what}", what=what)
     assumption = say("launches become free, as in a CUDA graph or with far fewer, larger kernels")

@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
-from gpuledger.findings.finding import (
-    MOST_EXAMPLES,
-    Evidence,
-    Finding,
-    counted,
-    per_step,
-    worth_telling,
-)
+from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, per_step, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
 from gpuledger.ledger.causes import Cause, QueueTrigger
@@ -66,7 +59,7 @@ def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     time = int(cast_rows.duration_ns.sum()) + late * len(cast_rows) // len(kernels)
     if time < LEAST_CAST * device.steady_ns:
         return ()
-    count = counted(device, len(cast_rows), say("kernel"), say("kernels"))
+    count = count_words(device, len(cast_rows), say("kernel"), say("kernels"))
     claim = say("{kernels} that only convert dtypes: {time}", kernels=count, time=per_step(device, time))
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
     evidence, edit = (_of_kernels(names, cast_rows, np.ones(len(cast_rows), np.bool_)),), subject.fixes.kernels(casts)
@@ -190,7 +183,7 @@ def _kernel_loop(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     if not worth_telling(device, saving):
         return ()
     count = round(len(repeated) * device.step_count / subject.scenario.part.steps)
-    launches = counted(device, count, say("launch"), say("launches"))
+    launches = count_words(device, count, say("launch"), say("launches"))
     claim = say(
         "small kernels launched in a loop, tensor by tensor: {launches} cost the host {time}",
         launches=launches,

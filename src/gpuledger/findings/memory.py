@@ -16,17 +16,9 @@ import numpy as np
 from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import Leak, Leaks, OomKind, OutOfMemory, SnapshotFigures
 from gpuledger.catalog.calls import CallKind
-from gpuledger.findings.finding import (
-    MOST_EXAMPLES,
-    Evidence,
-    Finding,
-    counted,
-    explain_command,
-    often,
-    per_step,
-)
+from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, explain_command, often, per_step
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.trace.keys import Positions
@@ -345,11 +337,11 @@ def _churn(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     if len(calls) < CHURN_PER_STEP * device.step_count or device.steps is None:
         return ()
     time = int(host.calls.duration_ns[calls].sum())
-    names = [shortened(name or "") for name in host.calls.at(calls).texts("name")]
+    names = [short_function_name(name or "") for name in host.calls.at(calls).texts("name")]
     common = sorted(set(names), key=lambda name: (-names.count(name), name))[:3]
     claim = say(
         "{calls} allocate or free memory, {time} of the host",
-        calls=counted(device, len(calls), say("call"), say("calls")),
+        calls=count_words(device, len(calls), say("call"), say("calls")),
         time=per_step(device, time),
     )
     assumption = say("hidden by the host today, but not in a faster step")

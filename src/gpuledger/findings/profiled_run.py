@@ -15,8 +15,8 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF, findings
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.stages import BOOKS, FINDINGS, TellStage, tell_nobody
 from gpuledger.trace.model import Note, NotMeasured, Trace
 from gpuledger.trace.spans import Span, Spans
@@ -24,7 +24,7 @@ from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
-    from gpuledger.analyse.utilization.against_counters import HeldAgainst
+    from gpuledger.analyse.utilization.against_counters import CounterComparison
     from gpuledger.analyse.utilization.stretches import SampledUse
     from gpuledger.trace.measured import KernelReport
 
@@ -67,7 +67,7 @@ class ProfiledRun:
     """What was lost on reading those reports."""
     use: Mapping[int, SampledUse] = field(default_factory=dict)
     """What samples say of each GPU that was sampled, and of its kernels in the steady stretch."""
-    against: Mapping[int, tuple[HeldAgainst, ...]] = field(default_factory=dict)
+    against: Mapping[int, tuple[CounterComparison, ...]] = field(default_factory=dict)
     """Those samples against what Nsight Compute counted, where there is both."""
 
     @property
@@ -89,7 +89,7 @@ class ProfiledRun:
         return max(self.devices, key=lambda device: device.device_floor_ns)
 
 
-def sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
+def sampled_use(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
     """What samples say of each GPU that was sampled; nothing where they, or the shapes of launches, were not read."""
     if Table.METRICS not in trace.tables or not all(shape in trace[Table.KERNELS] for shape in _SHAPES):
         return {}
@@ -99,21 +99,21 @@ def sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
     return {gpu: measured for gpu, measured in use.items() if not isinstance(measured, NotMeasured)}
 
 
-def diagnosed(
+def diagnose(
     trace: Trace,
     name: str,
-    wanted: Wanted,
+    wanted: Selection,
     profiled: KernelReport | None = None,
     *,
     stage: TellStage = tell_nobody,
 ) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     stage(BOOKS)
-    devices = analysed(trace, name, wanted)
+    devices = analyse_devices(trace, name, wanted)
     windows = [device.ledger.window for device in devices]
     window = Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
     stage(FINDINGS)
-    use = sampled(trace, devices)
+    use = sampled_use(trace, devices)
     if profiled is None:
         return ProfiledRun(name, trace, window, devices, findings(trace, devices, use=use), use=use)
     from gpuledger.analyse.kernels.judgement import judged

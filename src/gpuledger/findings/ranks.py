@@ -95,17 +95,17 @@ def enough_of(fixes: Sequence[Fix]) -> Sequence[Fix]:
     return fixes
 
 
-def named(job: Job, fixes: Sequence[Fix]) -> str:
+def fix_names(job: Job, fixes: Sequence[Fix]) -> str:
     """Several in words: ranks by their numbers where they have some, and of many only how many they are."""
     if len(fixes) > MOST_NAMED:
         return say("the first {count} of them", count=count_text(len(fixes)))
     numbers = [job.ranks[fix.ranks[0]].rank for fix in fixes if len(fix.ranks) == 1]
     if len(numbers) == len(fixes) and None not in numbers:
-        return say("ranks {numbers}", numbers=listed([str(number) for number in numbers]))
-    return listed([fix_name(job, fix) for fix in fixes])
+        return say("ranks {numbers}", numbers=comma_list([str(number) for number in numbers]))
+    return comma_list([fix_name(job, fix) for fix in fixes])
 
 
-def listed(names: Sequence[str]) -> str:
+def comma_list(names: Sequence[str]) -> str:
     """a, b and c."""
     return joined(say(" and "), (joined(say(", "), names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
@@ -167,12 +167,12 @@ def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
     claim = (
         say("{why}; {saved}", why=why, saved=saved)
         if len(enough) == 1
-        else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, enough), saved=saved)
+        else say("{why}; {ranks}: {saved}", why=why, ranks=fix_names(job, enough), saved=saved)
     )
     alone = job.steps * max(fix.alone_ns for fix in fixes)
     assumption = say(
         "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most",
-        fixed=named(job, fixes),
+        fixed=fix_names(job, fixes),
     )
     evidence = [
         *_one_after_the_other(job, fixes),

@@ -19,7 +19,7 @@ from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.findings.steps import with_confidence
 from gpuledger.ledger.device import Device
-from gpuledger.replay.edits import Edit, host_scaled
+from gpuledger.replay.edits import Edit, scale_host
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.sweep import side_by_side
@@ -112,7 +112,7 @@ class PlainHost:
         return (low + high) / 2
 
     def _takes(self, scale: float, *edits: Edit) -> int:
-        return self.scene.steady_ns(lambda graph: host_scaled(graph, scale), *edits)
+        return self.scene.steady_ns(lambda graph: scale_host(graph, scale), *edits)
 
     @cached_property
     def _at_pace_ns(self) -> int:
@@ -120,7 +120,7 @@ class PlainHost:
 
     def saving(self, edit: Edit, saving_ns: int, lost_ns: int) -> PlainSaving:
         """Of a change that saves so much under the profiler, of so much lost."""
-        edited_ns = self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
+        edited_ns = self.scene.steady_ns(edit, lambda graph: scale_host(graph, self.scale))
         at_pace = min(max(self._at_pace_ns - edited_ns, 0), lost_ns)
         if self.steady_ns is None:
             return PlainSaving(None, *_range(at_pace, saving_ns, self.scene.device.steady_ns))

@@ -14,7 +14,7 @@ import numpy as np
 from gpuledger.catalog.calls import CallKind
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
@@ -156,7 +156,7 @@ def _calls(device: Device, gap: int) -> list[Evidence]:
     held, share = int(candidates[inside.argmax()]), int(inside.max()) / length
     if share < LEAST_SHARE:
         return []
-    name = shortened(calls.strings.text(int(calls.codes("name")[held])) or "")
+    name = short_function_name(calls.strings.text(int(calls.codes("name")[held])) or "")
     return [
         Evidence(
             say("{share} of it in {name}", share=share_text(share), name=name),

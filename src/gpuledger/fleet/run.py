@@ -20,7 +20,7 @@ from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, RankTrace, rank_places, rank_summary, rank_traces
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed
 from gpuledger.fleet import cluster
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
@@ -94,7 +94,7 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text))
 
 
-def described(profiles: int, failed: int) -> str:
+def profiles_text(profiles: int, failed: int) -> str:
     """How many were analysed, in words."""
     whole = say("1 profile") if profiles == 1 else say("{count} profiles", count=count_text(profiles))
     return whole if not failed else say("{count} of {whole}", count=count_text(profiles - failed), whole=whole)
@@ -174,7 +174,7 @@ def say_nothing(_: int, __: int) -> None:
 
 def fleet(
     given: Sequence[str],
-    wanted: Wanted,
+    wanted: Selection,
     *,
     scheduler: str | None = None,
     count: int | None = None,
@@ -271,7 +271,9 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
     return max(min(resources.usable_cores(), profiles, by_memory), 1)
 
 
-def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str, operations: int = 0) -> ProfileOutcome:
+def summarise(
+    profile: Profile, wanted: Selection, limits: Limits, expected: str, operations: int = 0
+) -> ProfileOutcome:
     """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
     try:
         if (installed := own_version()) != expected:

@@ -224,14 +224,14 @@ def cuda_calls(trace: Trace) -> Rows:
     return of_layers(trace, *CUDA_LAYERS)
 
 
-def shortened(function: str) -> str:
+def short_function_name(function: str) -> str:
     """NVIDIA's display name: a version suffix of `_v` and exactly four characters is cut, once."""
     return function[:-6] if function[-6:-4] == "_v" else function
 
 
 def short_names(calls: Rows) -> tuple[list[str], Ints]:
     """The display names of functions, and for each call the position of its own."""
-    return calls.strings.kinds(calls.codes("name"), shortened)
+    return calls.strings.kinds(calls.codes("name"), short_function_name)
 
 
 def _has_key(rows: Rows) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lost_work import LostWork, lost_work
-from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, Wanted, phases, steps, warm_up
+from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Selection, Steps, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
 from gpuledger.trace.keys import distinct, equal, group
@@ -179,7 +179,7 @@ class Device:
         return self.ledger.gaps.by_cause.sums(self.gaps_of(trigger))
 
 
-def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
+def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device, ...]:
     """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
     host, work = host_and_activities(trace, wanted.families)
     window = default_window(host, work)
@@ -201,7 +201,7 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
     return devices(trace, work, host, window, wanted)
 
 
-def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
+def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Selection) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
     gpus = distinct(work.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:
@@ -215,7 +215,7 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
 
 
 def _device(
-    trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Wanted
+    trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Selection
 ) -> Device:
     """One GPU: when it was busy, its steps, and the books of its window cut at those."""
     levels = LevelFinder(trace, work, host, gpu)
@@ -236,7 +236,7 @@ def _device(
     return Device(work, host, books, cut, levels, phase, lost)
 
 
-def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
+def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted: Selection) -> Steps | None:
     """The steps in the window: where instances of a range are looked at, those, if no others are asked for."""
     asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
     if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import BooksDoNotBalance
-from gpuledger.ledger.activity import Activities, shortened
+from gpuledger.ledger.activity import Activities, short_function_name
 from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
@@ -149,7 +149,7 @@ def _drainer_names(calls: Rows, drainer: Positions) -> tuple[Positions, tuple[st
     codes = distinct(calls.codes("name")[drainer[drains]])
     number = np.zeros(len(drainer), np.intp)
     number[drains] = np.searchsorted(codes, calls.codes("name")[drainer[drains]]) + 1
-    return number, ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
+    return number, ("", *(short_function_name(name or "") for name in calls.strings.decode(codes)))
 
 
 def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from gpuledger.ledger.activity import (
     launches,
     launching_call,
     of_layers,
-    shortened,
+    short_function_name,
 )
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
@@ -228,7 +228,7 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
 
     A pageable asynchronous copy waits too, and its name does not say so.
     """
-    kinds = calls.strings.each(calls.codes("name"), lambda name: call_kind(shortened(name)).number, np.int8)
+    kinds = calls.strings.each(calls.codes("name"), lambda name: call_kind(short_function_name(name)).number, np.int8)
     copies = trace[Table.COPIES]
     if places is not None:
         copy, call = launches(copies, calls, places)

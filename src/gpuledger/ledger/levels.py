@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.kernel_names import normalised
+from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.catalog.range_names import (
     OPTIMIZER,
     PROFILER_STEP,
@@ -360,7 +360,7 @@ class LevelFinder:
             return False
         ranges, strings = spans_of_time(self._trace), self._trace.strings
         opened = strings.each(ranges.codes("name"), is_layer_name, np.bool_) if len(ranges) else np.zeros(0, np.bool_)
-        _, kind = strings.kinds(ranges.codes("name")[opened], normalised)
+        _, kind = strings.kinds(ranges.codes("name")[opened], without_numbers)
         return any(level.count <= count <= 2 * level.count + 2 for count in np.bincount(kind).tolist())
 
     @cached_property
@@ -393,7 +393,7 @@ class LevelFinder:
         strings, kinds = self._trace.strings, []
         for depth in range(min(int(ranges["depth"].max(initial=-1)), _DEEPEST) + 1):
             there = ranges.where(ranges["depth"] == depth)
-            names, kind = strings.kinds(there.codes("name"), normalised)
+            names, kind = strings.kinds(there.codes("name"), without_numbers)
             open_ns = np.bincount(kind, weights=there.duration_ns, minlength=len(names))
             for number in np.argsort(-open_ns, kind="stable")[:_MOST_KINDS].tolist():
                 instances = np.flatnonzero(kind == number)

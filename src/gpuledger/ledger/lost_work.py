@@ -40,7 +40,7 @@ from gpuledger.catalog.calls import (
     DeviceOperation,
     operation_number,
 )
-from gpuledger.ledger.activity import Activities, CallsByKey, shortened
+from gpuledger.ledger.activity import Activities, CallsByKey, short_function_name
 from gpuledger.ledger.host import Host
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_same
@@ -188,7 +188,7 @@ def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
     suspects = np.flatnonzero(puts_work & ~has_work)
 
     def operations(names: Codes) -> NDArray[np.int8]:
-        return calls.strings.each(names, lambda name: operation_number(shortened(name)), np.int8)
+        return calls.strings.each(names, lambda name: operation_number(short_function_name(name)), np.int8)
 
     suspects = suspects[operations(calls.codes("name")[suspects]) != NO_OPERATION]
     if not len(suspects) and not has_nodes(work):

@@ -44,7 +44,7 @@ def spans_of_time(trace: Trace) -> Rows:
     return ranges.where(np.isin(ranges.codes("kind"), [ranges.strings.code(kind) for kind in _STYLES]))
 
 
-def named(ranges: Rows) -> tuple[list[RangeName], Positions]:
+def distinct_range_names(ranges: Rows) -> tuple[list[RangeName], Positions]:
     """The distinct names, and for each range the position of its own.
 
     What has no text goes with what has an empty one.

@@ -81,7 +81,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """What the user asks for: how steps are found (all None: find out), and kernel families of their own."""
 
     range_pattern: str | None = None
@@ -98,7 +98,7 @@ class Wanted:
     """Only what was launched inside ranges that match; see `ledger.window`."""
 
 
-def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Wanted) -> Steps | None:
+def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Selection) -> Steps | None:
     """The steps of one GPU; None where nothing that repeats covers the window."""
     own = work.of(levels.gpu)
     if wanted.range_pattern is not None:

@@ -18,7 +18,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launching_range, matching_ranges, nothing_matches, range_names
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
@@ -42,7 +42,7 @@ class Window:
 
 
 def windows(
-    trace: Trace, work: Activities, host: Host, gpus: Iterable[int], window: Span, wanted: Wanted
+    trace: Trace, work: Activities, host: Host, gpus: Iterable[int], window: Span, wanted: Selection
 ) -> dict[int, Window]:
     """For each GPU the part of the profile's window that is asked for; GPUs with nothing in it are left out."""
     first, last = wanted.time_ns or (None, None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.books import COMM, Line
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.messages import Message, say
@@ -96,7 +96,7 @@ def event_words(finder: EventFinder, source: EventSource, text: str | None, kind
         name = torch_frame(text or "?") if code == "python" else text or "?"
         return name, _RANGE_TONES.get(code, "host-range"), _RANGE_WORDS.get(code, say("range"))
     if source is EventSource.CUDA_CALL:
-        return shortened(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
+        return short_function_name(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
     if source is EventSource.OTHER_CALL:
         return text or "?", "idle-os", say("host call")
     if kind < 0:

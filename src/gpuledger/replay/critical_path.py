@@ -23,7 +23,7 @@ from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
-from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replayed, set_limits
+from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replay_times, set_limits
 from gpuledger.replay.scenario import AnchorKind, Scenario
 from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
@@ -101,7 +101,7 @@ class Slack:
 def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
     """Of the steady stretch, or the part of it that is replayed, as recorded or with these changes."""
     graph = apply_edits(scenario.graph, edits)
-    times = replayed(graph)
+    times = replay_times(graph)
     walk = PathWalk(graph, times)
     pieces = _Pieces(scenario, graph, walk.times)
     for start_ns, end_ns in scenario.stretches:
@@ -123,7 +123,7 @@ def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
 def slack(scenario: Scenario, *edits: Edit) -> Slack:
     """Of all calls and operations."""
     graph = apply_edits(scenario.graph, edits)
-    times = replayed(graph)
+    times = replay_times(graph)
     latest = no_limits(graph)
     columns = {AnchorKind.END: "end", AnchorKind.START: "start", AnchorKind.CALL: "call_begin"}
     for _, end_ns in scenario.stretches:

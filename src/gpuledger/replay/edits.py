@@ -71,7 +71,7 @@ def with_call_durations(graph: DependencyGraph, calls: Positions, duration_ns: I
     return replace(graph, calls=replace(graph.calls, duration_ns=duration))
 
 
-def aside(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
+def run_aside(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
     """These run on a stream of their own: what waited for their end waits for their beginning."""
     work = graph.operations
     flags = work.flags.copy()
@@ -105,7 +105,7 @@ def without_lags(graph: DependencyGraph, operations: Positions, less_ns: Ints) -
     return replace(graph, operations=replace(work, call_ns=call, stream_ns=stream, other_ns=other))
 
 
-def launched_for_nothing(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
+def with_free_launches(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
     """These launches cost the host nothing, nor does so much of the code before them, as in a CUDA graph."""
     duration, queue = graph.calls.duration_ns.copy(), graph.calls.queue.copy()
     duration[calls], queue[calls] = 0, -1
@@ -120,7 +120,7 @@ def launched_for_nothing(graph: DependencyGraph, calls: Positions, code_ns: Ints
     return without_code(replace(graph, calls=nodes, operations=operations), calls, code_ns)
 
 
-def host_scaled(graph: DependencyGraph, scale: float) -> DependencyGraph:
+def scale_host(graph: DependencyGraph, scale: float) -> DependencyGraph:
     """What the host does around its calls takes this many times as long: calls, and the code before them.
 
     Of a long call, or of long code, only the first DISPATCH_NS: what goes on beyond is no matter of calls.
@@ -135,7 +135,7 @@ def _scale(duration_ns: Ints, scale: float) -> Ints:
     return duration_ns - less
 
 
-def operations_scaled(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:
+def scale_operations(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:
     """These operations take this many times as long."""
     now = graph.operations.duration_ns[operations]
     return with_durations(graph, operations, np.rint(now * scale).astype(np.int64))

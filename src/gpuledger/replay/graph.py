@@ -163,7 +163,7 @@ class JoinedGraphs:
     """Where those of each graph begin."""
 
 
-def joined(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
+def join_graphs(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
     """All of them, on the clock that the others are ahead of."""
     sizes = [
         (len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)) for graph in graphs

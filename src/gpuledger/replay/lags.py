@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities, State, shortened
+from gpuledger.ledger.activity import Activities, State, short_function_name
 from gpuledger.ledger.host import Host
 from gpuledger.replay.cross_stream_waits import BY_EVENT, BY_PROCESS
 from gpuledger.replay.passes import is_compiled, native
@@ -215,7 +215,7 @@ class LagWords:
         return self.strings.text(code) or ""
 
     def _call(self, code: int) -> str:
-        return shortened(self._text(code))
+        return short_function_name(self._text(code))
 
     def _kind(self, kind: int) -> str:
         return KINDS[kind] if kind < len(KINDS) else self._text(kind - len(KINDS))

@@ -37,7 +37,7 @@ def is_compiled() -> bool:
 _NONE: Final = -(1 << 62)
 
 
-def replayed(graph: DependencyGraph) -> Times:
+def replay_times(graph: DependencyGraph) -> Times:
     """When every call and operation begins and ends."""
     times = Times(*(getattr(graph.recorded, field.name).copy() for field in fields(Times)))
     if is_compiled():

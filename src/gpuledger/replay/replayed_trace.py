@@ -18,7 +18,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.keys import RowsByKey
 from gpuledger.trace.model import Trace
@@ -31,7 +31,7 @@ def replayed_trace(model: Scenario, *edits: Edit) -> Trace:
     if not model.is_whole:
         raise ValueError("only some steps are replayed")
     trace, graph = model.trace, apply_edits(model.graph, edits)
-    times = replayed(graph)
+    times = replay_times(graph)
     clocks = _Clocks(model.part.host, graph, times)
     tables = {table: clocks.move(rows) for table, rows in trace.tables.items()}
     tables |= _operations(trace, model.part.work, graph, times)

@@ -19,7 +19,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, Times
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, total
@@ -131,7 +131,7 @@ class Scenario:
 
     def times(self, *edits: Edit) -> Times:
         """When everything would happen with these changes."""
-        return replayed(apply_edits(self.graph, edits))
+        return replay_times(apply_edits(self.graph, edits))
 
     def steady_ns(self, *edits: Edit) -> int:
         """How long the steady stretch would take with these changes."""

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities, record_of_call, shortened
+from gpuledger.ledger.activity import Activities, record_of_call, short_function_name
 from gpuledger.ledger.host import Host
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
 from gpuledger.trace.keys import Positions, RowsByKey, distinct
@@ -77,7 +77,7 @@ class _Waiting:
         names = calls.codes("name")[blocking]
 
         def matching(pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-            return calls.strings.each(names, lambda name: bool(pattern.search(shortened(name))), np.bool_)
+            return calls.strings.each(names, lambda name: bool(pattern.search(short_function_name(name))), np.bool_)
 
         is_device, is_stream, is_event = map(matching, (_DEVICE, _STREAM, _EVENT))
         by_process = streams_by_process(self.work, self.streams)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
-from gpuledger.runbook.files import STATE, empty_folder, json_at, last_line, log_at, make_folder, written
+from gpuledger.runbook.files import STATE, empty_folder, json_at, last_line, log_at, make_folder, write_whole
 from gpuledger.runbook.plan import OURS, CellJob, Choices, PlannedComparison, environment_of, shown_command
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Patience, run_logged
@@ -80,7 +80,7 @@ class RunState:
         document: dict[str, Any] = {"schema": SCHEMA, "runbook": self.runbook}
         for kind, records in (("cells", self.cells), ("comparisons", self.comparisons)):
             document[kind] = {name: asdict(record) for name, record in records.items()}
-        written(self.path, json.dumps(document, indent=1) + "\n")
+        write_whole(self.path, json.dumps(document, indent=1) + "\n")
 
 
 def state_of(folder: Path, runbook: str) -> RunState:

@@ -24,7 +24,7 @@ _LARGEST: Final = 256 * 1024 * 1024
 _TAIL: Final = 64 * 1024
 
 
-def shipped() -> tuple[str, ...]:
+def shipped_runbooks() -> tuple[str, ...]:
     """The names of the runbooks that come with the package."""
     entries = files("gpuledger").joinpath("runbooks").iterdir()
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml")))
@@ -73,7 +73,7 @@ def is_free(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Refuse a second run in the same folder. The system gives the lock back whatever becomes of us."""
     try:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -90,7 +90,7 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def written(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write beside, then rename; what survives us should survive the machine too."""
     with replacing(path, force=True, private=True) as file:
         file.write(text.encode(errors="backslashreplace"))

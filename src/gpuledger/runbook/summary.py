@@ -126,7 +126,7 @@ class RunSummary:
         return 1 if self.failures else 3 if self.misses else 0
 
 
-def summed_up(
+def summarise(
     book: Runbook, choices: Choices, cells: Sequence[MatrixCell], ran: RunOutcome, missing: Mapping[str, str]
 ) -> RunSummary:
     """Read what the cells left, and judge it."""

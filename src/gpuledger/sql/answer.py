@@ -91,7 +91,7 @@ class QueryAnswer:
 
 def ask(trace: Trace, devices: Sequence[Device] | None, sql: str, *, limits: Limits = DEFAULT_LIMITS) -> QueryAnswer:
     """Answer a question in SQL; `devices` are the trace's books, where they are made already."""
-    return answered(statement(sql), QuerySubject(trace, devices), limits)
+    return answer_statement(statement(sql), QuerySubject(trace, devices), limits)
 
 
 def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[Table, Collection[str]]]:
@@ -107,7 +107,7 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
     return read or {Table.KERNELS: {"start_ns", "end_ns"}}, sampled
 
 
-def answered(asked: Statement, subject: QuerySubject, limits: Limits) -> QueryAnswer:
+def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) -> QueryAnswer:
     """Make the tables that the question names, and ask."""
     with until(time.monotonic() + limits.query_seconds, lambda: too_slow(limits)):
         tables = {name: _values(subject, BY_NAME[name], columns) for name, columns in asked.asked.items()}

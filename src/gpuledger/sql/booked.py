@@ -20,14 +20,14 @@ from gpuledger.attribution.ranges import NamePaths
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.profiled_run import sampled
+from gpuledger.findings.profiled_run import sampled_use
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
-from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.sql.tables import AXES, ColumnValues, TableValues, instants, numbers, words
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, equal
@@ -41,22 +41,26 @@ class QuerySubject:
     """One profile. With `devices` the books are made already."""
 
     def __init__(
-        self, trace: Trace, devices: Sequence[Device] | None = None, name: str = "profile", wanted: Wanted | None = None
+        self,
+        trace: Trace,
+        devices: Sequence[Device] | None = None,
+        name: str = "profile",
+        wanted: Selection | None = None,
     ) -> None:
         self.trace: Final = trace
-        self._devices, self._name, self._wanted = devices, name, wanted or Wanted()
+        self._devices, self._name, self._wanted = devices, name, wanted or Selection()
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """Every GPU that ran anything."""
         if self._devices is not None:
             return tuple(self._devices)
-        return analysed(self.trace, self._name, self._wanted)
+        return analyse_devices(self.trace, self._name, self._wanted)
 
     @cached_property
     def use(self) -> dict[int, SampledUse]:
         """What samples say of each GPU that was sampled."""
-        return sampled(self.trace, self.devices)
+        return sampled_use(self.trace, self.devices)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

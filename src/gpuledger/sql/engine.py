@@ -19,7 +19,7 @@ from gpuledger.errors import QueryRefused
 from gpuledger.limits import Limits
 from gpuledger.sql.statement import duckdb_package, refusal
 from gpuledger.sql.tables import BY_NAME, ColumnValues, TableValues
-from gpuledger.system.resources import at_most, usable_cores
+from gpuledger.system.resources import address_space_bound, usable_cores
 from gpuledger.trace.deadline import left_s
 from gpuledger.trace.strings import Strings
 from gpuledger.units import bytes_text
@@ -118,7 +118,10 @@ def run(
 def _in_thread(sql: str, tables: Mapping[str, TableValues], limits: Limits, ran: _RunningQuery) -> None:
     """Whoever is left behind still closes what it opened, and lets the next one in."""
     try:
-        with duckdb_package().connect(":memory:") as connection, at_most(limits.query_memory_bytes + _BESIDES):
+        with (
+            duckdb_package().connect(":memory:") as connection,
+            address_space_bound(limits.query_memory_bytes + _BESIDES),
+        ):
             _hand_over(connection, tables)
             for name, value in _settings(limits):
                 connection.execute(f"SET {name} = {value}")

@@ -120,7 +120,7 @@ _PIECE: Final = 1 << 20
 
 
 @contextlib.contextmanager
-def spooled(stream: BinaryIO) -> Iterator[Path]:
+def spool_to_file(stream: BinaryIO) -> Iterator[Path]:
     """All of the stream as a file, gone when the block ends."""
     with contextlib.ExitStack() as stack:
         try:

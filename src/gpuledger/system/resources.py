@@ -75,7 +75,7 @@ def _text(path: Path) -> str:
 
 
 @contextmanager
-def at_most(more_bytes: int) -> Iterator[None]:
+def address_space_bound(more_bytes: int) -> Iterator[None]:
     """What is done meanwhile, by all threads together, gets no more than so many bytes of address space."""
     statm = _text(_PROC / "self" / "statm").split()
     if not statm:  # not Linux

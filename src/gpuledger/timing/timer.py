@@ -130,7 +130,7 @@ def time_operation(
     """
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
-    operation = prepared(make)
+    operation = prepare_operation(make)
     with window("gpuledger:warmup"):
         warm = _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds)
     with _measuring(cuda, watch):
@@ -159,7 +159,7 @@ def time_in_turns(
     """
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
-    operations = [prepared(make) for make in makes]
+    operations = [prepare_operation(make) for make in makes]
     with window("gpuledger:warmup"):
         one, other = (
             _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds / 2)
@@ -282,7 +282,7 @@ def device_for(device: str | None) -> str:
     return "cuda" if has_cuda else "cpu"
 
 
-def prepared(make: Callable[[], object]) -> Operation:
+def prepare_operation(make: Callable[[], object]) -> Operation:
     """The operation: what `make` returns if that can be called, else `make` itself."""
     returned = make()
     return returned if callable(returned) else make

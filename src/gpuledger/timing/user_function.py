@@ -30,21 +30,21 @@ class UserFunction:
     line: int
 
 
-def named(text: str) -> UserFunction:
+def load_function(text: str) -> UserFunction:
     """The function that `MODULE:FUNCTION` names; MODULE is a module, or a path that ends in .py."""
     module_name, _, name = text.rpartition(":")
     is_path = module_name.endswith(".py")
     file = module_name if is_path else ""
-    with blamed(file, 0, "cannot be imported"), stdout_to_stderr():
+    with blame_user_code(file, 0, "cannot be imported"), stdout_to_stderr():
         module = _of_file(Path(module_name)) if is_path else _of_module(module_name)
     file = str(getattr(module, "__file__", None) or module_name)
     function = _attribute(module, name, file)
     code = getattr(inspect.unwrap(function), "__code__", None)
     found = UserFunction(function, code.co_filename if code else file, code.co_firstlineno if code else 0)
-    return checked(found, function)
+    return check_runs(found, function)
 
 
-def checked(of: UserFunction, operation: Callable[[], object]) -> UserFunction:
+def check_runs(of: UserFunction, operation: Callable[[], object]) -> UserFunction:
     """The same, unless calling the operation would run nothing of it."""
     call = operation if inspect.isroutine(operation) else type(operation).__call__
     is_generator = inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call)
@@ -57,7 +57,7 @@ def checked(of: UserFunction, operation: Callable[[], object]) -> UserFunction:
     return of
 
 
-def to_be_called(of: UserFunction, made: object) -> Callable[..., object]:
+def require_callable(of: UserFunction, made: object) -> Callable[..., object]:
     """What a function returned, where that has to be something to call."""
     if callable(made):
         return made
@@ -68,7 +68,7 @@ def to_be_called(of: UserFunction, made: object) -> Callable[..., object]:
 
 
 @contextlib.contextmanager
-def blamed(file: str, line: int, what: str) -> Iterator[None]:
+def blame_user_code(file: str, line: int, what: str) -> Iterator[None]:
     """Turns what the user's code raises into one sentence, with the line in `file` where it came from."""
     try:
         yield

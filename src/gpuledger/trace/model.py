@@ -48,7 +48,7 @@ NAMES_FROM = "names-from"
 """The code of the note that says how much of the work inside graphs a second file names: it belongs to every answer."""
 
 
-def told_always(notes: Iterable[Note]) -> list[str]:
+def always_shown(notes: Iterable[Note]) -> list[str]:
     """The sentences that people see in any case, besides what was lost."""
     return [note.sentence for note in notes if note.code == NAMES_FROM]
 

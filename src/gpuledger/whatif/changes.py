@@ -32,9 +32,9 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.replay.edits import (
     Edit,
     apply_edits,
-    launched_for_nothing,
-    operations_scaled,
     scale_calls,
+    scale_operations,
+    with_free_launches,
     with_launch_cost,
     without_calls,
     without_code,
@@ -239,7 +239,7 @@ class Changes:
         return ProgramChange(
             say("range '{pattern}' in a graph", pattern=pattern),
             say("shapes are static, launching costs nothing, and kernels follow each other 0.5 us apart; waits stay"),
-            lambda graph: launched_for_nothing(graph, launches, dispatch),
+            lambda graph: with_free_launches(graph, launches, dispatch),
             is_bound=True,
         )
 
@@ -285,7 +285,7 @@ class Changes:
             return _scale_range(range_parts(self.scenario, meant.ranges), share)
         operations = self._operations(meant)
         causes = self._scale_causes(meant.lines, share) if isinstance(meant, NamedLines) else []
-        return lambda graph: apply_edits(operations_scaled(graph, operations, share), causes)
+        return lambda graph: apply_edits(scale_operations(graph, operations, share), causes)
 
     def _scale_causes(self, lines: Sequence[Line], share: float) -> list[Edit]:
         """Of lines of idle time those that a change can do something about; refuses if there are none."""
@@ -361,7 +361,7 @@ def _scale_range(parts: RangeParts, share: float) -> Edit:
     less = _less(parts.code_ns[inside], share)
 
     def changed(graph: DependencyGraph) -> DependencyGraph:
-        quick = operations_scaled(without_code(graph, inside, less), parts.operations, share)
+        quick = scale_operations(without_code(graph, inside, less), parts.operations, share)
         return scale_calls(quick, parts.calls, share)
 
     return changed

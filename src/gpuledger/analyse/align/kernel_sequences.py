@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_families import COMMUNICATION, OTHER, family
-from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carries, label, likeness, parse, untiled
+from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carries, label, likeness, parse, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
 from gpuledger.trace.keys import Positions
@@ -238,7 +238,7 @@ def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:
 @lru_cache(maxsize=65536)
 def _marks(name: str) -> frozenset[tuple[str, str]]:
     """What two kernels must have at least one of in common to be alike."""
-    marks = {("short", parse(name).short), ("untiled", untiled(name)), ("family", family(name))}
+    marks = {("short", parse(name).short), ("untiled", without_tile(name)), ("family", family(name))}
     return frozenset(marks - {("family", OTHER)})
 
 
@@ -333,7 +333,7 @@ def _paired_elsewhere(
     keys: list[Callable[[ForwardKernel], object]] = [
         lambda kernel: (kernel.bare, kernel.shape),
         lambda kernel: kernel.bare,
-        lambda kernel: (untiled(kernel.name), label(kernel.name) if carries(kernel.name) else ""),
+        lambda kernel: (without_tile(kernel.name), label(kernel.name) if carries(kernel.name) else ""),
     ]
     if not ordered:
         keys.append(lambda kernel: None if family(kernel.name) == OTHER else family(kernel.name))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, kernels_searched, occurrences, triple
-from gpuledger.attribution.launch_places import place_of_work, repeated
+from gpuledger.attribution.launch_places import longest_repeat, place_of_work
 from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
@@ -112,7 +112,7 @@ def _kernel_count(count: int) -> str:
 
 def _without_steps(names: NDArray[np.signedinteger], profile: str, kernels: Positions) -> OperationKernels:
     start, end = 0, len(names)
-    if len(names) <= MOST_WITHOUT_STEPS and (repeats := repeated(names)):
+    if len(names) <= MOST_WITHOUT_STEPS and (repeats := longest_repeat(names)):
         first, period, count = repeats
         if 2 * period * count >= len(names):
             start, end = first, first + period * count
@@ -287,7 +287,7 @@ def _by_own_period(device: Device, kernels: Positions) -> Positions:
     inside = np.zeros(len(kernels), np.intp)
     for number in np.unique(step).tolist():
         own = np.flatnonzero(step == number)
-        if repeats := repeated(names[own]):
+        if repeats := longest_repeat(names[own]):
             start, period, count = repeats
             inside[own] = np.clip((np.arange(len(own)) - start) // period, 0, count - 1)
     return group(step, inside)[1]

@@ -29,8 +29,8 @@ from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.catalog.kernel_names import EXACT, FUNCTION, label, likeness, parse
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
 from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
@@ -47,11 +47,11 @@ class Ranks:
     notes: tuple[str, ...]
 
 
-def of_mock(
-    trace: Trace, profile: str, wanted: Wanted, mock_range: str | None = None, isolation: Isolation = _ALL
+def mock_forwards(
+    trace: Trace, profile: str, wanted: Selection, mock_range: str | None = None, isolation: Isolation = _ALL
 ) -> Ranks:
     """A forward of the mock is a step of it, or a range that matches; with a pattern, what matches of it."""
-    devices = analysed(trace, profile, wanted)
+    devices = analyse_devices(trace, profile, wanted)
     busiest = max(devices, key=lambda device: device.compute_ns)
     operation = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
     if isolation.kernel_pattern is not None:
@@ -65,12 +65,14 @@ def of_mock(
     return Ranks((forwards_from(trace, busiest, profile, operation.kernel, operation.forward),), tuple(notes))
 
 
-def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[ForwardKernel]) -> Ranks:
+def model_forwards(
+    trace: Trace, profile: str, wanted: Selection, isolation: Isolation, mock: Sequence[ForwardKernel]
+) -> Ranks:
     """The operation on every GPU of the model; a GPU that does not run it is left out if another one does."""
     forwards: list[Forwards] = []
     notes: list[str] = []
     refused: list[NothingRecorded] = []
-    for device in analysed(trace, profile, wanted):
+    for device in analyse_devices(trace, profile, wanted):
         try:
             if isolation.expression is None:
                 operation = by_sequence(trace, device, profile, mock)

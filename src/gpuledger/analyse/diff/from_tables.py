@@ -21,7 +21,7 @@ from gpuledger.analyse.diff.run_side import (
 )
 from gpuledger.catalog.calls import call_kind
 from gpuledger.catalog.kernel_families import family
-from gpuledger.catalog.kernel_names import parse, unnumbered
+from gpuledger.catalog.kernel_names import parse, without_ids
 from gpuledger.errors import NothingRecorded
 from gpuledger.trace.measured import PrintedTable, PrintedTables
 from gpuledger.trace.model import Severity
@@ -82,7 +82,7 @@ def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
     """Ranges by name; the default domain's colon goes, another domain stays."""
     sums: dict[str, RunRange] = {}
     for row in table.rows:
-        name = unnumbered(row.name.removeprefix(":")) or "(no name)"
+        name = without_ids(row.name.removeprefix(":")) or "(no name)"
         run_range = RunRange(name, row.count, row.total_ns or 0)
         if row.count:
             sums[name] = added_ranges(sums[name], run_range) if name in sums else run_range

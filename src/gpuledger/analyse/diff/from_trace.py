@@ -32,7 +32,7 @@ from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memor
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
-from gpuledger.catalog.kernel_names import normalised, parse, unnumbered
+from gpuledger.catalog.kernel_names import parse, without_ids, without_numbers
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
@@ -102,10 +102,10 @@ def ranges_of(
 def _names(ranges: Rows, steps: int) -> tuple[list[str], Positions]:
     """The distinct names of kinds of range, and for each range the position of its own."""
     codes, back, counts = np.unique(ranges.codes("name"), return_inverse=True, return_counts=True)
-    texts = [unnumbered(ranges.strings.text(code) or "") or "(no name)" for code in codes.tolist()]
+    texts = [without_ids(ranges.strings.text(code) or "") or "(no name)" for code in codes.tolist()]
     alike: dict[str, Counter[str]] = {}
     for text, count in zip(texts, counts.tolist(), strict=True):
-        alike.setdefault(normalised(text), Counter())[text] += count
+        alike.setdefault(without_numbers(text), Counter())[text] += count
     # names that differ in their numbers alone count steps or the like if none comes in most steps
     running = {
         general
@@ -113,7 +113,7 @@ def _names(ranges: Rows, steps: int) -> tuple[list[str], Positions]:
         if len(often) > MOST_NUMBERED or (len(often) > 2 and 2 * max(often.values()) <= max(steps, 2))
     }
     names: dict[str, int] = {}
-    kinds = [general if (general := normalised(text)) in running else text for text in texts]
+    kinds = [general if (general := without_numbers(text)) in running else text for text in texts]
     number = np.array([names.setdefault(kind, len(names)) for kind in kinds], np.intp)
     return list(names), number[back.reshape(-1)]
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, NO_SHAPE, STEP, RunKernel, RunRange, RunSide, added_ranges
 from gpuledger.catalog.kernel_families import OTHER
-from gpuledger.catalog.kernel_names import label, normalised, untiled
+from gpuledger.catalog.kernel_names import label, without_numbers, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
 from gpuledger.units import count_text, share_text
@@ -59,7 +59,7 @@ _Key = Callable[[RunKernel], object]
 def _function(kernel: RunKernel) -> object:
     """What a kernel does, template arguments aside: for a generic one, what is called in it."""
     short, _, inner = label(kernel.name).partition("…")
-    return (untiled(kernel.name) or short, inner, kernel.family)
+    return (without_tile(kernel.name) or short, inner, kernel.family)
 
 
 _BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
@@ -67,7 +67,7 @@ _BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
     ("shape", lambda kernel: (kernel.bare, kernel.grid, kernel.block)),
     ("name", lambda kernel: kernel.bare),
     ("function", _function),
-    ("function", lambda kernel: (untiled(kernel.name), kernel.family)),
+    ("function", lambda kernel: (without_tile(kernel.name), kernel.family)),
 )
 
 
@@ -151,7 +151,7 @@ def pair_ranges(
     olds, news = _without_numbers(left.values()), _without_numbers(right.values())
     shared = [name for name in olds if name in news]
     pairs += [pair(NUMBERS, olds[name], news[name]) for name in shared]
-    rest = [[part for part in side.values() if normalised(part.name) not in shared] for side in (left, right)]
+    rest = [[part for part in side.values() if without_numbers(part.name) not in shared] for side in (left, right)]
     names = [{part.name for part in side} for side in rest]
     outermost = [[part for part in side if own.isdisjoint(part.inside)] for side, own in zip(rest, names, strict=True)]
     if all(len(top) == 1 for top in outermost):
@@ -166,7 +166,7 @@ def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
     """Ranges that differ in their numbers alone, together."""
     groups: dict[str, RunRange] = {}
     for run_range in ranges:
-        name = normalised(run_range.name)
+        name = without_numbers(run_range.name)
         groups[name] = added_ranges(groups[name], run_range) if name in groups else replace(run_range, name=name)
     return groups
 

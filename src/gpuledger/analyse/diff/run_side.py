@@ -21,7 +21,7 @@ from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.books import UNCLASSIFIED, Line
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles
@@ -191,7 +191,7 @@ def median_of(length_ns: Ints) -> int:
     return nearest_percentiles(length_ns, 50)[0]
 
 
-def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
+def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
     """Several runs of the same as one side."""
     first = sides[0]
     if len(sides) == 1:
@@ -415,7 +415,7 @@ def sides_of_pair(first: TimedOperation, second: TimedOperation) -> tuple[RunSid
     )
 
 
-def like_sides(read: Callable[[Wanted], tuple[RunSide, RunSide]], wanted: Wanted) -> tuple[RunSide, RunSide]:
+def like_sides(read: Callable[[Selection], tuple[RunSide, RunSide]], wanted: Selection) -> tuple[RunSide, RunSide]:
     """Two sides; where neither has steps, by what repeats in both, if anything does."""
     sides = read(wanted)
     if any(side.whole != WINDOW for side in sides):

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.attribution.launch_places import launched_inside, places
-from gpuledger.catalog.kernel_names import normalised, parse
+from gpuledger.catalog.kernel_names import parse, without_numbers
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.trace.keys import Positions, group
@@ -261,7 +261,7 @@ def _distance(first_ns: int, second_ns: int) -> float:
 
 def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
     """Whether the innermost ranges are the same, numbers aside."""
-    return bool(place) and place[-1] == normalised(nvtx[-1]) and set(map(normalised, nvtx)) >= set(place[-2:])
+    return bool(place) and place[-1] == without_numbers(nvtx[-1]) and set(map(without_numbers, nvtx)) >= set(place[-2:])
 
 
 def _launches_in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:

@@ -17,7 +17,7 @@ from gpuledger.analyse.operators.graph_places import GraphNames, graph_names
 from gpuledger.analyse.operators.operators import Ops, Paths, ops
 from gpuledger.attribution.places import place
 from gpuledger.catalog.calls import CallKind, call_kind
-from gpuledger.ledger.activity import State, short_names, shortened
+from gpuledger.ledger.activity import State, short_function_name, short_names
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace import sweep
@@ -109,7 +109,7 @@ def _waits(trace: Trace, device: Device, operators: Ops) -> list[HostCost]:
     for call, count, spent in zip(first.tolist(), counts, sums.tolist(), strict=True):
         where = place(trace.stacks.texts(int(waiting["stack"][call]), strings))
         where = where or " > ".join(paths.names(int(around[call]))) or None
-        name = shortened(strings.text(int(waiting.codes("name")[call])) or "")
+        name = short_function_name(strings.text(int(waiting.codes("name")[call])) or "")
         amounts = by_place.setdefault((name, where), [0, 0])
         amounts[0] += count
         amounts[1] += spent

@@ -37,7 +37,7 @@ from gpuledger.attribution.places import place
 from gpuledger.attribution.ranges import MODULE as MODULE
 from gpuledger.attribution.ranges import Nest, naming_ranges
 from gpuledger.catalog.calls import CallKind
-from gpuledger.catalog.kernel_names import normalised
+from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
@@ -330,7 +330,7 @@ def _of_any_layer(name: str) -> str:
     """Without the number that tells equal ones apart; a number in a class's or an operator's name is part of it."""
     if name.startswith(MODULE):
         return _MODULE_NUMBER.sub("_#", name)
-    return name if "::" in name else normalised(name)
+    return name if "::" in name else without_numbers(name)
 
 
 LEAST_SHARE: Final = 0.5  # of the time inside graphs so much must get a name

@@ -31,7 +31,7 @@ from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.messages import say
 from gpuledger.replay.graph import Times
-from gpuledger.replay.passes import replayed
+from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.sweep import fold
@@ -202,7 +202,7 @@ class _Search:
         self.longer_ns = self._longer_ns()
         self.member = np.flatnonzero(self.graph.operations.group >= 0)
         self.meeting = self.graph.operations.group[self.member]
-        before = replayed(self.graph)
+        before = replay_times(self.graph)
         self.whole_ns, self.blame_ns = ranks.measured_ns(before), self._blame_ns(before)
         self.least_ns = max(WORTH_TRYING * self.whole_ns, 1)
 
@@ -255,7 +255,7 @@ class _Search:
                 fixes.append(self._fix(chosen, fixed, now, saves, alone.get(chosen, 0)))
                 left.remove(chosen)
                 fixed, now = self._with(fixed, chosen), after
-                blame_ns = self._blame_ns(replayed(fixed_graph(self.ranks, self.pace, fixed)))
+                blame_ns = self._blame_ns(replay_times(fixed_graph(self.ranks, self.pace, fixed)))
             while fixes and fixes[-1].then_ns * self.ranks.steps < self.least_ns:
                 fixes.pop()
             order += fixes
@@ -312,7 +312,7 @@ class _Search:
         return replace(fixed, at_median=at_median)
 
     def _measured_ns(self, fixed: Fixed) -> int:
-        return self.ranks.measured_ns(replayed(fixed_graph(self.ranks, self.pace, fixed)))
+        return self.ranks.measured_ns(replay_times(fixed_graph(self.ranks, self.pace, fixed)))
 
     def _promise_ns(self, candidate: _Candidate, blame_ns: NDArray[np.float64]) -> float:
         """What fixing it may save, roughly."""

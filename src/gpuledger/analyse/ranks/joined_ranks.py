@@ -19,7 +19,7 @@ from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPar
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
 from gpuledger.replay.cross_stream_waits import with_rendezvous
-from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, joined
+from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, join_graphs
 from gpuledger.replay.scenario import Anchor, AnchorKind
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NotMeasured
@@ -115,7 +115,7 @@ def joined_ranks(
     if measured >= last:
         return NotMeasured(say("no step is covered by every rank: their profiles start too far apart"))
     ahead = [clock.offset_ns for clock in clocks]
-    together = joined([work.graph for work in works], ahead)
+    together = join_graphs([work.graph for work in works], ahead)
     step = np.concatenate([np.where(work.step < 0, -1, work.step - by) for work, by in shifted]).astype(np.int64)
     part = np.concatenate([work.part for work in works])
     lane, row = _collectives(lanes, together, part)

@@ -24,10 +24,10 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import COMM, Line, LineKind
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.ranges import thread
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.graph import DependencyGraph
@@ -57,7 +57,7 @@ class RankTrace:
     """One rank of a profile."""
 
     trace: Trace
-    wanted: Wanted
+    wanted: Selection
     """With times that count from where this rank's own work begins."""
     place: Place | None = None
     """None: the profile is this one rank's."""
@@ -65,7 +65,7 @@ class RankTrace:
     """What tells it from the profile's other ranks: its GPU, its process, or both."""
 
 
-def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
+def rank_traces(trace: Trace, wanted: Selection) -> Iterator[RankTrace]:
     """The ranks of a trace that was read whole, by GPU, then process; made one after another, as each takes memory."""
     chosen = rank_places(trace, wanted.families)
     asked = [place for place in chosen if wanted.device in (None, place.gpu)]
@@ -358,14 +358,14 @@ class RankSummary:
 
 
 def rank_summary(
-    trace: Trace, profile: str, wanted: Wanted, *, name: str = "", place: Place | None = None, operations: int = 0
+    trace: Trace, profile: str, wanted: Selection, *, name: str = "", place: Place | None = None, operations: int = 0
 ) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names.
 
     `place` says that the profile holds other ranks too, and which one this is; about so many `operations` are kept to
     be replayed.
     """
-    devices = analysed(trace, profile, wanted)
+    devices = analyse_devices(trace, profile, wanted)
     activities = devices[0].work
     device = max(devices, key=lambda device: device.device_floor_ns)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]

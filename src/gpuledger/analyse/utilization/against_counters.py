@@ -32,7 +32,7 @@ _Key = tuple[str, Dim3 | None, Dim3 | None]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAgainst:
+class CounterComparison:
     """One counter of one kernel, from samples and as counted."""
 
     kernel: KernelUse
@@ -65,7 +65,7 @@ class Agreement:
     short_held_share: float | None  # of kernels under five microseconds
 
 
-def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, ...]:
+def held_against(use: UseOfKernels, report: KernelReport) -> tuple[CounterComparison, ...]:
     """Every counter of every kernel that both have."""
 
     def key(kernel: KernelUse, name_of: Callable[[str], str]) -> _Key:
@@ -82,7 +82,7 @@ def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, 
         if figures is None and often[bare] == 1:
             figures = by_bare_name.get(bare)
         compared += [
-            HeldAgainst(kernel, metric, figure, figures[metric])
+            CounterComparison(kernel, metric, figure, figures[metric])
             for metric, figure in kernel.figures.items()
             if figures is not None and metric in figures
         ]
@@ -94,7 +94,7 @@ def _in_short(name: str) -> str:
     return _TRUTH.sub(lambda word: str(int(word[0] == "true")), _QUALIFIED.sub(r"\1", parse(name).canonical))
 
 
-def agreement(held: tuple[HeldAgainst, ...], metric: GpuMetric) -> Agreement | None:
+def agreement(held: tuple[CounterComparison, ...], metric: GpuMetric) -> Agreement | None:
     """One counter of them all; None where nothing was counted."""
     chosen = [one for one in held if one.metric is metric]
     if not chosen:

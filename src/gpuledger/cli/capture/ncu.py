@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuledger.capture.launchers import remote
-from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, checked, ncu_flags
+from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, check_metrics, ncu_flags
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import Recording, record_program
 from gpuledger.capture.window import opens_window
@@ -51,7 +51,7 @@ def ncu(
       gpuledger capture ncu --kernel=mlp --set=roofline -o mlp -- python bench.py
       gpuledger capture ncu --metrics=dram__bytes.sum --dry-run -- ./bench
     """
-    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
+    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(check_metrics(metrics))
     place = place_for(manner.name, command, "ncu", force=manner.force)
     there = remote(via) if via is not None else None
     output = f"{there.folder}/report" if there else str(place.base)

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import click
 
-from gpuledger.analyse.capture_checks import CaptureWishes, captured
+from gpuledger.analyse.capture_checks import CaptureWishes, check_capture
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.launchers import Remote, is_direct
 from gpuledger.capture.manifest import (
@@ -254,7 +254,7 @@ def _report_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report
     checks: list[RecordedCheck] = []
     for profile in outcome.profiles:
         with progress(quiet=False) as tell_progress:
-            found = captured(open_trace(profile, progress=tell_progress), asked)
+            found = check_capture(open_trace(profile, progress=tell_progress), asked)
         if len(outcome.profiles) > 1:
             found = tuple(replace(check, name=f"{profile.name}: {check.name}") for check in found)
         checks += [RecordedCheck(check.name, check.verdict, check.found, check.advice) for check in found]

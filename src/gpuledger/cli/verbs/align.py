@@ -14,7 +14,13 @@ from gpuledger.analyse.align.alignment import Isolation, alignment
 from gpuledger.analyse.align.kernel_sequences import Forwards
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, KnownDifferences, known
-from gpuledger.analyse.align.sides_from import mock_from_table, model_from_table, of_mock, of_model, side_of_timing
+from gpuledger.analyse.align.sides_from import (
+    mock_forwards,
+    mock_from_table,
+    model_forwards,
+    model_from_table,
+    side_of_timing,
+)
 from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.cli.completion import files
 from gpuledger.cli.output import Output, cache_option, limit_option, named, names_option, page_options, regex_option
@@ -22,7 +28,7 @@ from gpuledger.cli.progress import ProgressLine
 from gpuledger.cli.verbs.diff import timings_at, told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.run import Profile, job_profiles
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.read import open_trace
@@ -138,7 +144,7 @@ def align(
     reading = _Reading(limits, output.progress, names_from)
     if timed is None:
         ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
-        theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
+        theirs = _model(e2e, Selection(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
     else:
         ours, theirs = (_Read(operation, (), ()) for operation in timed)
     one, other = ours.side, theirs.side
@@ -206,13 +212,13 @@ def _mock(path: str, mock_range: str | None, isolation: Isolation, forwards: int
         made = mock_from_table(run, isolation, forwards)
         return _Read(made.side, made.notes, run.health)
     trace = reading.trace(path)
-    found = of_mock(trace, Path(path).name, Wanted(), mock_range, isolation)
+    found = mock_forwards(trace, Path(path).name, Selection(), mock_range, isolation)
     return _Read(side(found.forwards), found.notes, trace.health)
 
 
 def _model(
     given: Sequence[str],
-    wanted: Wanted,
+    wanted: Selection,
     isolation: Isolation,
     mock: OperationSide,
     forwards: int | None,
@@ -230,7 +236,7 @@ def _model(
     ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
     for profile in _profiles(given, reading.limits):
         trace = reading.trace(profile.address, is_model=True)
-        found = of_model(trace, profile.name, wanted, isolation, mock.kernels)
+        found = model_forwards(trace, profile.name, wanted, isolation, mock.kernels)
         ranks += found.forwards
         remarks |= dict.fromkeys(found.notes)
         health += trace.health

@@ -21,7 +21,7 @@ from gpuledger.analyse.diff.run_side import (
     from_document,
     is_baseline,
     like_sides,
-    pooled,
+    pool_runs,
     side_of_timing,
     sides_of_pair,
     to_document,
@@ -33,8 +33,8 @@ from gpuledger.cli.output import Output, limit_option, page_options, regex_optio
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.errors import OutputRefused, UnreadableProfile
 from gpuledger.fleet.run import job_profiles
-from gpuledger.ledger.device import analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.document import Document
 from gpuledger.present.views.diff.document import diff_document, verdict_text
@@ -52,7 +52,7 @@ from gpuledger.units import bytes_text
 class Sides:
     """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
 
-    def __init__(self, wanted: Wanted, tell: ProgressLine, limits: Limits) -> None:
+    def __init__(self, wanted: Selection, tell: ProgressLine, limits: Limits) -> None:
         self._wanted, self._tell, self._limits = wanted, tell, limits
         self._gpu: int | None = None
 
@@ -69,13 +69,13 @@ class Sides:
         if failed:
             raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
         runs = [self._of_profile(profile.address, profile.name) for profile in found]
-        return pooled(runs, path.name or given)
+        return pool_runs(runs, path.name or given)
 
     def _of_profile(self, address: str, name: str) -> RunSide:
         self._tell.clear()
         trace = open_trace(address, where_sampled=SAMPLES, limits=self._limits, progress=self._tell)
         self._tell.stage(BOOKS)
-        devices = analysed(trace, name, self._wanted)
+        devices = analyse_devices(trace, name, self._wanted)
         return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
 
     def _keep_gpu(self, side: RunSide) -> RunSide:
@@ -174,7 +174,7 @@ def diff(
     baseline: Path | None,
     control: str | None,
     anyway: bool,
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -231,7 +231,7 @@ def diff(
 
 
 def _sides(
-    before: str, after: str | None, wanted: Wanted, limits: Limits, output: Output
+    before: str, after: str | None, wanted: Selection, limits: Limits, output: Output
 ) -> tuple[RunSide, RunSide | None]:
     """The two sides as the user names them; the first alone where there is no second."""
     tell = output.progress

@@ -12,7 +12,7 @@ import click
 from gpuledger.cli.output import Output, english_options
 from gpuledger.doctor import trial_launches, trial_torch
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
-from gpuledger.doctor.checks import diagnosed
+from gpuledger.doctor.checks import examine
 from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
@@ -75,7 +75,7 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
     handed = TrialTools(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
     patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _check_line(quiet=output.quiet) as tell:
-        found = diagnosed(patient, tell)
+        found = examine(patient, tell)
     output.show(doctor_document(found))
     if not found.is_ready:
         sys.exit(1)

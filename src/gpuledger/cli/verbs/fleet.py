@@ -14,9 +14,9 @@ from gpuledger.answers.several_profiles import job_answer
 from gpuledger.cli.completion import files
 from gpuledger.cli.output import Output, limit_option, page_options, step_options
 from gpuledger.findings.ranks import job_findings
-from gpuledger.fleet.run import Fleet, described
+from gpuledger.fleet.run import Fleet, profiles_text
 from gpuledger.fleet.run import fleet as analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
 from gpuledger.present.views.fleet import Map, Merged, fleet_document
@@ -46,7 +46,7 @@ def fleet(
     given: tuple[str, ...],
     scheduler: str | None,
     workers: int | None,
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -120,7 +120,7 @@ def _headline(made: Fleet) -> str:
         ranks = say("{count} of {world} ranks", count=count, world=count_text(job.world_size))
     else:
         ranks = say("1 rank") if len(job.ranks) == 1 else say("{count} ranks", count=count)
-    parts: list[str] = [described(made.profiles, made.profiles - made.analysed), ranks]
+    parts: list[str] = [profiles_text(made.profiles, made.profiles - made.analysed), ranks]
     parts += sorted({rank.gpu_name for rank in job.ranks if rank.gpu_name})[:3]
     slowest = slowest_step_ns(job)
     if not isinstance(slowest, NotMeasured):

@@ -12,10 +12,10 @@ import click
 
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.kernels.ncu_plan import plan
-from gpuledger.capture.ncu import ENDING, SETS, Measure, checked, ncu_command
+from gpuledger.capture.ncu import ENDING, SETS, Measure, check_metrics, ncu_command
 from gpuledger.cli.output import Output, english_options, limit_option, page_options, profile_argument, step_options
-from gpuledger.findings.profiled_run import diagnosed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.findings.profiled_run import diagnose
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.ncu import Proposal, plan_document
@@ -37,7 +37,7 @@ from gpuledger.stages import BOOKS
 @step_options
 @limit_option
 @page_options
-def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
+def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, limits: Limits, output: Output) -> None:
     """Show what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
@@ -78,10 +78,10 @@ def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None
     output.show(kernels_document(kernels_answer([path.name for path in files], report)))
 
 
-def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
+def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Selection, limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.utilization.stretches import use_of_device
-    from gpuledger.ledger.device import analysed
+    from gpuledger.ledger.device import analyse_devices
     from gpuledger.present.views.kernels import kernel_sentences
     from gpuledger.present.views.timeline_kernels import step_kernels_sheet, timeline_document
     from gpuledger.read import open_trace
@@ -91,7 +91,7 @@ def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: L
     trace = open_trace(profile, only=tuple(Table), limits=limits, progress=output.progress)
     counted = open_kernels(ncu, limits=limits, progress=output.progress) if ncu else None
     output.progress.stage(BOOKS)
-    devices = analysed(trace, profile.name, wanted)
+    devices = analyse_devices(trace, profile.name, wanted)
     steps = [(overview(trace, device, wanted.scope_pattern), device) for device in devices]
     sheets = [step_kernels_sheet(kernels, device, wanted.families) for kernels, device in steps]
     sentences = [sentence for kernels, device in steps for sentence in kernel_sentences(kernels, device)]
@@ -131,7 +131,7 @@ def ncu_plan(
     metrics: str | None,
     coverage: float,
     anyway: bool,
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -148,9 +148,9 @@ def ncu_plan(
       gpuledger ncu-plan run.sqlite --set=roofline --coverage=0.8
       gpuledger ncu-plan trace.json.gz --metrics=dram__bytes.sum --format=json
     """
-    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
+    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(check_metrics(metrics))
     trace = open_trace(profile, limits=limits, progress=output.progress)
-    run = diagnosed(trace, profile.name, wanted, stage=output.progress.stage)
+    run = diagnose(trace, profile.name, wanted, stage=output.progress.stage)
     found = plan(trace, run.main_device, coverage, anyway=anyway)
     exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.runs) + 1)]
     made = Proposal(

@@ -9,11 +9,11 @@ import click
 
 from gpuledger.cli.completion import words
 from gpuledger.cli.output import Output, limit_option, optional_profile_argument, output_options, step_options
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.read import open_trace
-from gpuledger.sql.answer import answered, to_read
+from gpuledger.sql.answer import answer_statement, to_read
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME, TABLES
@@ -34,7 +34,7 @@ from gpuledger.sql.tables import BY_NAME, TABLES
 @limit_option
 @output_options
 def query(
-    profile: Path | None, sql: str | None, schema: str | None, wanted: Wanted, limits: Limits, output: Output
+    profile: Path | None, sql: str | None, schema: str | None, wanted: Selection, limits: Limits, output: Output
 ) -> None:
     """Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.
 
@@ -63,5 +63,5 @@ def query(
     read, where_sampled = to_read(asked)
     trace = open_trace(profile, only=read, where_sampled=where_sampled, limits=limits, progress=output.progress)
     output.progress.stage("asking")
-    answer = answered(asked, QuerySubject(trace, None, profile.name, wanted), limits)
+    answer = answer_statement(asked, QuerySubject(trace, None, profile.name, wanted), limits)
     output.show(query_document(profile.name, answer, trace.health))

@@ -32,8 +32,8 @@ from gpuledger.answers.one_gpu import (
 )
 from gpuledger.cli.output import Output, limit_option, named, names_option, page_options, profile_argument, step_options
 from gpuledger.fleet.run import fleet, job_profiles
-from gpuledger.ledger.device import Device, analysed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.critical import critical_document
@@ -76,7 +76,7 @@ def question(
 
     @functools.wraps(answer)
     def verb(
-        profile: Path, wanted: Wanted, names_from: Path | None, limits: Limits, output: Output, **own: object
+        profile: Path, wanted: Selection, names_from: Path | None, limits: Limits, output: Output, **own: object
     ) -> None:
         if of_tables is not None and is_printed_tables(profile, limits=limits):
             printed = open_summaries(profile, limits=limits)
@@ -89,7 +89,7 @@ def question(
         trace = open_trace(profile, where_sampled=sampled, limits=limits, progress=output.progress)
         trace = named(trace, profile.name, names_from, limits, output.progress)
         output.progress.stage(BOOKS)
-        devices = analysed(trace, profile.name, wanted)
+        devices = analyse_devices(trace, profile.name, wanted)
         answers = [answer(trace, device, **own) for device in devices]
         output.show(answers_document(answer.__name__, profile.name, answers, trace.health, devices[0].zero_ns))
 
@@ -309,7 +309,7 @@ def phases(
     profile: Path,
     asked: tuple[tuple[str, str], ...],
     ranks: tuple[str, ...],
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -328,7 +328,7 @@ def phases(
     """
     trace = open_trace(profile, limits=limits, progress=output.progress)
     output.progress.stage(BOOKS)
-    devices = analysed(trace, profile.name, wanted)
+    devices = analyse_devices(trace, profile.name, wanted)
     output.progress.clear()
     job = _job(profile, ranks, wanted, limits) if ranks or talking_ranks(devices[0].work) > 1 else None
     output.progress.stage("telling the phases apart")
@@ -336,7 +336,7 @@ def phases(
     output.show(phases_document(profile.name, answers, trace.health, devices[0].zero_ns))
 
 
-def _job(profile: Path, ranks: tuple[str, ...], wanted: Wanted, limits: Limits) -> KnownJob:
+def _job(profile: Path, ranks: tuple[str, ...], wanted: Selection, limits: Limits) -> KnownJob:
     """The job that the profile is a part of, or all of, and which of its ranks are the profile's."""
     given = (*ranks, str(profile))
     [name] = [part.name for part in job_profiles(given, limits)[0] if part.address == str(profile.absolute())]
@@ -349,7 +349,7 @@ def _job(profile: Path, ranks: tuple[str, ...], wanted: Wanted, limits: Limits) 
 @step_options
 @limit_option
 @page_options
-def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
+def critical(profile: Path, wanted: Selection, limits: Limits, output: Output) -> None:
     """Show the critical path of PROFILE: the host and GPU work that sets the step time.
 
     Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
@@ -365,7 +365,7 @@ def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> N
     """
     trace = open_trace(profile, limits=limits, progress=output.progress)
     output.progress.stage(BOOKS)
-    devices = analysed(trace, profile.name, wanted)
+    devices = analyse_devices(trace, profile.name, wanted)
     output.progress.stage("following the critical path")
     summaries = [path_summary(trace, model) for model in scenarios(trace, devices)]
     output.show(critical_document(profile.name, summaries, trace.health, devices[0].zero_ns))

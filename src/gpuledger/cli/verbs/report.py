@@ -19,8 +19,8 @@ from gpuledger.cli.output import (
 )
 from gpuledger.cli.verbs.questions import analysed_snapshot, show_snapshot
 from gpuledger.errors import MissingPackage
-from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
-from gpuledger.ledger.steps import Wanted
+from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.report import report_document
 from gpuledger.read import open_trace
@@ -57,7 +57,7 @@ def report(
     memory: Path | None,
     charts: bool,
     brief: bool,
-    wanted: Wanted,
+    wanted: Selection,
     names_from: Path | None,
     limits: Limits,
     output: Output,
@@ -98,7 +98,7 @@ def report(
     trace = named(trace, profile.name, names_from, limits, output.progress)
     profiled = _open_kernels(ncu, limits, output.progress) if ncu else None
     snapshot = None if memory is None else analysed_snapshot(memory, limits, output)
-    made = diagnosed(trace, profile.name, wanted, profiled, stage=output.progress.stage)
+    made = diagnose(trace, profile.name, wanted, profiled, stage=output.progress.stage)
     pictures = _write_pictures(made, output) if charts else []
     output.show(report_document(made, pictures, is_brief=brief, memory=snapshot))
 

@@ -18,7 +18,15 @@ from gpuledger.present.views.runbook import commands_text, folder_line, listing_
 from gpuledger.present.writers import write
 from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
 from gpuledger.runbook.engine import FINISHED, Engine, all_needs, state_of
-from gpuledger.runbook.files import is_free, locked, make_folder, runbook_text, shipped, shipped_text, written
+from gpuledger.runbook.files import (
+    is_free,
+    lock_folder,
+    make_folder,
+    runbook_text,
+    shipped_runbooks,
+    shipped_text,
+    write_whole,
+)
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import (
     Choices,
@@ -31,7 +39,7 @@ from gpuledger.runbook.plan import (
     shown_settings,
 )
 from gpuledger.runbook.read import missing, runbook_of
-from gpuledger.runbook.summary import RunSummary, summed_up
+from gpuledger.runbook.summary import RunSummary, summarise
 from gpuledger.system.interruption import Interruption
 from gpuledger.version import own_version
 
@@ -49,7 +57,7 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 
 
 @click.command()
-@click.argument("runbook", required=False, shell_complete=words(shipped))
+@click.argument("runbook", required=False, shell_complete=words(shipped_runbooks))
 @click.option("--list", "list_", is_flag=True, help="List the runbooks that come with gpuledger, and their questions.")
 @click.option("--size", metavar="SIZE", help="One of the runbook's sizes. Default: real where a GPU is, else small.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="Set a variable.")
@@ -121,15 +129,15 @@ def run(
     if size is None and book.sizes:
         tell(f"size {chosen}" + (f", as {lacking['gpu']}" if "gpu" in lacking and chosen == "small" else ""))
     make_folder(choices.folder)
-    with locked(choices.folder), Interruption() as interruption:
+    with lock_folder(choices.folder), Interruption() as interruption:
         state = state_of(choices.folder, book.name)
         ran = Engine(book, choices, lacking, own_version(), tell).run(
             cells, state, interruption, every=every, again=again, keep_going=keep_going
         )
-        summary = summed_up(book, choices, every, ran, lacking)
+        summary = summarise(book, choices, every, ran, lacking)
         document = summary_document(summary)
-        written(choices.folder / "summary.md", write(document, "md"))
-        written(choices.folder / "summary.json", write(document, "json"))
+        write_whole(choices.folder / "summary.md", write(document, "md"))
+        write_whole(choices.folder / "summary.json", write(document, "json"))
     _end(summary, document, Output(format_, None, force=False, quiet=quiet))
 
 
@@ -147,18 +155,18 @@ def _end(summary: RunSummary, document: Document, output: Output) -> None:
 
 
 def _list(output: Output) -> None:
-    output.show(listing_document([runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped()]))
+    output.show(listing_document([runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped_runbooks()]))
 
 
 def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
     """The runbook, and the folder that it lies in."""
     path = Path(runbook)
-    if runbook in shipped() and not path.is_file():
+    if runbook in shipped_runbooks() and not path.is_file():
         return runbook_of(shipped_text(runbook), f"{runbook}.yaml"), Path.cwd()
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return runbook_of(runbook_text(path), str(path)), path.parent
     hint = "give the path of a .yaml file, or one of the names of `gpuledger run --list`"
-    raise GpuledgerError(f"no runbook '{runbook}'; {suggestion(runbook, shipped())}", hint=hint)
+    raise GpuledgerError(f"no runbook '{runbook}'; {suggestion(runbook, shipped_runbooks())}", hint=hint)
 
 
 def _size(book: Runbook, asked: str | None, lacking: dict[str, str]) -> str:

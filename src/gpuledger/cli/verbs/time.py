@@ -18,11 +18,18 @@ from gpuledger.timing.timer import (
     TimedPair,
     Timing,
     device_for,
-    prepared,
+    prepare_operation,
     time_in_turns,
     time_operation,
 )
-from gpuledger.timing.user_function import UserFunction, blamed, checked, named, stdout_to_stderr, to_be_called
+from gpuledger.timing.user_function import (
+    UserFunction,
+    blame_user_code,
+    check_runs,
+    load_function,
+    require_callable,
+    stdout_to_stderr,
+)
 
 
 def _operation(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -62,7 +69,7 @@ class PreparedInput(NamedTuple):
 
 
 def _input(source: UserFunction) -> PreparedInput:
-    with blamed(source.file, source.line, "failed while preparing the input"):
+    with blame_user_code(source.file, source.line, "failed while preparing the input"):
         given = source.function()
     if isinstance(given, dict):
         return PreparedInput((), given)
@@ -71,10 +78,10 @@ def _input(source: UserFunction) -> PreparedInput:
 
 def _prepare(of: UserFunction, given: PreparedInput | None) -> Operation:
     """The operation, bound to its input where one is given."""
-    with blamed(of.file, of.line, "failed while preparing"):
-        made = prepared(of.function) if given is None else of.function()
-    operation = to_be_called(of, made)
-    checked(of, operation)
+    with blame_user_code(of.file, of.line, "failed while preparing"):
+        made = prepare_operation(of.function) if given is None else of.function()
+    operation = require_callable(of, made)
+    check_runs(of, operation)
     return operation if given is None else partial(operation, *given.arguments, **given.named)
 
 
@@ -143,8 +150,8 @@ def time(
     except NoDevice as error:
         hint = "--device=cpu uses the host's clock; torch comes with `pip install 'gpuledger[workloads]'`"
         raise GpuledgerError(str(error), hint=hint) from None
-    functions = [named(name) for name in (operation, other) if name is not None]
-    source = None if input_ is None else named(input_)
+    functions = [load_function(name) for name in (operation, other) if name is not None]
+    source = None if input_ is None else load_function(input_)
     watch = GpuWatch()
     how: HowToTime = {
         "seconds": seconds,
@@ -160,9 +167,9 @@ def time(
         operations = [_prepare(function, given) for function in functions]
         if len(operations) > 1:  # so that what fails is told of the one that failed
             for function, first_call in zip(functions, operations, strict=True):
-                with blamed(function.file, function.line, "failed while it was timed"):
+                with blame_user_code(function.file, function.line, "failed while it was timed"):
                     first_call()
-        with blamed(functions[0].file, functions[0].line, "failed while it was timed"):
+        with blame_user_code(functions[0].file, functions[0].line, "failed while it was timed"):
             one, *rest = operations
             if rest:
                 timing: Timing | TimedPair = time_in_turns((lambda: one, lambda: rest[0]), **how)

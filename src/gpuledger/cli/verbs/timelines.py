@@ -38,8 +38,8 @@ from gpuledger.export.sections import (
     TimelineInput,
     earliest_ns,
     form_of,
+    gzip_chunks,
     job_notes,
-    packed,
     parquet_names,
     scene,
     sections,
@@ -47,7 +47,7 @@ from gpuledger.export.sections import (
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
 from gpuledger.fleet.run import Failed, Fleet, Profile, fleet, job_profiles
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
@@ -86,7 +86,7 @@ class Timeline:
 
 def timeline(
     given: Sequence[str],
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     *,
     workers: int | None,
@@ -142,7 +142,12 @@ def _before_and_after(model: Scenario, edits: Sequence[Edit]) -> str:
 
 
 def _of_job(
-    given: Sequence[str], profiles: Sequence[Profile], wanted: Wanted, limits: Limits, workers: int | None, quiet: bool
+    given: Sequence[str],
+    profiles: Sequence[Profile],
+    wanted: Selection,
+    limits: Limits,
+    workers: int | None,
+    quiet: bool,
 ) -> Timeline:
     with progress(quiet=quiet) as tell:
         found = fleet(given, wanted, count=workers, limits=limits, tell=_progress(tell))
@@ -157,7 +162,7 @@ def _of_job(
 
 
 def _ranks(
-    found: Fleet, profiles: dict[str, Profile], wanted: Wanted, limits: Limits, began: int
+    found: Fleet, profiles: dict[str, Profile], wanted: Selection, limits: Limits, began: int
 ) -> Iterator[TimelineSection]:
     numbers, job = UniqueNumbers(), found.job
     notes = [*job.notes, *map(_failure, found.failed)]
@@ -207,7 +212,7 @@ def export(
     force: bool,
     workers: int | None,
     fixes: tuple[str, ...],
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     quiet: bool,
 ) -> None:
@@ -250,7 +255,7 @@ def write_timeline(
     given: tuple[str, ...],
     target: Path,
     form: TimelineFormat,
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits = DEFAULT_LIMITS,
     *,
     force: bool = False,
@@ -269,7 +274,7 @@ def write_sections(made: Timeline, file: BinaryIO, form: TimelineFormat) -> None
     """Write a timeline into a file that is open."""
     base = made.first_ns if form.chrome else min(made.first_ns, 0)
     chunks = form.writer(base).write(made.sections)
-    for chunk in packed(chunks) if form.packed else chunks:
+    for chunk in gzip_chunks(chunks) if form.packed else chunks:
         file.write(chunk)
 
 
@@ -299,7 +304,7 @@ def view(
     port: int,
     no_browser: bool,
     fixes: tuple[str, ...],
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     quiet: bool,
 ) -> None:
@@ -339,7 +344,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _timeline(
-    given: tuple[str, ...], fixes: tuple[str, ...], wanted: Wanted, limits: Limits, quiet: bool
+    given: tuple[str, ...], fixes: tuple[str, ...], wanted: Selection, limits: Limits, quiet: bool
 ) -> Iterator[tuple[BinaryIO, str]]:
     """The file to show, and what the viewer calls it. What is made for it has no place: it goes with us in any case."""
     ready = [Path(each) for each in given if each.lower().endswith(_READY)]

@@ -22,9 +22,9 @@ from gpuledger.cli.output import (
     step_options,
 )
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.profiled_run import diagnosed
+from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.books import EXPOSED, LineKind
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
@@ -144,7 +144,7 @@ def whatif(
     captured: tuple[str, ...],
     hosts: tuple[float, ...],
     costs: tuple[int, ...],
-    wanted: Wanted,
+    wanted: Selection,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -192,7 +192,7 @@ def whatif(
         output.show(tables_document("whatif", profile.name, [sheet], printed.health, 0))
         return
     trace = open_trace(profile, limits=limits, progress=output.progress)
-    run = diagnosed(trace, profile.name, wanted, stage=output.progress.stage)
+    run = diagnose(trace, profile.name, wanted, stage=output.progress.stage)
     output.progress.stage("replaying the changes")
     changes = Changes(trace, run.main_device, run.findings, sampled=True)
     made, refused = _make_changes(changes, asked)

@@ -29,7 +29,7 @@ from gpuledger.present.fields import fields_json
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
-from gpuledger.trace.model import Note, Severity, told_always
+from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
 
 CHECKS: Final = say("Checks")
@@ -139,7 +139,7 @@ def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
                 say("{count} more kinds of kernels, and single calls, are in CSV and JSON.", count=count_text(left_out))
             )
         )
-    lost = [*(note.sentence for note in health if note.severity is Severity.LOSS), *told_always(health)]
+    lost = [*(note.sentence for note in health if note.severity is Severity.LOSS), *always_shown(health)]
     if noted := (*made.notes, *lost):
         blocks.append(Points(say("Notes"), tuple(map(_sentence, noted)), is_section=True))
     return blocks

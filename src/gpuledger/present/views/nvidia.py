@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from gpuledger.analyse import nvidia_tables
 from gpuledger.analyse.nvidia_tables import NvidiaReport
 from gpuledger.catalog.kernel_names import label
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
@@ -116,7 +116,7 @@ NVIDIA_TABLES: Final = (
     ),
     NvidiaTable(
         nvidia_tables.CUDA_API_SUM,
-        (*_CALL_TIMES, Column("name", "Name", Unit.TEXT, lambda function: shortened(function.name))),
+        (*_CALL_TIMES, Column("name", "Name", Unit.TEXT, lambda function: short_function_name(function.name))),
     ),
     NvidiaTable(nvidia_tables.CUDA_GPU_SUM, _OPERATIONS),
     NvidiaTable(nvidia_tables.CUDA_API_GPU_SUM, _OPERATIONS),

@@ -15,7 +15,7 @@ from gpuledger.analyse.memory.figures import MemoryFigures
 from gpuledger.analyse.range_tree import RangeNode, RangeRole, RangeShares, RangeTree
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.kernel_names import cut_label
-from gpuledger.ledger.activity import shortened
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import tenths
@@ -44,7 +44,7 @@ def _sums(functions: Sequence[CallTimes]) -> tuple[int, int]:
 def _call_columns(steps: int) -> tuple[Column, ...]:
     """Calls by function, and how many there are in each of the steady steps."""
     return (
-        Column("name", say("Call"), Unit.TEXT, lambda function: shortened(function.name)),
+        Column("name", say("Call"), Unit.TEXT, lambda function: short_function_name(function.name)),
         Column("calls", say("Calls"), Unit.COUNT, "times.count"),
         Column("per_step", say("Per step"), Unit.MEAN, lambda function: function.times.count / steps),
         Column("total_ns", say("Time"), Unit.NS, "times.total"),

@@ -23,7 +23,7 @@ from gpuledger.trace.model import GraphPlaces
 from gpuledger.trace.spans import Span
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.utilization.against_counters import HeldAgainst
+    from gpuledger.analyse.utilization.against_counters import CounterComparison
     from gpuledger.analyse.utilization.kernel_use import UseClass
     from gpuledger.analyse.utilization.stretches import SampledUse
 
@@ -70,7 +70,7 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, use: SampledUse | None, against: tuple[HeldAgainst, ...]) -> dict[str, Any]:
+def _device(device: Device, use: SampledUse | None, against: tuple[CounterComparison, ...]) -> dict[str, Any]:
     from gpuledger.answers.utilization import UseAnswer  # few profiles have samples
     from gpuledger.present.views.utilization import device_use_json
 

@@ -20,7 +20,7 @@ from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
 from gpuledger.present.palette import line_tone
 from gpuledger.present.views.ncu import integrated_blocks
-from gpuledger.trace.model import Severity, told_always
+from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
 
@@ -250,7 +250,7 @@ def closing(report: ProfiledRun) -> list[Message]:
         lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))
     notes = (*report.trace.health, *report.kernel_health)
     losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
-    lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *told_always(notes))]
+    lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *always_shown(notes))]
     return [*lines, *next_command(report)]
 
 

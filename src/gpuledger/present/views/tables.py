@@ -10,7 +10,7 @@ from gpuledger.messages import say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.model import Note, told_always
+from gpuledger.trace.model import Note, always_shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def tables_document(
     """Sentences for each GPU, then tables; JSON is the document gpuledger.VERB/1. Instants are told from `zero_ns`."""
     notes = tuple(notes)
     first = [block for of_gpu in sentences for block in answer_blocks(of_gpu)]
-    always = [say("Note: {sentence}.", sentence=sentence) for sentence in told_always(notes)]
+    always = [say("Note: {sentence}.", sentence=sentence) for sentence in always_shown(notes)]
     first += [doc.Remarks(tuple(always))] if always else []
     people = sheets if shown is None else shown
     return doc.Document(

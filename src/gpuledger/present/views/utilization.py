@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from typing import Any, Final
 
 from gpuledger.analyse.kernels.verdict import LOW_OCCUPANCY
-from gpuledger.analyse.utilization.against_counters import HeldAgainst
+from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import (
     AT_A_ROOF,
     CLASSES,
@@ -444,12 +444,12 @@ def _means_sentence(device: Device, stretches: UseOfStretches) -> Message:
     return say("On average over the steady steps, idle time included: {figures}.", figures=figures)
 
 
-def against_blocks(held: tuple[HeldAgainst, ...]) -> list[Block]:
+def against_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
     """What agrees with Nsight Compute and what does not, kernel by kernel; nothing where no kernel is in both."""
     return [*summary_blocks(held), SheetBlock(_against_kernels_sheet(held))] if held else []
 
 
-def summary_blocks(held: tuple[HeldAgainst, ...]) -> list[Block]:
+def summary_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
     """The same by counter alone."""
     if not held:
         return []
@@ -476,7 +476,7 @@ def summary_blocks(held: tuple[HeldAgainst, ...]) -> list[Block]:
     return [Heading(title), Paragraph(sentence), SheetBlock(by_counter)]
 
 
-def _against_kernels_sheet(held: tuple[HeldAgainst, ...]) -> Sheet:
+def _against_kernels_sheet(held: tuple[CounterComparison, ...]) -> Sheet:
     """The kernels with the most time, a row per counter; each is named once."""
     named = [
         ("" if place else label(kernel.full_name), figure)
@@ -484,7 +484,7 @@ def _against_kernels_sheet(held: tuple[HeldAgainst, ...]) -> Sheet:
         for place, figure in enumerate(figures)
     ]
 
-    def interval(row: tuple[str, HeldAgainst]) -> Message:
+    def interval(row: tuple[str, CounterComparison]) -> Message:
         sampled = row[1].sampled
         return say("{low} to {high} %", low=round(sampled.low), high=round(sampled.high))
 
@@ -503,7 +503,7 @@ def _against_kernels_sheet(held: tuple[HeldAgainst, ...]) -> Sheet:
     )
 
 
-def against_json(held: tuple[HeldAgainst, ...]) -> dict[str, Any]:
+def against_json(held: tuple[CounterComparison, ...]) -> dict[str, Any]:
     """Every counter of every kernel that both have; percent, and points where they differ."""
     return {
         "counters": {
@@ -601,7 +601,7 @@ def not_sampled(gpu: int, reason: NotMeasured) -> dict[str, Any]:
     return {"gpu": gpu, "source": None, "not_measured": reason.reason}
 
 
-def device_use_json(use: SampledUse, zero_ns: int, against: tuple[HeldAgainst, ...] = ()) -> dict[str, Any]:
+def device_use_json(use: SampledUse, zero_ns: int, against: tuple[CounterComparison, ...] = ()) -> dict[str, Any]:
     """One GPU as a whole, its kernels in the steady stretch, and these against what Nsight Compute counted."""
     kernels, stretches = use
     return (

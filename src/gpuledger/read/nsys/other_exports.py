@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gpuledger.capture.nsys import exported
+from gpuledger.capture.nsys import export_cached
 from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
@@ -254,6 +254,6 @@ class NsysRepReader:
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         progress("the report, with nsys export", 0)
-        export = look_at(exported(source.path, seconds=limits.export_seconds))
+        export = look_at(export_cached(source.path, seconds=limits.export_seconds))
         with open_sqlite(export, limits, progress) as tables:
             return read_export(tables, source.name, wanted, limits, progress)
