@@ -10,7 +10,7 @@ import click
 import pytest
 
 from gpuledger.cli import main as main_module
-from gpuledger.cli import terminal as progress_module
+from gpuledger.cli import progress as progress_module
 from gpuledger.cli.main import verb_named
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.read import open_trace
