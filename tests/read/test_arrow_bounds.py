@@ -11,6 +11,7 @@ from gpuledger import open_trace
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read import no_progress
+from gpuledger.read.nsys import other_exports
 from gpuledger.read.nsys.other_exports import ArrowExport
 from torture.growth import peak_bytes
 
@@ -35,7 +36,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pyte
     same = pa.array([7]).take(pa.array([0] * 5_000))
     path = folder_of(tmp_path / "a", pa.table({"start": same, "end": same, "demangledName": same}), ".parquet")
     asked: list[str] = []
-    monkeypatch.setattr(ArrowExport, "_of_parquet", lambda file, _: asked.append(file.stem))
+    monkeypatch.setattr(other_exports, "_of_parquet", lambda file, _: asked.append(file.stem))
     with pytest.raises(UnreadableProfile, match=f"table {KERNELS} has more than 1,000 rows"):
         open_trace(path, limits=Limits(rows_per_table=1000))
     assert asked == []
@@ -44,7 +45,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pyte
 def test_rows_of_a_stream_are_counted_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = pa.array([7]).take(pa.array([0] * 50_000))
     path = folder_of(tmp_path / "a", pa.table({"start": same, "end": same, "demangledName": same}), ".arrow")
-    monkeypatch.setattr(ArrowExport, "_of_stream", lambda *_: pytest.fail("read whole"))
+    monkeypatch.setattr(other_exports, "_of_stream", lambda *_: pytest.fail("read whole"))
     with pytest.raises(UnreadableProfile, match=f"table {KERNELS} has more than 1,000 rows"):
         open_trace(path, limits=Limits(rows_per_table=1000))
 

@@ -611,7 +611,7 @@ def test_a_full_disk_is_no_error(kept: Path, profile: Path) -> None:
 SLOWLY = """if True:
     import atexit, os, sys, time
     from gpuledger import open_trace
-    from gpuledger.read.cache import cached_open, trace_file
+    from gpuledger.read.cache import cached_open, store
 
     def slowly(self):
         whole = b"".join(pieces(self))
@@ -620,7 +620,7 @@ SLOWLY = """if True:
             time.sleep(float(sys.argv[3]))
             yield whole[start : start + 8192]
 
-    pieces, trace_file.PackedTrace.pieces = trace_file.PackedTrace.pieces, slowly
+    pieces, store.PackedTrace.pieces = store.PackedTrace.pieces, slowly
     cached_open.PATIENCE_S = float(sys.argv[2])
     open_trace(sys.argv[1])
     atexit.register(os.write, 1, b"ending\\n")
