@@ -22,7 +22,7 @@ from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet import run
 from gpuledger.ledger.steps import Selection
-from gpuledger.present.views.ranks import job_sheets
+from gpuledger.present.views.fleet import job_sheets
 from gpuledger.replay.passes import replay_times as replayed_times
 from gpuledger.trace.model import NotMeasured
 from support.call_notation import called

@@ -30,7 +30,7 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.ranks import job_sheets
+from gpuledger.present.views.fleet import job_sheets
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings

@@ -33,7 +33,7 @@ from gpuledger.fleet import cluster, run
 from gpuledger.fleet.run import Failed, Profile, failure, job_profiles, profiles_text
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.document import Shades
-from gpuledger.present.views.ranks import job_sheets, straggler_sheet
+from gpuledger.present.views.fleet import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
 from gpuledger.system import resources
 from support.command import ROOT, gpuledger

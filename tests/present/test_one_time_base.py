@@ -22,8 +22,7 @@ from gpuledger.ledger.steps import Selection
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit
 from gpuledger.present.views.gpu_time import longest_sheet, step_sheets
-from gpuledger.present.views.report import report_document
-from gpuledger.present.views.report_json import report_data
+from gpuledger.present.views.report import report_data, report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.tables import Room, cell
 from gpuledger.trace.model import Trace

@@ -14,7 +14,7 @@ from gpuledger.messages import translated
 from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
 from gpuledger.present.charts.svg import Boxes, Picture, Words, svg_alone
 from gpuledger.present.palette import TONES
-from gpuledger.present.views.timeline_picture import timeline_picture
+from gpuledger.present.views.timeline import timeline_picture
 from gpuledger.trace.spans import Span
 from support.command import CAPTURES
 from support.opened import report_of

@@ -209,7 +209,7 @@ OPENERS = {
     "read/cache/store.py": "the cache, which it wrote itself",
     "config.py": "the user's settings",
     "messages/__init__.py": "translations, which are part of the package",
-    "findings/advice.py": "pages, which are part of the package",
+    "findings/rules.py": "pages, which are part of the package",
     "diagnosis/cases.py": "the cases, which are part of the package, and a tool's answers",
     "diagnosis/score.py": "archives of our own captures",
     "capture/record.py": "what a program's environment was seen to be",

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli.main import HOMES, VERBS, verb_named
-from gpuledger.findings.advice import page
-from gpuledger.findings.rules import RULES, codes
+from gpuledger.findings.rules import RULES, codes, page
 from gpuledger.ledger.causes import CAUSES, QueueTrigger
 from gpuledger.messages import LANGUAGES, translated
 from gpuledger.present.safe_text import display_width

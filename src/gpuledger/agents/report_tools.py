@@ -22,18 +22,17 @@ from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage
-from gpuledger.findings.advice import page
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import headline
-from gpuledger.findings.rules import codes
+from gpuledger.findings.rules import codes, page
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.charts.svg import png
 from gpuledger.present.views.info import info_document
-from gpuledger.present.views.report_json import finding_dict, report_data
+from gpuledger.present.views.report import finding_dict, report_data
 from gpuledger.present.views.report_parts import verdict
-from gpuledger.present.views.timeline_picture import timeline_picture as drawn
+from gpuledger.present.views.timeline import timeline_picture as drawn
 from gpuledger.read.source import look_at
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span

@@ -41,7 +41,7 @@ from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.program_time import launches_tables, memory_tables, ranges_tables
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.tables import TableAnswer
-from gpuledger.present.views.timeline_kernels import step_kernels_sheet
+from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import kernels_use_json, use_answer
 from gpuledger.present.writers.json import tables_json
 from gpuledger.sql.answer import answer_statement

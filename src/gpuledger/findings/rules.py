@@ -2,6 +2,8 @@
 
 Each has what it saves alone, after those before it, and without the profiler: the same edits on a host that it does not
 slow down. What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
+
+Pages about findings, one Markdown file per code under `explain/`, other languages under `explain/LANGUAGE/`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -242,3 +245,9 @@ def _put_behind(ranked: list[Finding], later: Finding, firsts: Sequence[Finding]
     if place > ranked.index(later):
         ranked.remove(later)
         ranked.insert(place, later)
+
+
+def page(code: str, language: str = "en") -> str:
+    """The page about a code."""
+    folder = ("explain",) if language == "en" else ("explain", language)
+    return files(__package__).joinpath(*folder, f"{code}.md").read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuledger.findings.advice import first_fix
 from gpuledger.findings.finding import Finding
 from gpuledger.messages import Message, say
 from gpuledger.present.document import Points, ShownFinding, TimelinePlace
@@ -12,7 +11,7 @@ from gpuledger.units import time_text
 def shown_finding(finding: Finding, share: float | None = None, place: TimelinePlace | None = None) -> ShownFinding:
     """A finding with what it saves, if anything, and the first thing to try."""
     saving = saving_words(finding) if finding.saving_ns else None
-    return ShownFinding(finding, saving, first_fix(finding), share, place)
+    return ShownFinding(finding, saving, finding.fix, share, place)
 
 
 def saving_words(finding: Finding) -> Message:

@@ -3,17 +3,20 @@
 Only views make sheets, from columns and records (`Sheet.of`): a column is declared once, with its getter. CSV and JSON
 show exact values under `Column.heading`; text, Markdown and pages round them for people, put the unit to each number,
 and show `Term`s by their words, but where exact values are asked for.
+
+Typed results as JSON objects: which fields, in which order; no key is written twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import attrgetter
 from typing import Any
 
 from gpuledger.messages import say, translated
+from gpuledger.trace.model import NotMeasured
 
 
 class Digits(Enum):
@@ -197,3 +200,27 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
         foot=foot,
         why_empty=translated(sheet.why_empty, language),
     )
+
+
+def fields_json(record: object, fields: str) -> dict[str, Any]:
+    """The named fields of a result, as JSON has them; `key=path.to.field` where a field goes by another name."""
+    content = {}
+    for name in fields.split():
+        key, _, path = name.partition("=")
+        content[key] = plain(attrgetter(path or key)(record))
+    return content
+
+
+def plain(value: object) -> Any:
+    """A value as JSON has it: lists for tuples, the value of an enum, null for what was not measured."""
+    match value:
+        case NotMeasured():
+            return None
+        case Enum():
+            return value.value
+        case tuple() | list():
+            return [plain(part) for part in value]
+        case Mapping():
+            return {plain(key): plain(part) for key, part in value.items()}
+        case _:
+            return value

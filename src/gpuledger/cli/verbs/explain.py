@@ -9,8 +9,7 @@ import click
 from gpuledger.cli.completion import finding_codes
 from gpuledger.cli.output import language_option
 from gpuledger.cli.terminal import columns, has_colours
-from gpuledger.findings.advice import page
-from gpuledger.findings.rules import codes
+from gpuledger.findings.rules import codes, page
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.page_text import page_text
 

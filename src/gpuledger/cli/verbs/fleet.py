@@ -19,8 +19,15 @@ from gpuledger.fleet.run import fleet as analysed
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
-from gpuledger.present.views.fleet import Map, Merged, fleet_document
-from gpuledger.present.views.ranks import job_sheets, lateness_sheet, lateness_words, straggler_sheet
+from gpuledger.present.views.fleet import (
+    Map,
+    Merged,
+    fleet_document,
+    job_sheets,
+    lateness_sheet,
+    lateness_words,
+    straggler_sheet,
+)
 from gpuledger.read.request import Progress
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text

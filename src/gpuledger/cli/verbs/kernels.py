@@ -83,7 +83,7 @@ def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Selection, limits
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.ledger.device import analyse_devices
     from gpuledger.present.views.kernels import kernel_sentences
-    from gpuledger.present.views.timeline_kernels import step_kernels_sheet, timeline_document
+    from gpuledger.present.views.timeline import step_kernels_sheet, timeline_document
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.trace.tables import Table

@@ -25,8 +25,7 @@ from gpuledger.present.document import (
     Tile,
     chapters,
 )
-from gpuledger.present.fields import fields_json
-from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.present.sheet import Column, Sheet, Term, Unit, fields_json
 from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.trace.model import Note, Severity, always_shown

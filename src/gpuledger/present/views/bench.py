@@ -28,8 +28,7 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
-from gpuledger.present.fields import fields_json
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, fields_json
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
 
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}

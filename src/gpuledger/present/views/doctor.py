@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.capture_checks import CaptureCheck
 from gpuledger.present.document import Document, Drawn
-from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import display_width, visible, wrapped
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.markdown import escaped, table_markdown
 from gpuledger.units import bytes_text

@@ -20,9 +20,8 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
-from gpuledger.present.fields import fields_json, plain
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Unit, fields_json, plain
 from gpuledger.present.terms import severity_term
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.model import Decoding, NotMeasured, Origin, Severity, Trace, os_pid

@@ -31,8 +31,7 @@ from gpuledger.present.document import (
     chapters,
     not_measured,
 )
-from gpuledger.present.fields import fields_json, plain
-from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.present.sheet import Column, Sheet, Term, Unit, fields_json, plain
 from gpuledger.present.terms import BOUNDS, made_at, made_line
 from gpuledger.present.views.gpu_time import largest_line_sentence, step_count_text, step_time_text
 from gpuledger.present.writers.json import health_json

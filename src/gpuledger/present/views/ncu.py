@@ -34,9 +34,8 @@ from gpuledger.present.document import (
     SheetTitle,
     ShellCommands,
 )
-from gpuledger.present.fields import fields_json, plain
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit, share_column
+from gpuledger.present.sheet import Column, Sheet, Unit, fields_json, plain, share_column
 from gpuledger.present.views.kernels import (
     SEVERITY_WORDS,
     bound_text,

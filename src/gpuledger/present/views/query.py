@@ -8,9 +8,8 @@ from typing import Final
 
 from gpuledger.messages import Message, say
 from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
-from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, fields_json
 from gpuledger.present.writers.json import health_json
 from gpuledger.sql.answer import QueryAnswer, Value
 from gpuledger.sql.tables import QueryTable

@@ -21,9 +21,8 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
-from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.present.writers.json import sheet_json
 from gpuledger.runbook.definition import MatrixCell, Runbook

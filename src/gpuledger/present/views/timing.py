@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
-from gpuledger.present.fields import fields_json
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
 from gpuledger.units import count_text, precise_time_text
 
 if TYPE_CHECKING:

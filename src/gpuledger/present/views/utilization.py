@@ -30,8 +30,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent, shape_text
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
-from gpuledger.present.fields import fields_json
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, fields_json, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text

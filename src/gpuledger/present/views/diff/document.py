@@ -32,10 +32,9 @@ from gpuledger.present.document import (
     Tile,
     chapters,
 )
-from gpuledger.present.fields import fields_json
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
 from gpuledger.present.views.diff.tables import (
     calls_sheet,
     controls_text,

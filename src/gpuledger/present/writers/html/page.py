@@ -20,8 +20,8 @@ from jinja2.runtime import Context
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from gpuledger.findings.advice import page as advice_page
 from gpuledger.findings.rules import codes
+from gpuledger.findings.rules import page as advice_page
 from gpuledger.messages import capitalised, say, translated
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg

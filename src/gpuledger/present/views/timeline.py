@@ -1,20 +1,33 @@
-"""The answer of `gpuledger kernels PROFILE`: use of the GPU where it was sampled, and a step's kernels in order."""
+"""The answer of `gpuledger kernels PROFILE`: use of the GPU where it was sampled, and a step's kernels in order.
+
+One stretch of a run as a picture: what the GPU and the threads that launch did, and why the GPU was idle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from gpuledger.analyse.kernels.step_kernels import StepOverview
+from gpuledger.analyse.timeline import EventFinder, Events, EventSource
 from gpuledger.analyse.utilization.against_counters import held_against
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
+from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.causes import CAUSES
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.present.charts.amounts import ticks
+from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
+from gpuledger.present.charts.svg import Picture
 from gpuledger.present.digits import shape_text
-from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
+from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle, Tell
+from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.terms import event_words, track_words
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.views.utilization import (
     against_blocks,
@@ -29,7 +42,8 @@ from gpuledger.present.views.utilization import (
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin
-from gpuledger.units import count_text
+from gpuledger.trace.spans import Span
+from gpuledger.units import count_text, instant_text, time_text
 
 _COLUMNS: Final = (
     Column("number", "#", Unit.ID),
@@ -152,3 +166,102 @@ def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list
         if not isinstance(sampled, NotMeasured)
     ]
     return [chart for chart in charts if chart is not None]
+
+
+_MOST_EVENTS: Final = 3_000
+_MOST_GAPS: Final = 500
+_MOST_TRACKS: Final = 8
+_MOST_LANES: Final = 6
+"""Of one track: deeper nesting is not drawn."""
+
+
+def timeline_picture(run: ProfiledRun, device: Device, span: Span, tell: Tell) -> Picture:
+    """The stretch, on the clock of `--time`; the shortest records are left out where there are too many."""
+    finder = EventFinder(run.trace, device.host, device.work)
+    events = finder.events(span, _MOST_EVENTS)
+    rows = [_idle(device, span, tell), *_tracks(run, finder, events, tell)]
+    start_ns, length = span.start_ns - run.zero_ns, span.end_ns - span.start_ns
+    title = say(
+        "{profile}, from {start}, {time}", profile=run.name, start=instant_text(start_ns), time=time_text(length)
+    )
+    return lane_chart(tell(title), tell(_drawn(events)), rows, _instants(length), _legend(rows, tell))
+
+
+def _drawn(events: Events) -> str:
+    drawn = say("{count} events are drawn", count=count_text(len(events)))
+    if not events.left_out:
+        return drawn
+    return say(
+        "{drawn}; {count} of {time} or less are not",
+        drawn=drawn,
+        count=count_text(events.left_out),
+        time=time_text(events.least_ns),
+    )
+
+
+def _idle(device: Device, span: Span, tell: Tell) -> LaneRow:
+    """The gaps of the GPU, each by the cause that it has most of."""
+    gaps = device.ledger.gaps
+    here = np.flatnonzero((gaps.end_ns > span.start_ns) & (gaps.start_ns < span.end_ns))
+    here = np.sort(here[np.argsort(-gaps.length_ns[here], kind="stable")[:_MOST_GAPS]])
+    most = np.stack([gaps.by_cause.of(cause)[here] for cause in CAUSES], axis=1).argmax(axis=1)
+    bars = [
+        _bar(
+            int(gaps.start_ns[gap]), int(gaps.end_ns[gap]), span, 0, f"idle-{CAUSES[cause]}", tell(CAUSES[cause].label)
+        )
+        for gap, cause in zip(here.tolist(), most.tolist(), strict=True)
+    ]
+    return LaneRow(tell(say("GPU {gpu} idle, by cause", gpu=device.gpu)), bars, hatched=True)
+
+
+def _tracks(run: ProfiledRun, finder: EventFinder, events: Events, tell: Tell) -> list[LaneRow]:
+    """Streams, then threads: those with the most records."""
+    count = np.bincount(events.track, minlength=len(events.tracks))
+    shown = sorted(np.argsort(-count, kind="stable")[:_MOST_TRACKS].tolist())
+    rows = []
+    for track in shown:
+        here = np.flatnonzero((events.track == track) & (events.lane < _MOST_LANES))
+        bars = [_event(finder, events, position) for position in here.tolist()]
+        rows.append(LaneRow(tell(track_words(run, events.tracks[track])), bars))
+    return rows
+
+
+def _event(finder: EventFinder, events: Events, position: int) -> LaneBar:
+    source, row = EventSource(int(events.source[position])), int(events.row[position])
+    if source is EventSource.GPU_WORK:
+        code, kind = int(finder.work.name[row]), int(finder.work.family[row])
+    else:
+        table = (finder.ranges, finder.cuda_calls, finder.other_calls)[source]
+        code = int(table.codes("name")[row])
+        kind = int(finder.ranges.codes("kind")[row]) if source is EventSource.RANGE else 0
+        if source is EventSource.CUDA_CALL:
+            kind = int(finder.call_kinds[row])
+    name, tone, _ = event_words(finder, source, finder.ranges.strings.text(code), kind)
+    start, end = int(events.start_ns[position]), int(events.end_ns[position])
+    return _bar(start, end, events.span, int(events.lane[position]), tone, name)
+
+
+def _bar(start_ns: int, end_ns: int, span: Span, lane: int, tone: str, name: str) -> LaneBar:
+    """What of it lies in the stretch."""
+    length = max(span.end_ns - span.start_ns, 1)
+    first, last = max(start_ns, span.start_ns), min(end_ns, span.end_ns)
+    return LaneBar((first - span.start_ns) / length, (last - first) / length, lane, tone, name)
+
+
+def _instants(length_ns: int) -> list[tuple[float, str]]:
+    """Round times from the start of the stretch."""
+    return [(at / max(length_ns, 1), f"+{time_text(round(at))}") for at in ticks(float(length_ns), 1.0, 5)]
+
+
+def _legend(rows: Sequence[LaneRow], tell: Tell) -> tuple[tuple[str, str], ...]:
+    """What the tones mean, in the order of the palette."""
+    used = {bar.tone for row in rows for bar in row.bars}
+    words = {
+        "comm": say("communication"),
+        "copy": say("copies"),
+        "host-range": say("range"),
+        "host-operator": say("operator"),
+        "host-python": say("Python function"),
+        **{f"idle-{cause}": cause.label for cause in CAUSES},
+    }
+    return tuple((tone, tell(words.get(tone, tone.removeprefix("compute-")))) for tone in TONES if tone in used)
