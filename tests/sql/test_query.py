@@ -62,7 +62,7 @@ def test_only_what_is_named_is_read_and_made(monkeypatch: pytest.MonkeyPatch) ->
         Table.KERNELS: {"start_ns", "end_ns", "grid", "name"}
     }
     assert set(to_read(statement("SELECT code FROM findings"))[0]) == set(EVENTS)
-    monkeypatch.setattr("gpuledger.sql.booked.analysed", None)  # no books
+    monkeypatch.setattr("gpuledger.sql.booked.analyse_devices", None)  # no books
     monkeypatch.setattr("gpuledger.sql.booked.findings", None)
     assert ask(SMALL, None, "SELECT count(*) FROM kernels, calls").rows == ((0,),)
     with pytest.raises(TypeError):

@@ -38,10 +38,10 @@ def read_once() -> Iterator[None]:
     """While this is entered, a file that did not change is not read again, nor analysed in the same way again."""
     with (
         patch.object(read, "_read_trace", _opened_once),
-        patch.object(questions, "analysed", _analysed_once),
-        patch.object(profiled_run, "analysed", _analysed_once),
+        patch.object(questions, "analyse_devices", _analysed_once),
+        patch.object(profiled_run, "analyse_devices", _analysed_once),
         patch.object(profiled_run, "findings", _found_once),
-        patch.object(profiled_run, "sampled", _sampled_once),
+        patch.object(profiled_run, "sampled_use", _sampled_once),
     ):
         yield
 
