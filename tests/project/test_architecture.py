@@ -168,8 +168,8 @@ def test_programs_to_profile_know_nothing_of_us_but_windows() -> None:
 WORDS_OF_ANALYSES = {"forwards_text", "shape_text", "side_of", "missing", "nvidia_tables"}
 """What is said of a result, or looked up: no analysis of a trace. `missing` goes when reports have their answer."""
 
-NOT_YET = {"report", "report_parts", "fleet", "memory_snapshot", "tables", "tables_page"}
-"""Views that still ask analyses themselves, as those of timelines and of the page do."""
+NOT_YET = {"report", "report_parts", "fleet", "memory_snapshot", "tables", "timeline"}
+"""Views that still ask analyses themselves, as those of the page do."""
 
 
 def test_a_view_arranges_answers_and_runs_no_analysis() -> None:
@@ -178,7 +178,7 @@ def test_a_view_arranges_answers_and_runs_no_analysis() -> None:
         (relative(path), name.name)
         for path in MODULES
         if relative(path).startswith("present/views/") and "/page/" not in relative(path)
-        if path.stem not in NOT_YET and not path.stem.startswith("timeline_")
+        if path.stem not in NOT_YET
         for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuledger.analyse")
         for name in node.names
