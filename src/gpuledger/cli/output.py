@@ -35,6 +35,7 @@ from gpuledger.system.files import refuse_existing, replacing
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
+    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
     from gpuledger.read.request import Progress
     from gpuledger.trace.model import Trace
 
@@ -434,3 +435,38 @@ def in_order(values: Mapping[str, Iterable[Any]]) -> list[tuple[str, Any]]:
     left = {option: iter(given) for option, given in values.items()}
     order: Collection[str] = click.get_current_context().meta[__name__]
     return [(option, next(left[option])) for option in order if option in left]
+
+
+def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
+    """What a snapshot says; None where the file is something else."""
+    from gpuledger.read.snapshot import is_snapshot
+    from gpuledger.read.source import look_at
+
+    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
+        return None
+    return analysed_snapshot(profile, limits, output)
+
+
+def analysed_snapshot(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot:
+    """What the snapshot in a file says."""
+    from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
+    from gpuledger.findings.memory import snapshot_findings
+    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
+    from gpuledger.read.snapshot import open_snapshot
+    from gpuledger.stages import FINDINGS
+
+    snapshot = open_snapshot(profile, limits=limits, progress=output.progress)
+    output.progress.stage(FINDINGS)
+    figures = snapshot_figures(snapshot)
+    return AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
+
+
+def show_snapshot(profile: Path, limits: Limits, output: Output, *, is_brief: bool = False) -> bool:
+    """Show what a snapshot says; False where the file is something else."""
+    made = snapshot_of(profile, limits, output)
+    if made is None:
+        return False
+    from gpuledger.present.views.memory_snapshot import snapshot_document
+
+    output.show(snapshot_document(made, is_brief=is_brief))
+    return True

@@ -7,12 +7,10 @@ the steady steps together from their phases, and from what they waited for. `mem
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -30,7 +28,16 @@ from gpuledger.answers.one_gpu import (
     ranges_answer,
     steps_answer,
 )
-from gpuledger.cli.output import Output, limit_option, named, names_option, page_options, profile_argument, step_options
+from gpuledger.cli.output import (
+    Output,
+    limit_option,
+    named,
+    names_option,
+    page_options,
+    profile_argument,
+    show_snapshot,
+    step_options,
+)
 from gpuledger.fleet.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection
@@ -48,16 +55,11 @@ from gpuledger.present.views.program_time import (
 )
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
 from gpuledger.read import SAMPLES, open_trace
-from gpuledger.read.snapshot import is_snapshot, open_snapshot
-from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.replay.scenario import scenarios
-from gpuledger.stages import BOOKS, FINDINGS
+from gpuledger.stages import BOOKS
 from gpuledger.trace.model import Trace
 from gpuledger.units import parse_instant
-
-if TYPE_CHECKING:
-    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
 
 
 def question(
@@ -96,36 +98,6 @@ def question(
     return click.command(answer.__name__)(
         profile_argument(step_options(names_option(limit_option(page_options(verb)))))
     )
-
-
-def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
-    """What a snapshot says; None where the file is something else."""
-    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
-        return None
-    return analysed_snapshot(profile, limits, output)
-
-
-def analysed_snapshot(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot:
-    """What the snapshot in a file says."""
-    from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
-    from gpuledger.findings.memory import snapshot_findings
-    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
-
-    snapshot = open_snapshot(profile, limits=limits, progress=output.progress)
-    output.progress.stage(FINDINGS)
-    figures = snapshot_figures(snapshot)
-    return AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
-
-
-def show_snapshot(profile: Path, limits: Limits, output: Output, *, is_brief: bool = False) -> bool:
-    """Show what a snapshot says; False where the file is something else."""
-    made = snapshot_of(profile, limits, output)
-    if made is None:
-        return False
-    from gpuledger.present.views.memory_snapshot import snapshot_document
-
-    output.show(snapshot_document(made, is_brief=is_brief))
-    return True
 
 
 def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | None:

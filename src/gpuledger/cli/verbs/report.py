@@ -10,14 +10,15 @@ import click
 
 from gpuledger.cli.output import (
     Output,
+    analysed_snapshot,
     limit_option,
     named,
     names_option,
     page_options,
     profile_argument,
+    show_snapshot,
     step_options,
 )
-from gpuledger.cli.verbs.questions import analysed_snapshot, show_snapshot
 from gpuledger.errors import MissingPackage
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.ledger.steps import Selection
