@@ -14,7 +14,6 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.launchers import PYTHON, launch_of, main_program
 from gpuledger.errors import OutputRefused
 from gpuledger.system.files import reason_of
 
@@ -107,6 +106,8 @@ def _taken(place: CapturePlace) -> Path | None:
 
 def _stem(command: Sequence[str]) -> str:
     """A name for a profile of this command: the script's, the module's, or the program's."""
+    from gpuledger.capture.launchers import PYTHON, launch_of, main_program  # not for whoever only opens a profile
+
     program = main_program(command).words or tuple(command)
     launch = launch_of(program)
     words = launch.program if launch else program
