@@ -32,9 +32,9 @@ pytestmark = pytest.mark.usefixtures("ncu_asked_once")
 def test_help_lists_the_verbs() -> None:
     ran = gpuledger("--help")
     assert ran.exit_code == 0
-    for verb, line in VERBS.items():
-        assert f"{verb} " in ran.stdout
-        assert line.split(".")[0][:40] in " ".join(ran.stdout.split())
+    for name, verb in VERBS.items():
+        assert f"{name} " in ran.stdout
+        assert verb.help.split(".")[0][:40] in " ".join(ran.stdout.split())
 
 
 def test_version() -> None:

@@ -1,6 +1,7 @@
-"""What Nsight Compute's counters say of kernels: of reports alone, and matched to the kernels of a timeline's step.
+"""What is known of a GPU's kernels, as one value each: what Nsight Compute's counters say of them, of reports alone and
+matched to the kernels of a timeline's step; what samples say of their use of the GPU; and how far the two agree.
 
-Judged kernels in, what tables and documents say of them as a whole out, each part when it is asked for.
+Judged kernels or samples in, what tables and documents say of them as a whole out, each part when it is asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from functools import cached_property
 from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
 from gpuledger.analyse.kernels.roofs import device_of
 from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline, kernels_tally, timeline_tally
+from gpuledger.analyse.utilization.against_counters import Agreement, CounterComparison, agreement
+from gpuledger.analyse.utilization.stretches import ComputeSplit, SampledUse, compute_split
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.ledger.device import Device
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Gpu, Note
@@ -89,3 +93,22 @@ class MatchedAnswer:
     def not_here(self) -> KernelsAnswer:
         """What was profiled and is no part of these steps: another shape, another type, another phase."""
         return KernelsAnswer(kernels(self.matched.unused))
+
+
+@dataclass(frozen=True)
+class UseAnswer:
+    """What one GPU's compute uses of it; `use` is None where nothing was sampled."""
+
+    device: Device
+    use: SampledUse | None
+
+    @cached_property
+    def split(self) -> ComputeSplit:
+        """Compute by how it uses the GPU."""
+        return compute_split(self.device, None if self.use is None else self.use[0].class_of_row)
+
+
+def agreements(held: tuple[CounterComparison, ...]) -> dict[GpuMetric, Agreement]:
+    """How far samples agree with Nsight Compute's counters, by counter; without those that nothing was counted of."""
+    found = {metric: agreement(held, metric) for metric in OF_KERNELS}
+    return {metric: agreed for metric, agreed in found.items() if agreed is not None}

@@ -1,134 +1,27 @@
 """Where results go: the options that every verb shares, and the writing.
 
 Results go to stdout or a file, everything else to stderr. Some verbs also write a page, one HTML file.
-
-`--limit NAME=VALUE`: raise or lower one of the caps of `gpuledger.limits` for this call.
-
-`--names-from FILE`: names for the kernels inside CUDA graphs from a second file of the same program.
-
-Options that take a regular expression: one that is none is refused before anything is read.
-
-Options in the order in which they were given: click keeps that of one option's values only.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.completion import level_names, range_patterns, words
 from gpuledger.cli.progress import SILENT, ProgressLine, progress
 from gpuledger.cli.terminal import columns, has_colours
-from gpuledger.errors import GpuledgerError
-from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import LANGUAGES
 from gpuledger.present import FORMATS, PAGE
 from gpuledger.system.files import refuse_existing, replacing
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
-    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
-    from gpuledger.read.request import Progress
-    from gpuledger.trace.model import Trace
-
-_NAMES = {field.name.replace("_", "-"): field.name for field in fields(Limits)}
-_VALUE = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?P<prefix>[kMGT]?)(?P<unit>B|s|)")
-_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """--limit, handed to the verb as `limits`."""
-    return click.option(
-        "--limit",
-        "limits",
-        multiple=True,
-        metavar="NAME=VALUE",
-        callback=_parse_limits,
-        shell_complete=words(lambda: _NAMES, "="),
-        help="Change a limit on what reading may cost, e.g. rows-per-table=1e9; an unknown NAME lists them all.",
-    )(verb)
-
-
-def _parse_limits(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Limits:
-    chosen = DEFAULT_LIMITS
-    for each in given:
-        name, _equals, text = each.partition("=")
-        field = _NAMES.get(name.strip().replace("_", "-"))
-        if field is None:
-            raise click.BadParameter(f"no limit {name!r}; there are {', '.join(_NAMES)}.")
-        value: Any = _value(name, field, text.strip())
-        chosen = replace(chosen, **{field: value})
-    return chosen
-
-
-def _value(name: str, field: str, text: str) -> int | float:
-    match = _VALUE.fullmatch(text)
-    unit = {"bytes": "B", "seconds": "s"}.get(field.rpartition("_")[2], "")
-    if match is None or match["unit"] not in ("", unit):
-        example = {"B": "500MB", "s": "60"}.get(unit, "1000")
-        raise click.BadParameter(f"{text!r} is no value of {name}; write e.g. {name}={example}.")
-    value = float(match["number"]) * _FACTORS[match["prefix"]]
-    return value if unit == "s" else round(value)
-
-
-def names_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """--names-from, handed to the verb as `names_from`."""
-    return click.option(
-        "--names-from",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Name the kernels inside CUDA graphs after another trace of the same program: one in which the graph is "
-        "captured, or runs without a graph; or after torch's JSON of kernel annotations.",
-    )(verb)
-
-
-def named(trace: Trace, profile: str, names_from: Path | None, limits: Limits, tell: Progress) -> Trace:
-    """The trace with the names of that file, if there is one."""
-    if names_from is None:
-        return trace
-    from gpuledger.analyse.operators.graph_places import named_by_nodes, named_by_trace
-    from gpuledger.read import open_trace
-    from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
-
-    if is_kernel_annotations(names_from):
-        return named_by_nodes(trace, profile, kernel_annotations(names_from, limits), names_from.name)
-    return named_by_trace(trace, profile, open_trace(names_from, limits=limits, progress=tell), names_from.name)
-
-
-Verb = Callable[..., None]
-
-_OF_KERNELS: Final = ("--step-kernel", "--pattern", "--kernel")
-
-
-def regex_option(name: str, variable: str | None = None, *, said: str) -> Callable[[Verb], Verb]:
-    """`name` with a REGEX, handed to the verb as `variable`; None where it was not given.
-
-    The shell completes names of ranges, but for options about kernels.
-    """
-    names = (name,) if variable is None else (name, variable)
-    complete = None if name in _OF_KERNELS else range_patterns
-    return click.option(*names, metavar="REGEX", callback=_check_regex, help=said, shell_complete=complete)
-
-
-def _check_regex(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
-    return None if pattern is None else checked_regex(pattern)
-
-
-def checked_regex(pattern: str) -> str:
-    """The same pattern, if it is one."""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
-    return pattern
 
 
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
@@ -292,181 +185,6 @@ def language_option(verb: Callable[..., None]) -> Callable[..., None]:
     return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
 
 
-def profile_argument(verb: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
-    """PROFILE: whatever `open_trace` takes, or `-` for what arrives on standard input."""
-    path = click.Path(path_type=Path)
-    return click.argument("profile", type=path, required=required, callback=_or_stdin)(cache_option(verb))
-
-
-def optional_profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
-    """The same for a verb that also answers without one."""
-    return profile_argument(verb, required=False)
-
-
-def _or_stdin(context: click.Context, _: click.Parameter, profile: Path) -> Path:
-    """A file that holds standard input where `-` was named, until the command ends; nothing of it goes to the cache."""
-    if str(profile) != "-" or context.resilient_parsing:
-        return profile
-    if sys.stdin.isatty():
-        raise GpuledgerError(
-            "standard input is a terminal, and holds no profile",
-            hint=f"pipe one in, e.g. `ssh node cat run.sqlite | gpuledger {context.command.name} -`, or name a file",
-        )
-    from gpuledger.system.files import spool_to_file
-
-    _without_cache(context, _, wanted=True)
-    return context.with_resource(spool_to_file(sys.stdin.buffer))
-
-
-def cache_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """--no-cache, which the verb need not know of. It has it once, whichever of its other options brings it."""
-    if any(parameter.name == "no_cache" for parameter in getattr(verb, "__click_params__", ())):
-        return verb
-    said = "Read the profile itself: neither use nor write the cache."
-    return click.option("--no-cache", is_flag=True, expose_value=False, callback=_without_cache, help=said)(verb)
-
-
-def _without_cache(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Through the environment, so that the processes that a verb starts know it too."""
-    if not wanted:
-        return
-    before = os.environ.get("GPULEDGER_CACHE")
-    os.environ["GPULEDGER_CACHE"] = "0"
-
-    def put_back() -> None:
-        if before is None:
-            del os.environ["GPULEDGER_CACHE"]
-        else:
-            os.environ["GPULEDGER_CACHE"] = before
-
-    context.call_on_close(put_back)
-
-
-def step_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """What to look at and how to cut it into steps, handed to the verb as one `wanted`."""
-
-    @functools.wraps(verb)
-    def with_steps(
-        *arguments: object,
-        step_range: str | None,
-        step_kernel: str | None,
-        level: str | None,
-        families: Path | None,
-        device: int | None,
-        time: tuple[int | None, int | None] | None,
-        scope: str | None,
-        **options: object,
-    ) -> None:
-        from gpuledger.config import user_families
-        from gpuledger.ledger.steps import Selection
-
-        wanted = Selection(
-            range_pattern=step_range,
-            kernel_pattern=step_kernel,
-            level=level,
-            families=user_families(families),
-            device=device,
-            time_ns=time,
-            scope_pattern=scope,
-        )
-        verb(*arguments, wanted=wanted, **options)
-
-    file = click.Path(path_type=Path, dir_okay=False)
-    options = (
-        regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: auto-detected."),
-        regex_option("--step-kernel", said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps."),
-        click.option(
-            "--level",
-            metavar="NAME",
-            shell_complete=level_names,
-            help="Use the level of this name as the step; `gpuledger steps` lists them.",
-        ),
-        click.option(
-            "--time",
-            metavar="A:B",
-            callback=_stretch,
-            help="Only from A to B, as printed: 0.5s:1.5s, '12.3 ms:', or integer ns. 0 is where GPU work starts.",
-        ),
-        regex_option(
-            "--range",
-            "scope",
-            said="Only what was launched inside ranges that match; each instance is a step by default.",
-        ),
-        click.option("--device", type=int, metavar="N", help="Only GPU N."),
-        click.option(
-            "--families", type=file, help="TOML file with your own kernel families. Default: ./pyproject.toml."
-        ),
-        cache_option,
-    )
-    for option in reversed(options):
-        with_steps = option(with_steps)
-    return with_steps
-
-
-def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int | None, int | None] | None:
-    """A:B in nanoseconds; either side may be left out."""
-    if value is None:
-        return None
-    from gpuledger.units import parse_stretch
-
-    try:
-        return parse_stretch(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def _replace(path: Path, content: str | bytes, *, force: bool) -> None:
     with replacing(path, force=force) as file:
         file.write(content if isinstance(content, bytes) else content.encode(errors="backslashreplace"))
-
-
-class InOrder(click.Command):
-    """A command that remembers which of its options came when."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; and keep what options were given, one by one."""
-        words = args[: args.index("--")] if "--" in args else args
-        ctx.meta[__name__] = [word.partition("=")[0] for word in words if word.startswith("--")]
-        return super().parse_args(ctx, args)
-
-
-def in_order(values: Mapping[str, Iterable[Any]]) -> list[tuple[str, Any]]:
-    """The values of several options, each with its option, as they were given."""
-    left = {option: iter(given) for option, given in values.items()}
-    order: Collection[str] = click.get_current_context().meta[__name__]
-    return [(option, next(left[option])) for option in order if option in left]
-
-
-def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
-    """What a snapshot says; None where the file is something else."""
-    from gpuledger.read.snapshot import is_snapshot
-    from gpuledger.read.source import look_at
-
-    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
-        return None
-    return analysed_snapshot(profile, limits, output)
-
-
-def analysed_snapshot(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot:
-    """What the snapshot in a file says."""
-    from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
-    from gpuledger.findings.memory import snapshot_findings
-    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
-    from gpuledger.read.snapshot import open_snapshot
-    from gpuledger.stages import FINDINGS
-
-    snapshot = open_snapshot(profile, limits=limits, progress=output.progress)
-    output.progress.stage(FINDINGS)
-    figures = snapshot_figures(snapshot)
-    return AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
-
-
-def show_snapshot(profile: Path, limits: Limits, output: Output, *, is_brief: bool = False) -> bool:
-    """Show what a snapshot says; False where the file is something else."""
-    made = snapshot_of(profile, limits, output)
-    if made is None:
-        return False
-    from gpuledger.present.views.memory_snapshot import snapshot_document
-
-    output.show(snapshot_document(made, is_brief=is_brief))
-    return True

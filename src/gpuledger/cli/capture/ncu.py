@@ -11,7 +11,7 @@ from gpuledger.capture.record import Recording, record_program
 from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
-from gpuledger.cli.output import regex_option
+from gpuledger.cli.inputs import regex_option
 from gpuledger.system.machine import find_ncu
 
 

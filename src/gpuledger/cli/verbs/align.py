@@ -23,7 +23,8 @@ from gpuledger.analyse.align.sides_from import (
 )
 from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.cli.completion import files
-from gpuledger.cli.output import Output, cache_option, limit_option, named, names_option, page_options, regex_option
+from gpuledger.cli.inputs import cache_option, limit_option, named, names_option, regex_option
+from gpuledger.cli.output import Output, page_options
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.cli.verbs.diff import timings_at, told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused

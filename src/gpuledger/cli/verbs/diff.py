@@ -29,7 +29,8 @@ from gpuledger.analyse.diff.run_side import (
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.cli.completion import files
-from gpuledger.cli.output import Output, limit_option, page_options, regex_option, step_options
+from gpuledger.cli.inputs import limit_option, regex_option, step_options
+from gpuledger.cli.output import Output, page_options
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.errors import OutputRefused, UnreadableProfile
 from gpuledger.fleet.run import job_profiles

@@ -12,7 +12,8 @@ from gpuledger.analyse.ranks.job import slowest_step_ns
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.cli.completion import files
-from gpuledger.cli.output import Output, limit_option, page_options, step_options
+from gpuledger.cli.inputs import limit_option, step_options
+from gpuledger.cli.output import Output, page_options
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet.run import Fleet, profiles_text
 from gpuledger.fleet.run import fleet as analysed

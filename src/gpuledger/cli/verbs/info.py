@@ -14,7 +14,8 @@ import click
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.cli.completion import words
-from gpuledger.cli.output import Output, english_options, limit_option, output_options, profile_argument
+from gpuledger.cli.inputs import limit_option, profile_argument
+from gpuledger.cli.output import Output, english_options, output_options
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import info_document

@@ -13,7 +13,8 @@ import click
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.kernels.ncu_plan import plan
 from gpuledger.capture.ncu import ENDING, SETS, Measure, check_metrics, ncu_command
-from gpuledger.cli.output import Output, english_options, limit_option, page_options, profile_argument, step_options
+from gpuledger.cli.inputs import limit_option, profile_argument, step_options
+from gpuledger.cli.output import Output, english_options, page_options
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.output import cache_option, limit_option
+from gpuledger.cli.inputs import cache_option, limit_option
 from gpuledger.errors import MissingPackage
 from gpuledger.limits import Limits
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.completion import words
-from gpuledger.cli.output import Output, limit_option, optional_profile_argument, output_options, step_options
+from gpuledger.cli.inputs import limit_option, optional_profile_argument, step_options
+from gpuledger.cli.output import Output, output_options
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.query import query_document, schema_document

@@ -28,16 +28,8 @@ from gpuledger.answers.one_gpu import (
     ranges_answer,
     steps_answer,
 )
-from gpuledger.cli.output import (
-    Output,
-    limit_option,
-    named,
-    names_option,
-    page_options,
-    profile_argument,
-    show_snapshot,
-    step_options,
-)
+from gpuledger.cli.inputs import limit_option, named, names_option, profile_argument, show_snapshot, step_options
+from gpuledger.cli.output import Output, page_options
 from gpuledger.fleet.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.output import (
-    Output,
+from gpuledger.cli.inputs import (
     analysed_snapshot,
     limit_option,
     named,
     names_option,
-    page_options,
     profile_argument,
     show_snapshot,
     step_options,
 )
+from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import MissingPackage
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.ledger.steps import Selection

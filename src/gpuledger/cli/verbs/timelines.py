@@ -28,7 +28,7 @@ from typing import BinaryIO
 import click
 
 from gpuledger.cli.completion import files, finding_codes
-from gpuledger.cli.output import limit_option, step_options
+from gpuledger.cli.inputs import limit_option, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded, OutputRefused, UnreadableProfile
 from gpuledger.export.perfetto_server import Viewer, ui_files

@@ -10,17 +10,9 @@ import click
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.cli.completion import finding_codes
+from gpuledger.cli.inputs import InOrder, checked_regex, in_order, limit_option, profile_argument, step_options
 from gpuledger.cli.main import sentence
-from gpuledger.cli.output import (
-    InOrder,
-    Output,
-    checked_regex,
-    in_order,
-    limit_option,
-    page_options,
-    profile_argument,
-    step_options,
-)
+from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.books import EXPOSED, LineKind

@@ -87,7 +87,7 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
 
 
 def _device(device: Device, use: SampledUse | None, against: tuple[CounterComparison, ...]) -> dict[str, Any]:
-    from gpuledger.answers.utilization import UseAnswer  # few profiles have samples
+    from gpuledger.answers.kernels import UseAnswer  # few profiles have samples
     from gpuledger.present.views.utilization import device_use_json
 
     split = UseAnswer(device, use).split

@@ -22,7 +22,7 @@ from gpuledger.analyse.utilization.kernel_use import (
     UseOfKernels,
 )
 from gpuledger.analyse.utilization.stretches import Clock, ComputeSplit, SampledUse, TimeByClass, UseOfStretches
-from gpuledger.answers.utilization import UseAnswer, agreements
+from gpuledger.answers.kernels import UseAnswer, agreements
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
