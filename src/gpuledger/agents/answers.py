@@ -1,9 +1,7 @@
-"""Small, clean answers: whatever a tool says in, what an agent is sent out.
+"""Small, clean answers: whatever a tool says in, what an agent is sent out; and the rows of a trace behind a finding.
 
 An agent pays for every letter, so lists come in pages with the place where they go on, and names are cut. And it takes
 what it reads for words: what a terminal would obey, or nobody sees, is spelled out, as everywhere.
-
-The rows of a trace behind a finding's evidence: calls and GPU work by correlation, the costliest first.
 """
 
 from __future__ import annotations

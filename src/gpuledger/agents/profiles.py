@@ -1,11 +1,8 @@
 """The profiles that an agent has opened: a path in, a handle out, and later the books behind a handle.
 
-A handle is one profile, cut into steps in one way. A few are kept in memory; one that was pushed out is read again when
-it is asked for, so that a handle is good for as long as the server runs and the file stays as it is.
-
-Which files an agent may open: those below the folders that the user named, wherever links lead.
-
-The few things that were used last: what is put in beyond the limits pushes out what was not used for longest.
+A path is opened only if it lies below the folders that the user named, wherever links lead. A handle is one profile,
+cut into steps in one way. A few are kept in memory; one that was pushed out is read again when it is asked for, so that
+a handle is good for as long as the server runs and the file stays as it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""What a profile says in short, one finding in full, and the page about its code.
-
-Which profiles there are, and opening one.
-
-A stretch of a run as a picture, for a model that can look.
+"""Tools to begin with: which profiles there are, opening one, what it says in short, one finding in full with the page
+about its code; and a stretch of a run as a picture, for a model that can look.
 """
 
 from __future__ import annotations
@@ -167,14 +164,6 @@ def _sections(code: str) -> dict[str, str]:
 
 _CODE: Final = {"type": "string", "description": "e.g. HOST-SYNC."}
 
-TOOLS: Final = (
-    AgentTool(report, {"handle": HANDLE}, title="Report"),
-    AgentTool(
-        finding, {"handle": HANDLE, "code": _CODE, "device": DEVICE}, ("handle", "code"), title="One finding in full"
-    ),
-    AgentTool(explain, {"code": _CODE}, (), title="Explain a finding"),
-)
-
 
 _MOST_LISTED: Final = 50
 _MOST_GPUS: Final = 8
@@ -261,25 +250,6 @@ def _pattern(said: str) -> dict[str, Any]:
     return {"type": "string", "maxLength": 200, "description": said}
 
 
-OPENING_TOOLS: Final = (
-    AgentTool(list_profiles, {}, (), title="List profiles"),
-    AgentTool(
-        open_profile,
-        {
-            "path": {"type": "string", "description": "The file, or ARCHIVE::MEMBER; relative to a folder is fine."},
-            "step_range": _pattern("Regex: steps are the NVTX ranges that match."),
-            "step_kernel": _pattern("Regex: a step ends with each kernel whose name matches."),
-            "level": _pattern("The level of this name is the step; the tool steps lists them."),
-            "time": _pattern("Only from A to B: 0.5s:1.5s, '12.3 ms:', or integer ns from zero_ns."),
-            "range": _pattern("Regex: only what was launched inside ranges that match."),
-            "device": {"type": "integer", "minimum": 0, "description": "Only GPU N."},
-        },
-        ("path",),
-        title="Open a profile",
-    ),
-)
-
-
 def timeline_picture(
     profiles: AgentProfiles, handle: str, step: int | None = None, time: str | None = None, device: int | None = None
 ) -> AgentAnswer:
@@ -345,7 +315,30 @@ def _stretch(device: Device, zero_ns: int, time: str) -> Span:
     return Span(start, end)
 
 
-PICTURES_TOOLS: Final = (
+TOOLS: Final = (
+    AgentTool(list_profiles, {}, (), title="List profiles"),
+    AgentTool(
+        open_profile,
+        {
+            "path": {"type": "string", "description": "The file, or ARCHIVE::MEMBER; relative to a folder is fine."},
+            "step_range": _pattern("Regex: steps are the NVTX ranges that match."),
+            "step_kernel": _pattern("Regex: a step ends with each kernel whose name matches."),
+            "level": _pattern("The level of this name is the step; the tool steps lists them."),
+            "time": _pattern("Only from A to B: 0.5s:1.5s, '12.3 ms:', or integer ns from zero_ns."),
+            "range": _pattern("Regex: only what was launched inside ranges that match."),
+            "device": {"type": "integer", "minimum": 0, "description": "Only GPU N."},
+        },
+        ("path",),
+        title="Open a profile",
+    ),
+    AgentTool(report, {"handle": HANDLE}, title="Report"),
+    AgentTool(
+        finding, {"handle": HANDLE, "code": _CODE, "device": DEVICE}, ("handle", "code"), title="One finding in full"
+    ),
+    AgentTool(explain, {"code": _CODE}, (), title="Explain a finding"),
+)
+
+PICTURE_TOOLS: Final = (
     AgentTool(
         timeline_picture,
         {
@@ -357,3 +350,4 @@ PICTURES_TOOLS: Final = (
         title="Picture of the timeline",
     ),
 )
+"""An agent is told of them last."""

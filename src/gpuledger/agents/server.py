@@ -2,8 +2,6 @@
 
 Calls are answered one at a time, in a thread, so that what is said meanwhile (progress, a call that is taken back) is
 heard. Whatever goes wrong is one sentence, as on the command line.
-
-All tools, in the order in which an agent is told of them.
 """
 
 from __future__ import annotations
@@ -44,15 +42,7 @@ from gpuledger.units import count_text
 from gpuledger.version import own_version
 
 TOOLS: Final[dict[str, AgentTool]] = {
-    tool.name: tool
-    for tool in (
-        *report_tools.OPENING_TOOLS,
-        *report_tools.TOOLS,
-        *table_tools.TOOLS,
-        *table_tools.QUERYING_TOOLS,
-        *table_tools.COMPARING_TOOLS,
-        *report_tools.PICTURES_TOOLS,
-    )
+    tool.name: tool for tool in (*report_tools.TOOLS, *table_tools.TOOLS, *report_tools.PICTURE_TOOLS)
 }
 
 

@@ -1,8 +1,5 @@
-"""The questions that are answered by tables: steps, gaps, kernels, and the others of the command line by name.
-
-Questions in SQL, and the tables that they can be asked of.
-
-What changed from one profile to another.
+"""Tools that answer with tables: the questions of the command line by name, questions in SQL, and what changed from one
+profile to another.
 """
 
 from __future__ import annotations
@@ -176,22 +173,6 @@ _PART: Final[Mapping[str, Mapping[str, Any]]] = {
 
 _table_tool = partial(AgentTool, arguments={"handle": HANDLE, **_PART})
 
-TOOLS: Final = (
-    _table_tool(steps, title="Steps"),
-    _table_tool(gaps, title="Idle time"),
-    AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
-    AgentTool(
-        ask,
-        {
-            "handle": HANDLE,
-            "question": {"type": "string", "enum": _OTHERS},
-            **_PART,
-        },
-        ("handle", "question"),
-        title="Another question",
-    ),
-)
-
 
 def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
     """Ask a question in SQL, one SELECT of DuckDB's, of the tables (kernels, calls, ranges) and books (gaps, steps).
@@ -218,27 +199,6 @@ def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnsw
         raise no_table(table)
     [described] = schema_document((BY_NAME[table.lower()],)).data()["tables"]
     return AgentAnswer(described)
-
-
-QUERYING_TOOLS: Final = (
-    AgentTool(
-        query,
-        {
-            "handle": HANDLE,
-            "sql": {"type": "string", "maxLength": 10_000, "description": "One SELECT."},
-            "offset": OFFSET,
-            "limit": LIMIT,
-        },
-        ("handle", "sql"),
-        title="Question in SQL",
-    ),
-    AgentTool(
-        query_tables,
-        {"table": {"type": "string", "description": "Only this one, with its columns."}},
-        (),
-        title="Tables for SQL",
-    ),
-)
 
 
 _LISTS: Final = ("lines", "kernels", "calls", "ranges")
@@ -301,7 +261,37 @@ def _change(row: dict[str, Any]) -> int:
     return -abs(change)
 
 
-COMPARING_TOOLS: Final = (
+TOOLS: Final = (
+    _table_tool(steps, title="Steps"),
+    _table_tool(gaps, title="Idle time"),
+    AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
+    AgentTool(
+        ask,
+        {
+            "handle": HANDLE,
+            "question": {"type": "string", "enum": _OTHERS},
+            **_PART,
+        },
+        ("handle", "question"),
+        title="Another question",
+    ),
+    AgentTool(
+        query,
+        {
+            "handle": HANDLE,
+            "sql": {"type": "string", "maxLength": 10_000, "description": "One SELECT."},
+            "offset": OFFSET,
+            "limit": LIMIT,
+        },
+        ("handle", "sql"),
+        title="Question in SQL",
+    ),
+    AgentTool(
+        query_tables,
+        {"table": {"type": "string", "description": "Only this one, with its columns."}},
+        (),
+        title="Tables for SQL",
+    ),
     AgentTool(
         diff,
         {

@@ -412,10 +412,10 @@ PICKED: Final = 0.2
 """What `topk` takes of a sort's time: 441 of 2,072 us for 50 of 128,000 values in each of 256 rows (H200). A radix sort
 moves values and indices four times, a radix selection reads values four times."""
 
-SORTING_LONG_NS: Final = 20_000  # shorter sorts are of few values, as of an expert's tokens
+LEAST_SORT_NS: Final = 20_000  # shorter sorts are of few values, as of an expert's tokens
 
 
 def picked_sorts(kernels: SteadyKernels) -> Shortened:
     """Sorts take what picking the largest takes."""
-    sorts = kernels.named(sorts_values) & (kernels.took_ns >= SORTING_LONG_NS)
+    sorts = kernels.named(sorts_values) & (kernels.took_ns >= LEAST_SORT_NS)
     return kernels.taking(sorts, PICKED * kernels.took_ns)

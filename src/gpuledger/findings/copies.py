@@ -1,8 +1,5 @@
-"""Findings about copies: from pageable memory, exposed where compute could hide them, or most of what the GPU does.
-
-Findings about communication that compute could hide.
-
-A finding about unified memory: pages that migrate between host and device because somebody touched them.
+"""Findings about what moves: copies from pageable memory, copies and communication that compute could hide, copies that
+are most of what the GPU does, and pages of unified memory that migrate because somebody touched them.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from gpuledger.units import bytes_text, count_text, share_text, time_text
 OVERLAP_COMMUNICATION: Final = say("overlap it with compute: async collectives, prefetch, two micro-batches")
 
 
-def _overlap_exposed(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
     exposed = device.exposed_ns(LineKind.COMM)
     if not exposed:
@@ -428,7 +425,7 @@ RULES: Final = (
     ),
     Rule(
         "COMM-EXPOSED",
-        _overlap_exposed,
+        _exposed_communication,
         OVERLAP_COMMUNICATION,
         edit=lambda fixes: fixes.hidden(State.COMM),
         exposed=LineKind.COMM,

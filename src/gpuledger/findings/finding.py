@@ -1,6 +1,6 @@
 """One finding: a claim that a user can act on, with the evidence and what it would save.
 
-One piece of evidence: a sentence for people, and what it was made from for programs, timelines and pages.
+A piece of evidence is a sentence for people, and what it was made from for programs, timelines and pages.
 """
 
 from __future__ import annotations

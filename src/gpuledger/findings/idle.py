@@ -1,6 +1,6 @@
 """Findings about idle time: one rule per way in which a GPU is left without work.
 
-Evidence of findings about idle time: the places that hold the lost time, what came before and after, the causes.
+Their evidence: the places that hold the lost time, what came before and after, and what it was booked to.
 """
 
 from __future__ import annotations

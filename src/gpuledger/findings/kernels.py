@@ -275,7 +275,7 @@ def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         highest=_megahertz(highest),
     )
     assumption = say("power, temperature or a set limit holds it down; the cost is unknown")
-    low_clock = rule.finding(device, claim, (_clocks_evidence(clock),), 0, assumption)
+    low_clock = rule.finding(device, claim, (_clock_evidence(clock),), 0, assumption)
     return [replace(low_clock, confidence=say("low"))]
 
 
@@ -296,7 +296,7 @@ def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     less = 1 - clock.mean_hz / highest
     lost = round(at_roof_ns * less)
     assumption = say("compute-bound kernels run at the maximum clock")
-    evidence = [_clocks_evidence(clock)]
+    evidence = [_clock_evidence(clock)]
     if class_of_row is None or not lost:
         return rule.finding(device, claim, tuple(evidence), 0, assumption)
     edit = subject.fixes.faster_rows(class_of_row == CLASSES.index(UseClass.COMPUTE_ROOF), less)
@@ -307,7 +307,7 @@ def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     return rule.finding(device, claim, tuple(evidence), saving, assumption, explains=lost, edit=edit)
 
 
-def _clocks_evidence(clock: Clock) -> Evidence:
+def _clock_evidence(clock: Clock) -> Evidence:
     return Evidence(
         say(
             "{lowest} to {most} MHz in {count} samples while kernels ran",

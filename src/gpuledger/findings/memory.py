@@ -1,8 +1,8 @@
-"""Findings about a memory snapshot: why memory ran out, what leaks, what is fragmented, who holds the peak, churn.
+"""Findings about memory: of a snapshot, why memory ran out, what leaks, what is fragmented, who holds the peak, churn;
+of a timeline, what is allocated in every step.
 
-They save bytes, not time, so they stand in the order in which they matter to a program that needs memory.
-
-Findings about memory: what is allocated in every step.
+Those of a snapshot save bytes, not time, so they stand in the order in which they matter to a program that needs
+memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Findings about a job of many ranks: ranks that wait for one another, and communication that nothing hides.
 
-What fixing ranks saves, in words: a fix in; its name, what makes it slow, and what the step then takes, out.
+With the words for what fixing a rank, a stage or a collective saves, which tables of a job use too.
 """
 
 from __future__ import annotations

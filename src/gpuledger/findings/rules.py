@@ -1,9 +1,7 @@
 """Every rule, and what a profile is found to have: books in, findings out, the most profitable first.
 
 Each has what it saves alone, after those before it, and without the profiler: the same edits on a host that it does not
-slow down. What a code means is on its page, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
-
-Pages about findings, one Markdown file per code under `explain/`, other languages under `explain/LANGUAGE/`.
+slow down. What a code means is on its `page`, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations

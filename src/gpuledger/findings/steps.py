@@ -1,6 +1,7 @@
-"""Findings about steps: some that take unusually long, and a run that becomes slower. They say when, not why.
+"""Findings about when time is lost, not why: steps that take unusually long, a run that becomes slower, a slow first
+start.
 
-What happens once: how long a GPU's first work took to start, and how far a finding about one gap is believed.
+And how far a finding is believed that rests on one gap alone: what was seen once may not happen again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Why a GPU was idle: every cause with all that is known of it, and what can set a gap off.
+"""Why a GPU was idle: every cause with all that is known of it, what can set a gap off, and columns of time by cause.
 
 A cause says where the host, or the device, was while the GPU had nothing to run; a trigger says what to fix. The text
 of a member is its code: `idle.sync` is the line of `Cause.SYNC`. docs/concepts/ledger.md says how each is recognised.
-
-Time by cause: a column for each cause that has any. Of the causes that there are, most profiles know a few.
+Of the causes that there are, most profiles know a few: `ByCause` has a column for each that has any time.
 """
 
 from __future__ import annotations

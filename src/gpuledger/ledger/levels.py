@@ -52,7 +52,7 @@ FEWEST: Final = 3
 _MOSTLY: Final = 0.8
 """So many of the distances, or of the stretches, must be alike."""
 
-_KERNEL_PERIODS_ALIKE: Final = 0.9
+_SAME_PERIOD: Final = 0.9
 """Two stretches are alike when so many of their kernels are the same."""
 
 _LEAST_COVERED: Final = 0.5
@@ -106,7 +106,7 @@ def _stretches_alike(names: Codes, marks: Positions, length: int) -> bool:
     ends = marks[1:][np.diff(marks) == length]
     stretches = names[ends[:, None] - np.arange(length)[None, :]]
     model = stretches[len(stretches) // 2]
-    return bool(((stretches == model).mean(axis=1) >= _KERNEL_PERIODS_ALIKE).mean() >= _MOSTLY)
+    return bool(((stretches == model).mean(axis=1) >= _SAME_PERIOD).mean() >= _MOSTLY)
 
 
 def _steps_by_time(end_ns: Ints, member: Positions) -> Positions:
@@ -140,7 +140,7 @@ def _from_first_to_last(names: Codes, marks: Positions, usual: int) -> Positions
     """
     marks = with_what_follows(names, marks, usual)
     first, model = marks[0] - usual + 1, names[marks[-1] - usual + 1 : marks[-1] + 1]
-    if first < 0 or (names[first : marks[0] + 1] == model).mean() < _KERNEL_PERIODS_ALIKE:
+    if first < 0 or (names[first : marks[0] + 1] == model).mean() < _SAME_PERIOD:
         first, marks = marks[0] + 1, marks[1:]
     position = np.arange(len(names))
     member = np.searchsorted(marks, position, side="left")

@@ -12,12 +12,12 @@ process and correlation id. One that has none lost it, unless there is another r
   nothing that was launched earlier was recorded; or on some stream nothing that was launched later was recorded, and
   the recording ended before its work would have.
 
-What is lost inside graphs is in `lost_nodes`. What ran is not known; when, roughly, is: on its stream, after the work
-launched before it and before the work launched after it. Gaps there are booked to `lost`.
+Launches of graphs that show fewer nodes than others of their graph lost those. What ran is not known; when, roughly,
+is: on its stream, after the work launched before it and before the work launched after it. Gaps there are booked to
+`lost`.
 
-Nodes that are missing from graphs: activities in; launches that show fewer nodes than others of their graph out.
-
-Waits for work that is not in the file: the first recorded activity of a stream that was queued long before it ran.
+Work that is not in the file because the recording began later is no loss: the first recorded activity of a stream that
+was queued long before it ran waited for it (`waits_for_unrecorded`).
 """
 
 from __future__ import annotations

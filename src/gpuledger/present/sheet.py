@@ -2,9 +2,8 @@
 
 Only views make sheets, from columns and records (`Sheet.of`): a column is declared once, with its getter. CSV and JSON
 show exact values under `Column.heading`; text, Markdown and pages round them for people, put the unit to each number,
-and show `Term`s by their words, but where exact values are asked for.
-
-Typed results as JSON objects: which fields, in which order; no key is written twice.
+and show `Term`s by their words, but where exact values are asked for. A single record as a JSON object is
+`fields_json`.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ _NCU: Final = (
 """Searched in this order, after the PATH; of several versions in one place, the newest is taken."""
 
 _VERSION: Final = re.compile(r"\bversion:?\s+(\d+(?:\.\d+){1,2})", re.IGNORECASE)
-_TOOLS_SECONDS: Final = 20.0
+_VERSION_SECONDS: Final = 20.0
 """What a tool may take to say its version: the first start from a network disk is slow."""
 
 
@@ -232,7 +232,7 @@ def find_importer(nsys: Path) -> Path | None:
 def version_of(tool: Path) -> str | None:
     """The version that a tool says it is, e.g. 2025.3.2, without the build; None if it does not say."""
     try:
-        return version_in(run([tool, "--version"], seconds=_TOOLS_SECONDS).output)
+        return version_in(run([tool, "--version"], seconds=_VERSION_SECONDS).output)
     except ToolFailed:
         return None  # whoever needs the tool will start it, and be told why that fails
 

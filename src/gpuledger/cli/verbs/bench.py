@@ -1,7 +1,4 @@
-"""`gpuledger bench`: the programs to profile, each with its own options.
-
-`gpuledger bench diagnosis`: how well we, or another tool, name planted faults.
-"""
+"""`gpuledger bench`: the programs to profile, each with its own options, and how well tools name planted faults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`gpuledger diff`: did the change help, by how much, and why; and may it be merged.
 
-What the user names, as a side to compare: a profile, several runs, a baseline, or tables of `nsys stats`.
+A side is what the user names: a profile, several runs, a baseline, or tables of `nsys stats`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`gpuledger info`: what is in a profile.
-
-`gpuledger stats`: NVIDIA's tables.
-"""
+"""`gpuledger info` and `stats`: what is in a profile, and NVIDIA's tables of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`gpuledger kernels`: what limits the kernels that Nsight Compute profiled; of a timeline, its kernels in order.
-
-`gpuledger ncu-plan`: what to give to Nsight Compute.
-"""
+"""`gpuledger kernels` and `ncu-plan`: what limits kernels, and which of a timeline to give to Nsight Compute."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Profiles on one timeline, for the verbs that write or show one: what the user names in, sections out.
+"""`gpuledger export` and `view`: profiles on one timeline for other viewers, or in a browser; or their tables.
 
 Several profiles are ranks of a job. They are read twice: once to find out, through their collectives, how far their
 clocks are apart, and then one after the other to be written, so that only one of them is in memory.
-
-`gpuledger export`: a timeline for other viewers, or the tables.
-
-`gpuledger view`: the timeline in a browser.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def _level(values: Ints, peak: float, head: int, tall: int) -> tuple[tuple[float
 
 _LANE: Final = 16
 _BETWEEN: Final = 8
-_LANES_HEAD: Final = 20
+_AXIS_HEIGHT: Final = 20
 """Above the first row: the axis."""
 
 _LEAST: Final = 0.0006
@@ -245,14 +245,14 @@ def lane_chart(
 ) -> Picture:
     """Rows from the top down, each as tall as it has lanes; `instants` are places on the axis and their words."""
     marks: list[Mark] = []
-    top = float(_LANES_HEAD)
+    top = float(_AXIS_HEIGHT)
     for row in rows:
         marks.append(Words(0, top + SIZE, row.name, "ink", bold=True))
         top += SIZE + 5
         marks += _bars(row, top)
         top += (1 + max((bar.lane for bar in row.bars), default=0)) * _LANE + _BETWEEN
     for left, text in instants:
-        marks.append(GridLine(left, _LANES_HEAD - 4, left, top))
+        marks.append(GridLine(left, _AXIS_HEIGHT - 4, left, top))
         marks.append(Words(left, SIZE, text, anchor="start" if left < 0.1 else "middle" if left < 0.9 else "end"))
     return Picture(round(top), title, description, tuple(marks), legend)
 

@@ -1,6 +1,5 @@
-"""Whether profiles can be recorded here, check by check and with what to do.
-
-A capture for people: flags with their reasons, verdicts of checks, what was recorded.
+"""Whether profiles can be recorded here, check by check and with what to do; and a capture's flags with their
+reasons.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Hundreds of ranks do not fit a screen: neighbours share a row of the map, where the latest of them shows, and tables
 keep their worst rows. CSV and JSON have all of it.
-
-A job of many ranks as tables: what fixing saves, the ranks, their collectives, steps, and who was late when.
 """
 
 from __future__ import annotations

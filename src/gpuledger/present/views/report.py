@@ -1,6 +1,6 @@
 """The report of a profile: the verdict, what to do, the ledger as a bar per line, what is not known.
 
-A report as the document gpuledger.report/1.
+JSON is the document gpuledger.report/1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The answer of `gpuledger kernels PROFILE`: use of the GPU where it was sampled, and a step's kernels in order.
-
-One stretch of a run as a picture: what the GPU and the threads that launch did, and why the GPU was idle.
+"""What a timeline shows of one GPU: the answer of `gpuledger kernels PROFILE` (use of the GPU where it was sampled, and
+a step's kernels in order), and one stretch of a run as a picture.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ event begins, and braces balance only at an event's end. Pieces are decoded with
 JSON, or holds a value of an odd type, is read again with a patient decoder, event by event if need be, and what cannot
 be read is counted.
 
-Decimal text in, whole nanoseconds out, exactly. A float64 cannot hold microseconds since 1970 to the nanosecond.
+Times are decimal text, and become whole nanoseconds exactly: a float64 cannot hold microseconds since 1970 to the
+nanosecond.
 """
 
 from __future__ import annotations
@@ -382,7 +383,7 @@ def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
     if len(ends) != count:  # a comma within one of them
         alone = [_one(bytes(text)) for text in texts]
         return np.array([value for value, _ in alone], np.int64), np.array([good for _, good in alone], np.bool_)
-    if _exact_ns_is_usual(letters, ends):
+    if _are_kinetos(letters, ends):
         usual: Ints = np.fromstring(joined.replace(b".", b""), np.int64, sep=",")
         if usual.max() < LARGEST:
             return usual, np.ones(count, np.bool_)
@@ -408,7 +409,7 @@ def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
     return times_ns, usable
 
 
-def _exact_ns_is_usual(letters: NDArray[np.uint8], ends: Ints) -> bool:
+def _are_kinetos(letters: NDArray[np.uint8], ends: Ints) -> bool:
     """Whether all are as Kineto prints them: digits, a dot, three decimals, and not too long."""
     odd = int((letters - _ZERO > 9).sum())  # unsigned: what is below zero is above nine
     length = np.diff(ends, prepend=-1)

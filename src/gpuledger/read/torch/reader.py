@@ -143,7 +143,7 @@ def describe(
 MAY_BLOCK: Final = re.compile(r"Synchronize|Memcpy|Malloc|Free|HostAlloc|HostRegister|ModuleLoad|Instantiate")
 """Calls whose place in the program is worth knowing; the others are too many."""
 
-_STACKS_DEEPEST: Final = 200
+_DEEPEST_STACK: Final = 200
 
 
 def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, int]) -> Stacks:
@@ -169,7 +169,7 @@ def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, i
         if row not in number:
             number[row] = len(number)
             function = row
-            for _ in range(_STACKS_DEEPEST):
+            for _ in range(_DEEPEST_STACK):
                 if function < 0:
                     break
                 frames.append(codes[torch_frame(texts[names[function]])])
@@ -198,7 +198,7 @@ def _innermost(
         here = np.flatnonzero(caller[chosen] == thread)
         before = np.searchsorted(ranges["start_ns"][mine], calls["start_ns"][chosen[here]], side="right") - 1
         row = np.where(before >= 0, mine[np.maximum(before, 0)], -1)
-        for _ in range(_STACKS_DEEPEST):
+        for _ in range(_DEEPEST_STACK):
             outside = (row >= 0) & (ranges["end_ns"][row] < calls["start_ns"][chosen[here]])
             if not outside.any():
                 break
