@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.answers.one_gpu import code_of
+from gpuledger.findings.idle import code_of_trigger
 from gpuledger.findings.rules import codes
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text
@@ -63,7 +63,7 @@ def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Pa
 
 
 def test_every_trigger_leads_to_a_finding_that_can_be_explained() -> None:
-    found = {code_of(trigger) for trigger in TRIGGERS}
+    found = {code_of_trigger(trigger) for trigger in TRIGGERS}
     assert found - {None} <= set(codes())
     assert {"HOST-SYNC", "LAUNCH-BOUND", "HOST-LOAD"} <= found
 

@@ -51,7 +51,7 @@ def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallT
     return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))
 
 
-TINY_NS: Final = 5_000  # an activity shorter than this costs less than its launch
+TINY_NS: Final = 5_000  # an activity shorter than this takes longer to launch than to run
 AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
 _MOST_RANGES: Final = 20

@@ -16,8 +16,7 @@ from gpuledger.analyse.operators.costs import OperatorCosts, operator_costs
 from gpuledger.analyse.overlap import StreamOverlap, WorkOverlap, overlap, stream_overlap
 from gpuledger.analyse.range_tree import RangeTree, range_tree
 from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, step_books
-from gpuledger.findings import idle
-from gpuledger.ledger.causes import Trigger
+from gpuledger.findings.idle import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.trace.model import NotMeasured, Trace
@@ -70,17 +69,12 @@ class GapsAnswer:
         """The finding about the trigger with the most idle time in the steady steps; None where none is."""
         if not self.summary.by_trigger:
             return None
-        return code_of(max(self.summary.by_trigger, key=lambda part: part.time_ns).trigger)
+        return code_of_trigger(max(self.summary.by_trigger, key=lambda part: part.time_ns).trigger)
 
 
 def gaps_answer(trace: Trace, device: Device, least_ns: int | None = None) -> GapsAnswer:
     """Why the GPU was idle; the longest gaps, or all from `least_ns` on."""
     return GapsAnswer(device, gap_summary(trace, device, least_ns))
-
-
-def code_of(trigger: Trigger) -> str | None:
-    """The finding that is about gaps of a trigger; None where none is."""
-    return next((rule.code for rule in idle.RULES if trigger in rule.triggers), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Finding:
     next: str
     """The command to run next."""
     explains_ns: int = 0
-    """Time that is lost to this and to nothing else: of findings that save about the same, the largest comes first."""
+    """Time that is lost to this and to nothing else: nothing saves more."""
     steps: int = 1
     """How many steps that is of."""
     edit: Edit | None = field(default=None, compare=False, repr=False)

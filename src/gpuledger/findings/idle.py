@@ -519,3 +519,8 @@ RULES: Final = (
         triggers=(Cause.CONTEXT_SWITCH,),
     ),
 )
+
+
+def code_of_trigger(trigger: Trigger) -> str | None:
+    """The finding that is about gaps of a trigger; None where none is."""
+    return next((rule.code for rule in RULES if trigger in rule.triggers), None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.launch_costs import TINY_NS
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
 from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, per_step, worth_telling
@@ -30,9 +31,6 @@ from gpuledger.units import count_text, share_text
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import KernelMatch
     from gpuledger.analyse.utilization.stretches import Clock
-
-TINY_NS: Final = 5_000
-"""A kernel this short takes longer to launch than to run."""
 
 MUCH_TURNAROUND: Final = 0.05
 """Below this share of the time, what the device takes from kernel to kernel is its usual due."""

@@ -166,9 +166,6 @@ EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
 ESTIMATED: Final = 0.25
 """Savings by what other kernels would take are off by as much."""
 
-ALIKE: Final = 0.1
-"""Savings that differ by less than this share are taken for equal."""
-
 
 def codes() -> tuple[str, ...]:
     """Every code that has a page, in the order of the alphabet."""
@@ -213,8 +210,7 @@ def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
 
 
 def _rank(findings: list[Finding]) -> list[Finding]:
-    """By what they may be expected to save; of neighbours that save about the same, the one that explains more idle
-    time itself comes first, and what goes before what would be faster by an estimate.
+    """By what they may be expected to save; of neighbours, what is sure comes before an estimate that may be no more.
 
     What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
     causes that explain half of it, and before what explains less.
@@ -222,11 +218,9 @@ def _rank(findings: list[Finding]) -> list[Finding]:
     by_saving = sorted(findings, key=lambda finding: (-finding.expected_ns, finding.code))
     ranked = [finding for finding in by_saving if not RULE_OF[finding.code].is_symptom]
     for position, (first, second) in enumerate(pairwise(list(ranked))):
-        alike = second.expected_ns > (1 - ALIKE) * first.expected_ns
         is_near = second.expected_ns > (1 - ESTIMATED) * first.expected_ns
         is_surer = RULE_OF[first.code].is_estimate and not (RULE_OF[second.code].is_estimate or second.is_unsure)
-        explains_more = first.explains_ns < min(second.explains_ns, first.saving_ns / 2)
-        if (alike and explains_more) or (is_near and is_surer):
+        if is_near and is_surer:
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]
     for later in [finding for finding in ranked if finding.follows]:
         _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])

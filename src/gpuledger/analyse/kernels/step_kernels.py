@@ -140,7 +140,7 @@ MOST_PAIRS: Final = 4_000_000  # longer sequences are not laid over each other: 
 OTHER_PROBLEM: Final = 2.5
 """A launch that takes so many times longer or shorter is another problem: clocks and caches explain less."""
 
-TINY_NS: Final = 5_000  # times this short do not tell problems apart
+TELLING_NS: Final = 5_000  # shorter times do not tell problems apart
 
 CANDIDATES: Final = ("order", "range", "shape", "name", "function")
 """Levels at which launches are looked for, the best first."""
@@ -249,7 +249,7 @@ def _match(entry: StepKernel, level: str, candidates: list[JudgedLaunch], share:
     alike = tuple(judged for judged in candidates if _distance(judged.duration_ns, launch.duration_ns) <= OTHER_SIZE)
     # of one shape, but so much longer or shorter that it had other work; cold caches may double the time of short ones
     is_far = _distance(launch.duration_ns, entry.mean_ns) > OTHER_PROBLEM
-    is_long = launch.duration_ns > 0 and max(launch.duration_ns, entry.mean_ns) >= TINY_NS
+    is_long = launch.duration_ns > 0 and max(launch.duration_ns, entry.mean_ns) >= TELLING_NS
     return KernelMatch(entry, "size" if level in COVERED and is_far and is_long else level, launch, alike, share)
 
 
