@@ -24,7 +24,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
+    from gpuledger.answers.memory_snapshot import SnapshotAnswer
     from gpuledger.read.request import Progress
     from gpuledger.trace.model import Trace
 
@@ -248,38 +248,27 @@ def named(trace: Trace, profile: str, names_from: Path | None, limits: Limits, t
     return named_by_trace(trace, profile, open_trace(names_from, limits=limits, progress=tell), names_from.name)
 
 
-def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
-    """What a snapshot says; None where the file is something else."""
-    from gpuledger.read.snapshot import is_snapshot
-    from gpuledger.read.source import look_at
-
-    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
-        return None
-    return analysed_snapshot(profile, limits, output)
-
-
-def analysed_snapshot(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot:
-    """What the snapshot in a file says."""
-    from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
-    from gpuledger.findings.memory import snapshot_findings
-    from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
+def read_snapshot(profile: Path, limits: Limits, output: Output) -> SnapshotAnswer:
+    """What the memory snapshot in a file says."""
+    from gpuledger.answers.memory_snapshot import snapshot_answer
     from gpuledger.read.snapshot import open_snapshot
     from gpuledger.stages import FINDINGS
 
     snapshot = open_snapshot(profile, limits=limits, progress=output.progress)
     output.progress.stage(FINDINGS)
-    figures = snapshot_figures(snapshot)
-    return AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
+    return snapshot_answer(snapshot)
 
 
 def show_snapshot(profile: Path, limits: Limits, output: Output, *, is_brief: bool = False) -> bool:
-    """Show what a snapshot says; False where the file is something else."""
-    made = snapshot_of(profile, limits, output)
-    if made is None:
+    """Show what a memory snapshot says; False where the file is something else."""
+    from gpuledger.read.snapshot import is_snapshot
+    from gpuledger.read.source import look_at
+
+    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
         return False
     from gpuledger.present.views.memory_snapshot import snapshot_document
 
-    output.show(snapshot_document(made, is_brief=is_brief))
+    output.show(snapshot_document(read_snapshot(profile, limits, output), is_brief=is_brief))
     return True
 
 

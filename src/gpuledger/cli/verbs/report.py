@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuledger.cli.inputs import (
-    analysed_snapshot,
     limit_option,
     named,
     names_option,
     profile_argument,
+    read_snapshot,
     show_snapshot,
     step_options,
 )
@@ -97,7 +97,7 @@ def report(
     trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=output.progress)
     trace = named(trace, profile.name, names_from, limits, output.progress)
     profiled = _open_kernels(ncu, limits, output.progress) if ncu else None
-    snapshot = None if memory is None else analysed_snapshot(memory, limits, output)
+    snapshot = None if memory is None else read_snapshot(memory, limits, output)
     made = diagnose(trace, profile.name, wanted, profiled, stage=output.progress.stage)
     pictures = _write_pictures(made, output) if charts else []
     output.show(report_document(made, pictures, is_brief=brief, memory=snapshot))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gpuledger.analyse.memory.allocations import Holder, NoPlace, with_rest
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
+from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -17,7 +18,6 @@ from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.tables import answer_blocks, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
@@ -77,21 +77,7 @@ _FINDINGS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysedSnapshot:
-    """A snapshot with all that is said of it."""
-
-    snapshot: MemorySnapshot
-    figures: tuple[SnapshotFigures, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def start_ns(self) -> int:
-        """When the history begins; 0 where no times were noted."""
-        return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)
-
-
-def snapshot_document(analysed: AnalysedSnapshot, *, is_brief: bool = False) -> doc.Document:
+def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> doc.Document:
     """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
     snapshot, answers, sheets = analysed.snapshot, _answers(analysed), snapshot_sheets(analysed)
     notes = [
@@ -133,7 +119,7 @@ def snapshot_document(analysed: AnalysedSnapshot, *, is_brief: bool = False) -> 
     )
 
 
-def snapshot_data(analysed: AnalysedSnapshot) -> Mapping[str, Any]:
+def snapshot_data(analysed: SnapshotAnswer) -> Mapping[str, Any]:
     """For programs: the findings and all tables."""
     return {
         "profile": analysed.snapshot.name,
@@ -169,13 +155,13 @@ class TimelineClock:
         return Span(self.window.start_ns + self.wall_zero_ns, self.window.end_ns + self.wall_zero_ns)
 
 
-def memory_blocks(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[doc.Block]:
+def memory_blocks(analysed: SnapshotAnswer, clock: TimelineClock | None) -> list[doc.Block]:
     """What stands in a report beside the time: the answer, and the findings."""
     answers = answer_on_timeline(analysed, clock)
     return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), snapshot_findings(analysed)]
 
 
-def answer_on_timeline(analysed: AnalysedSnapshot, clock: TimelineClock | None) -> list[Message]:
+def answer_on_timeline(analysed: SnapshotAnswer, clock: TimelineClock | None) -> list[Message]:
     """The answer, and where on the report's timeline the peak is."""
     answers = _answers(analysed)
     for figures in analysed.figures:
@@ -200,7 +186,7 @@ def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
     return [block for sheet in sheets if sheet.rows for block in (doc.Heading(sheet.title), doc.SheetBlock(sheet))]
 
 
-def _answers(analysed: AnalysedSnapshot) -> list[Message]:
+def _answers(analysed: SnapshotAnswer) -> list[Message]:
     nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
     return [message for figures in analysed.figures for message in _gpu_answer(figures)] or [nothing]
 
@@ -259,7 +245,7 @@ def _gpu_answer(figures: SnapshotFigures) -> list[Message]:
     return answer
 
 
-def snapshot_findings(analysed: AnalysedSnapshot) -> doc.Findings:
+def snapshot_findings(analysed: SnapshotAnswer) -> doc.Findings:
     """What to do about memory."""
     return doc.Findings(
         tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in analysed.findings), form=doc.FindingsForm.POINTS
@@ -275,7 +261,7 @@ def _findings_sheet(findings: Sequence[Finding]) -> Sheet:
     return Sheet("findings", say("What to do"), _FINDINGS, rows)
 
 
-def snapshot_sheets(analysed: AnalysedSnapshot) -> list[Sheet]:
+def snapshot_sheets(analysed: SnapshotAnswer) -> list[Sheet]:
     """The tables of all GPUs."""
     return [sheet for figures in analysed.figures for sheet in _gpu_sheets(figures)]
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.analyse.inventory import contents, missing
+from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
@@ -23,8 +24,6 @@ from gpuledger.present.sheet import fields_json
 from gpuledger.present.terms import made_at, made_line
 from gpuledger.present.views.gpu_time import ledger_sheet
 from gpuledger.present.views.info import origin_line
-from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, TimelineClock, memory_blocks, snapshot_data
-from gpuledger.present.views.ncu import matched_json
 from gpuledger.present.views.report_parts import (
     closing,
     kernel_blocks,
@@ -44,8 +43,79 @@ if TYPE_CHECKING:
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 
-def report_data(report: ProfiledRun) -> dict[str, Any]:
-    """The versioned document."""
+_MOST_FINDINGS = 3
+"""So many are told in text; the others are named."""
+
+
+def report_document(
+    report: ProfiledRun,
+    pictures: Sequence[tuple[str, str]] = (),
+    *,
+    is_brief: bool = False,
+    memory: SnapshotAnswer | None = None,
+) -> Document:
+    """The report; `pictures` are titles and files that lie beside a Markdown document, `memory` is of the same run.
+
+    A brief one has the verdict and what to do, and no more. JSON is the document gpuledger.report/1.
+    """
+    return Document(
+        blocks=lambda: _blocks(report, pictures, memory, is_brief=is_brief),
+        data=lambda: report_data(report, memory),
+        sheets=lambda: tuple(ledger_sheet(device) for device in report.devices),
+        page=lambda: _page(report, memory),
+    )
+
+
+def _page(report: ProfiledRun, memory: SnapshotAnswer | None) -> Page:
+    from gpuledger.present.views.page.report_page import report_page
+
+    return report_page(report, memory)
+
+
+def _blocks(
+    report: ProfiledRun, pictures: Sequence[tuple[str, str]], memory: SnapshotAnswer | None, *, is_brief: bool
+) -> tuple[Block, ...]:
+    # a report that joins several files is handed on, so it says when it was made
+    facts = (made_line(),) if report.kernels else ()
+    whole_ns = report.main_device.steady_ns
+    findings = tuple(shown_finding(finding, finding.saving_ns / whole_ns) for finding in report.findings)
+    opening: tuple[Block, ...] = (
+        Opening(report.name, origin_line(report.trace, contents(report.trace)), facts),
+        Conclusion(verdict(report)),
+        Findings(findings, most=_MOST_FINDINGS, is_brief=is_brief),
+        *_memory_blocks(report, memory),
+    )
+    if is_brief:
+        return *opening, Remarks(tuple(next_command(report)))
+    return (
+        *opening,
+        ledger_block(report, pictures),
+        Group(tuple(use_blocks_of(report))),
+        Group(tuple(kernel_blocks(report))),
+        Remarks(tuple(closing(report))),
+    )
+
+
+def _memory_blocks(report: ProfiledRun, memory: SnapshotAnswer | None) -> Sequence[Block]:
+    if memory is None:
+        return ()
+    from gpuledger.present.views.memory_snapshot import TimelineClock, memory_blocks  # few reports have one
+
+    return memory_blocks(memory, TimelineClock.of(report))
+
+
+def opening_blocks(report: ProfiledRun) -> tuple[Block, ...]:
+    """What a notebook shows: the verdict, where the time went, and what to do."""
+    return (
+        Opening(report.name, origin_line(report.trace, contents(report.trace))),
+        Conclusion(verdict(report)),
+        ledger_block(report),
+        Findings(tuple(shown_finding(finding, saving_share(report, finding)) for finding in report.findings)),
+    )
+
+
+def report_data(report: ProfiledRun, memory: SnapshotAnswer | None = None) -> dict[str, Any]:
+    """The versioned document; `memory` is of the same run."""
     origin = report.trace.origin
     return {
         "schema": "gpuledger.report/1",
@@ -66,7 +136,16 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
         **_graph_names(report.trace.places),
         **_kernels(report),
+        **_memory(memory),
     }
+
+
+def _memory(memory: SnapshotAnswer | None) -> dict[str, Any]:
+    if memory is None:
+        return {}
+    from gpuledger.present.views.memory_snapshot import snapshot_data
+
+    return {"memory": snapshot_data(memory)}
 
 
 def _graph_names(places: GraphPlaces | None) -> dict[str, Any]:
@@ -79,6 +158,8 @@ def _graph_names(places: GraphPlaces | None) -> dict[str, Any]:
 def _kernels(report: ProfiledRun) -> dict[str, Any]:
     if not report.kernels:
         return {}
+    from gpuledger.present.views.ncu import matched_json
+
     by_gpu = {device.gpu: device for device in report.devices}
     return {
         "made_at": made_at(),
@@ -191,66 +272,3 @@ def _evidence(piece: Evidence, zero_ns: int | None) -> dict[str, Any]:
         **fields_json(piece, "bytes=moved_bytes correlations count share"),
         "of": piece.of or None,
     }
-
-
-_MOST_FINDINGS = 3
-"""So many are told in text; the others are named."""
-
-
-def report_document(
-    report: ProfiledRun,
-    pictures: Sequence[tuple[str, str]] = (),
-    *,
-    is_brief: bool = False,
-    memory: AnalysedSnapshot | None = None,
-) -> Document:
-    """The report; `pictures` are titles and files that lie beside a Markdown document, `memory` is of the same run.
-
-    A brief one has the verdict and what to do, and no more. JSON is the document gpuledger.report/1.
-    """
-    return Document(
-        blocks=lambda: _blocks(report, pictures, memory, is_brief=is_brief),
-        data=lambda: report_data(report) | ({} if memory is None else {"memory": snapshot_data(memory)}),
-        sheets=lambda: tuple(ledger_sheet(device) for device in report.devices),
-        page=lambda: _page(report, memory),
-    )
-
-
-def _page(report: ProfiledRun, memory: AnalysedSnapshot | None) -> Page:
-    from gpuledger.present.views.page.report_page import report_page
-
-    return report_page(report, memory)
-
-
-def _blocks(
-    report: ProfiledRun, pictures: Sequence[tuple[str, str]], memory: AnalysedSnapshot | None, *, is_brief: bool
-) -> tuple[Block, ...]:
-    # a report that joins several files is handed on, so it says when it was made
-    facts = (made_line(),) if report.kernels else ()
-    whole_ns = report.main_device.steady_ns
-    findings = tuple(shown_finding(finding, finding.saving_ns / whole_ns) for finding in report.findings)
-    opening: tuple[Block, ...] = (
-        Opening(report.name, origin_line(report.trace, contents(report.trace)), facts),
-        Conclusion(verdict(report)),
-        Findings(findings, most=_MOST_FINDINGS, is_brief=is_brief),
-        *(() if memory is None else memory_blocks(memory, TimelineClock.of(report))),
-    )
-    if is_brief:
-        return *opening, Remarks(tuple(next_command(report)))
-    return (
-        *opening,
-        ledger_block(report, pictures),
-        Group(tuple(use_blocks_of(report))),
-        Group(tuple(kernel_blocks(report))),
-        Remarks(tuple(closing(report))),
-    )
-
-
-def opening_blocks(report: ProfiledRun) -> tuple[Block, ...]:
-    """What a notebook shows: the verdict, where the time went, and what to do."""
-    return (
-        Opening(report.name, origin_line(report.trace, contents(report.trace))),
-        Conclusion(verdict(report)),
-        ledger_block(report),
-        Findings(tuple(shown_finding(finding, saving_share(report, finding)) for finding in report.findings)),
-    )

@@ -19,7 +19,6 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.ncu import integrated_blocks
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -218,7 +217,11 @@ def saving_share(report: ProfiledRun, finding: Finding) -> float | None:
 def kernel_blocks(report: ProfiledRun) -> list[Block]:
     """What Nsight Compute says of the kernels, where it was asked."""
     matched = report.kernels.get(report.main_device.gpu)
-    return [] if matched is None else integrated_blocks(matched, report.main_device)
+    if matched is None:
+        return []
+    from gpuledger.present.views.ncu import integrated_blocks  # few reports have them
+
+    return integrated_blocks(matched, report.main_device)
 
 
 def use_blocks_of(report: ProfiledRun) -> list[Block]:

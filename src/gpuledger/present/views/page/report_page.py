@@ -8,6 +8,7 @@ from typing import Final
 
 from gpuledger.analyse.inventory import Contents, contents
 from gpuledger.analyse.overlap import overlap
+from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
@@ -20,7 +21,6 @@ from gpuledger.present.terms import made_line, notes_block
 from gpuledger.present.views.gpu_time import overlap_sheet
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
-    AnalysedSnapshot,
     TimelineClock,
     answer_on_timeline,
     memory_chart,
@@ -68,7 +68,7 @@ _MISSING: Final = (
 )
 
 
-def report_page(report: ProfiledRun, memory: AnalysedSnapshot | None = None) -> doc.Page:
+def report_page(report: ProfiledRun, memory: SnapshotAnswer | None = None) -> doc.Page:
     """The page, with what a memory snapshot of the same run says where there is one; an empty section says why."""
     about, timeline = contents(report.trace), ShownTimeline.of(report)
     findings = doc.Findings(
@@ -125,7 +125,7 @@ def _tiles(report: ProfiledRun, device: Device) -> tuple[doc.Tile, ...]:
     return tuple(tiles)
 
 
-def _snapshot_section(report: ProfiledRun, memory: AnalysedSnapshot) -> doc.Section:
+def _snapshot_section(report: ProfiledRun, memory: SnapshotAnswer) -> doc.Section:
     """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
     clock = TimelineClock.of(report)
     blocks: list[doc.Block] = [doc.Paragraph(answer, "lead") for answer in answer_on_timeline(memory, clock)]
