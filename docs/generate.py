@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: one per verb, the columns of every table. `make docs` runs it.
+"""Write what is made from the code: a page per verb, the columns of every table, the JSON schemas. `make docs` runs it.
 
 A test fails when a page is not what this would write.
 """
@@ -6,20 +6,28 @@ A test fails when a page is not what this would write.
 from __future__ import annotations
 
 import copy
+import importlib
+import json
+import pkgutil
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
+import gpuledger.present.json
 from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.cli.main import VERBS, cli, verb_named
 from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
+from gpuledger.json_types import Json
 from gpuledger.present.sheet import Digits
 from gpuledger.present.views.nvidia import nvidia_table
 from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
 
 REFERENCE = Path(__file__).parent / "reference"
+SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
 
 
@@ -193,6 +201,26 @@ def _saved(saving: MeasuredSaving | None) -> str:
     return "not measured" if saving is None else f"{saving.saves_ns / 1e6:.2f} ms ({saving.percent:.1f} %)"
 
 
+def schemas() -> dict[str, str]:
+    """The JSON schema of every document that has a type, by its file name."""
+    for module in pkgutil.iter_modules(gpuledger.present.json.__path__):
+        importlib.import_module(f"gpuledger.present.json.{module.name}")
+    documents = [kind for kind in Json.__subclasses__() if "schema" in kind.__struct_fields__]
+    return dict(_schema(kind) for kind in documents)
+
+
+def _schema(kind: type[Json]) -> tuple[str, str]:
+    """msgspec's schema of a type, under the document's name."""
+    [reference], parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    whole = parts.pop(reference["$ref"].rpartition("/")[2])
+    [title] = whole["properties"]["schema"]["enum"]
+    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": title}
+    text = json.dumps(schema | ({"$defs": dict(sorted(parts.items()))} if parts else {}), indent=1, ensure_ascii=False)
+    return f"{title.replace('/', '-')}.json", f"{text}\n"
+
+
 if __name__ == "__main__":
+    for name, text in schemas().items():
+        (SCHEMAS / name).write_text(text)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text)

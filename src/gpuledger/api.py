@@ -60,7 +60,7 @@ class ShownResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The versioned document that `--format=json` writes."""
-        return dict(self.document().data())
+        return self.document().json()
 
     def to_text(self, *, width: int | None = None, language: str = "en") -> str:
         """What the command prints."""

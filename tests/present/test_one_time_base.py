@@ -22,7 +22,7 @@ from gpuledger.ledger.steps import Selection
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit
 from gpuledger.present.views.gpu_time import longest_sheet, step_sheets
-from gpuledger.present.views.report import report_data, report_document
+from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.tables import Room, cell
 from gpuledger.trace.model import Trace
@@ -88,7 +88,7 @@ def test_a_gap_or_step_that_is_printed_is_found_where_it_is_said_to_be(report: P
 
 
 def test_the_evidence_is_found_where_it_is_said_to_be(report: ProfiledRun) -> None:
-    document = report_data(report)
+    document = report_document(report).json()
     by_gpu = {device.gpu: device for device in report.devices}
     for finding in document["findings"]:
         for piece in finding["evidence_data"]:
@@ -108,7 +108,7 @@ def every_gap(device: Device) -> Iterator[tuple[int, int]]:
 
 
 def test_text_says_per_step_what_json_says_of_the_steady_steps(report: ProfiledRun) -> None:
-    document = report_data(report)
+    document = report_document(report).json()
     for told, device in zip(document["devices"], report.devices, strict=True):
         steady = told["steady"]
         assert sum(line["ns"] for line in steady["ledger"]) == steady["steady_ns"]

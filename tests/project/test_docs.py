@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ from support.command import ROOT, gpuledger
 from support.memory_snapshots import captured
 from support.opened import plain
 from support.package_source import MODULES, PACKAGE, part
+from support.promised_keys import PROMISED, PromisedKey, promised_keys
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -36,6 +38,22 @@ def test_generated_pages_are_fresh() -> None:
     pages: dict[str, str] = generator().pages()
     for name, text in pages.items():
         assert (ROOT / "docs" / "reference" / name).read_text() == text, f"{name}: run `make docs`"
+
+
+def test_published_schemas_are_those_of_the_types() -> None:
+    schemas: dict[str, str] = generator().schemas()
+    for name, text in schemas.items():
+        assert (ROOT / "docs" / "schemas" / name).read_text() == text, f"{name}: run `make docs`"
+
+
+@pytest.mark.parametrize("listed", sorted(PROMISED.glob("*.txt")), ids=lambda at: at.stem)
+def test_promised_keys_are_kept(listed: Path) -> None:
+    """A key that was published stays, with its types; what is new joins the list with a release."""
+    schema = json.loads((ROOT / "docs" / "schemas" / f"{listed.stem}.json").read_text())
+    published = {key.path: key for key in promised_keys(schema)}
+    promised = [PromisedKey.read(line) for line in listed.read_text().splitlines()]
+    assert [str(key) for key in promised if key.path not in published] == []
+    assert [f"{key}; now {published[key.path]}" for key in promised if not key.is_kept_by(published[key.path])] == []
 
 
 def test_help_fits_a_terminal() -> None:

@@ -22,12 +22,13 @@ from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import headline
 from gpuledger.findings.rules import codes, page
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.charts.svg import png
+from gpuledger.present.json.report import finding_json, report_json
 from gpuledger.present.views.info import info_document
-from gpuledger.present.views.report import finding_dict, report_data
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline import timeline_picture as drawn
 from gpuledger.read.source import look_at
@@ -55,7 +56,7 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
     """
     opened = profiles.of(handle)
     run = opened.run
-    whole = report_data(run)
+    whole = builtins(report_json(run))
     told = headline(run.main_device, run.findings)
     main = next(device for device in whole["devices"] if device["device"] == run.main_device.gpu)
     rest = [found["code"] for found in whole["findings"][_MOST_FINDINGS:]]
@@ -95,7 +96,7 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
     """
     opened = profiles.of(handle)
     found = _finding(opened, code.upper(), device)
-    told = finding_dict(found, opened.run.zero_ns)
+    told = builtins(finding_json(found, opened.run.zero_ns))
     for piece in told["evidence_data"]:
         del piece["correlations"][_MOST_CORRELATIONS:]
     rows = evidence_rows(opened.run, found, _MOST_CORRELATIONS)
@@ -217,7 +218,7 @@ def open_profile(
 def _describe_opened(opened: OpenedProfile) -> dict[str, Any]:
     """The keys of gpuledger.info/1 and gpuledger.report/1, where they have them."""
     run, trace = opened.run, opened.run.trace
-    held = info_document(run.name, trace, contents(trace), verbose=False).data()
+    held = info_document(run.name, trace, contents(trace), verbose=False).json()
     gpus = [{key: gpu[key] for key in ("gpu", "name", "kernels", "copies")} for gpu in held["gpus"]]
     return {
         "handle": opened.handle,

@@ -186,7 +186,7 @@ def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit
     answer = answer_statement(
         statement(sql), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
     )
-    whole = query_document(run.name, answer, run.trace.health).data()
+    whole = query_document(run.name, answer, run.trace.health).json()
     kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}
     return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
 
@@ -197,7 +197,7 @@ def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnsw
         return AgentAnswer({"tables": {known.name: str(known.row) for known in SQL_TABLES}})
     if table.lower() not in BY_NAME:
         raise no_table(table)
-    [described] = schema_document((BY_NAME[table.lower()],)).data()["tables"]
+    [described] = schema_document((BY_NAME[table.lower()],)).json()["tables"]
     return AgentAnswer(described)
 
 

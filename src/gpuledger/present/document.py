@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.findings.finding import Finding
     from gpuledger.findings.profiled_run import ProfiledRun
+    from gpuledger.json_types import Json
     from gpuledger.ledger.books import Line
     from gpuledger.messages import Message
     from gpuledger.present.charts.svg import Picture
@@ -410,11 +411,18 @@ class Document:
 
     blocks: Callable[[], tuple[Block, ...]]
     """What people read in a terminal and in Markdown."""
-    data: Callable[[], Mapping[str, Any]]
-    """What programs read: the versioned JSON document."""
+    data: Callable[[], Json | Mapping[str, Any]]
+    """What programs read: the versioned document, as its type has it."""
     sheets: Callable[[], tuple[Sheet, ...]]
     """What spreadsheets read."""
     remarks: tuple[str, ...] = ()
     """What is to be said beside CSV, which has no place for it."""
     page: Callable[[], Page] | None = None
     """The page; None where there is none."""
+
+    def json(self) -> dict[str, Any]:
+        """What programs read, as dicts and lists."""
+        from gpuledger.json_types import Json, builtins
+
+        content = self.data()
+        return builtins(content) if isinstance(content, Json) else dict(content)

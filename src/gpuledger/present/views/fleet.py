@@ -21,14 +21,15 @@ from gpuledger.analyse.ranks.rank_times import LateAt, Lateness, RankTimes, Stra
 from gpuledger.answers.several_profiles import JobAnswer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import fix_name
+from gpuledger.json_types import builtins
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
+from gpuledger.present.json.report import finding_json
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import notes_block
-from gpuledger.present.views.report import finding_dict
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
@@ -111,7 +112,7 @@ def fleet_document(merged: Merged, late: Sheet | None) -> doc.Document:
                 "steps": list(late_map.steps),
                 "late_ns": late_map.ns.tolist(),
             },
-            "findings": [finding_dict(finding, None) for finding in merged.findings],
+            "findings": [builtins(finding_json(finding, None)) for finding in merged.findings],
             "health": health_json(merged.notes),
         },
         sheets=lambda: (*merged.tables, *([late] if late else [])),

@@ -24,7 +24,7 @@ def write(
         case "json":
             from gpuledger.present.writers.json import json_text
 
-            return json_text(document.data())
+            return json_text(document.json())
         case "csv":
             from gpuledger.present.writers.csv import sheets_csv
 

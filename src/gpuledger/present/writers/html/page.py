@@ -109,7 +109,7 @@ def document_html(document: doc.Document, language: str, command: str) -> str:
     """The page of a document, with as much in it as fits; `command` is how to make it again."""
     if document.page is None:
         raise ValueError("this document has no page")
-    page, content, text = document.page(), embedded_json(document.data()), ""
+    page, content, text = document.page(), embedded_json(document.json()), ""
     for room in ROOMS:
         text = html(page, language, content, own_version(), room, command)
         if len(text.encode(errors="backslashreplace")) <= LARGEST:
