@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import itertools
 import json
 import pkgutil
 from pathlib import Path
@@ -29,6 +30,9 @@ from gpuledger.trace.tables import Table
 REFERENCE = Path(__file__).parent / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
+OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline",)
+"""Modules with the types of documents that are not in gpuledger.present.json."""
+REFERENCE_TO = "#/$defs/{name}"
 
 
 def pages() -> dict[str, str]:
@@ -203,17 +207,26 @@ def _saved(saving: MeasuredSaving | None) -> str:
 
 def schemas() -> dict[str, str]:
     """The JSON schema of every document that has a type, by its file name."""
-    for module in pkgutil.iter_modules(gpuledger.present.json.__path__):
-        importlib.import_module(f"gpuledger.present.json.{module.name}")
+    for module in pkgutil.iter_modules(gpuledger.present.json.__path__, "gpuledger.present.json."):
+        importlib.import_module(module.name)
+    for name in OTHER_DOCUMENTS:
+        importlib.import_module(name)
     documents = [kind for kind in Json.__subclasses__() if "schema" in kind.__struct_fields__]
     return dict(_schema(kind) for kind in documents)
 
 
 def _schema(kind: type[Json]) -> tuple[str, str]:
-    """msgspec's schema of a type, under the document's name."""
-    [reference], parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
-    whole = parts.pop(reference["$ref"].rpartition("/")[2])
-    [title] = whole["properties"]["schema"]["enum"]
+    """msgspec's schema of a type, under the document's name; a type without keys stands for any of its subclasses."""
+    _, parts = msgspec.json.schema_components([kind])
+    bases = [base for base in Json.__subclasses__() if base.__name__ in parts and not base.__struct_fields__]
+    variants = {base.__name__: base.__subclasses__() for base in bases}
+    _, parts = msgspec.json.schema_components([kind, *itertools.chain(*variants.values())], ref_template=REFERENCE_TO)
+    for name, kinds in variants.items():
+        references = [{"$ref": REFERENCE_TO.format(name=variant.__name__)} for variant in kinds]
+        parts[name] = {"description": parts[name]["description"], "anyOf": references}
+    whole = parts.pop(kind.__name__)
+    named = whole["properties"]["schema"]
+    title = named["enum"][0] if "enum" in named else named["title"]
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": title}
     text = json.dumps(schema | ({"$defs": dict(sorted(parts.items()))} if parts else {}), indent=1, ensure_ascii=False)
     return f"{title.replace('/', '-')}.json", f"{text}\n"

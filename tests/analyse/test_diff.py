@@ -17,16 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuledger as gpuledger_package
+from gpuledger.analyse.diff.baseline import baseline_json, read_baseline
 from gpuledger.analyse.diff.compare import MIX, UNLIKE, Diff, changes, compare, parts, round_to_sum
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.noise import Controls, controls
 from gpuledger.analyse.diff.pairs import pair_kernels, pair_ranges
-from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, from_document, pool_runs, to_document
+from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, pool_runs
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.diff import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Selection
@@ -612,14 +614,14 @@ def test_a_baseline_stands_for_its_profile(moe: tuple[Path, Path], tmp_path: Pat
 
 def test_a_baseline_comes_back_as_it_was(captured: dict[str, RunSide]) -> None:
     for run in captured.values():
-        assert from_document(json.dumps(to_document(run)).encode(), "x") == run
-        valid(to_document(run), "baseline")
+        assert read_baseline(json.dumps(builtins(baseline_json(run))).encode(), "x") == run
+        valid(builtins(baseline_json(run)), "baseline")
 
 
 def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> None:
     """What we call it is a sentence of ours, which can be said in another language; the file holds its text."""
     run = replace(next(iter(captured.values())), gpu_name=say("unknown GPU"))
-    assert from_document(json.dumps(to_document(run)).encode(), "x").gpu_name == "unknown GPU"
+    assert read_baseline(json.dumps(builtins(baseline_json(run))).encode(), "x").gpu_name == "unknown GPU"
 
 
 @pytest.mark.parametrize(
@@ -636,9 +638,9 @@ def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> Non
     ],
 )
 def test_a_damaged_baseline_is_refused_in_one_sentence(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    content = to_document(side([100] * 4, [kernel("k", 4)]))
+    content = builtins(baseline_json(side([100] * 4, [kernel("k", 4)])))
     with pytest.raises(UnreadableProfile, match=reason):
-        from_document(json.dumps(content | change).encode(), "base.json")
+        read_baseline(json.dumps(content | change).encode(), "base.json")
     path = tmp_path / "base.json"
     path.write_text(json.dumps(content)[:300])
     ran = gpuledger("diff", path, path)

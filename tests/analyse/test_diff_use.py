@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace
+from gpuledger.analyse.diff.baseline import baseline_json, read_baseline
 from gpuledger.analyse.diff.compare import compare, use_changes
 from gpuledger.analyse.diff.from_trace import side_of
-from gpuledger.analyse.diff.run_side import RunSide, RunUse, from_document, pool_runs, to_document
+from gpuledger.analyse.diff.run_side import RunSide, RunUse, pool_runs
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.answers.several_profiles import Compared
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.diff.document import diff_document
@@ -68,7 +70,7 @@ def test_runs_of_one_side_are_taken_together_and_baselines_keep_it() -> None:
     both = pool_runs([with_use(used(50), clock_hz=1.5e9), with_use(used(54), clock_hz=1.7e9)], "both")
     assert both.use[0].figures["tensor"] == UseFigure(52, 50, 54)
     assert both.busy_clock_hz == 1.6e9
-    again = from_document(json.dumps(to_document(both)).encode(), "both")
+    again = read_baseline(json.dumps(builtins(baseline_json(both))).encode(), "both")
     assert again.use == both.use
 
 

@@ -28,10 +28,14 @@ from gpuledger.answers.one_gpu import (
 )
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection
+from gpuledger.present.json.diff import diff_json
+from gpuledger.present.json.types import tables_json
+from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.diff.document import diff_data, verdict_text
+from gpuledger.present.views.diff.document import verdict_text
 from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.operators import operators_tables
@@ -39,8 +43,7 @@ from gpuledger.present.views.program_time import launches_tables, memory_tables,
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline import step_kernels_sheet
-from gpuledger.present.views.utilization import kernels_use_json, use_answer
-from gpuledger.present.writers.json import tables_json
+from gpuledger.present.views.utilization import use_answer
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
@@ -116,7 +119,9 @@ def kernels(
         "use": None,
     }
     if used is not None:
-        content["use"] = paged(kernels_use_json(used[0]), offset, limit, MOST_LETTERS // 2)
+        content["use"] = paged(
+            [builtins(kernel) for kernel in kernels_use_json(used[0])], offset, limit, MOST_LETTERS // 2
+        )
     return AgentAnswer(content)
 
 
@@ -145,7 +150,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
     limit = part.limit or (_FEW if part.table is None else _USUAL)
     return [
-        {"table": table["table"], "title": table["title"], **paged(table["rows"] or [], part.offset, limit, share)}
+        {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
         for share in [letters // len(chosen)]
         for table in tables_json(chosen)
     ]
@@ -226,7 +231,7 @@ def diff(
     """
     one, other = profiles.of(before), profiles.of(after)
     compared = Compared(compare(*_sides(one, other), anyway=anyway))
-    whole = diff_data(compared)
+    whole = builtins(diff_json(compared))
     content = {
         "headline": verdict_text(compared.diff),
         **picked(whole, "verdict", "step_delta_ns", "interval_ns", "no_interval", "whole"),

@@ -2,8 +2,7 @@
 
 Sums are over all steps of the side, so that they stay whole numbers; divide by `steps` for one step. Books and lengths
 are kept step by step, because that is where the noise shows. Where a profile has no steps its window is the one step;
-tables of `nsys stats` have not even that, and their whole is the time of the kernels. Saved as JSON, a side is a
-baseline for CI, without the profile it came from.
+tables of `nsys stats` have not even that, and their whole is the time of the kernels. `baseline` saves a side.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
-from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line
 from gpuledger.ledger.steps import Selection
 from gpuledger.trace.measured import Dim3
@@ -322,67 +321,6 @@ def added_ranges(first: RunRange, second: RunRange) -> RunRange:
 
 def _added_counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {name: sum(part.get(name, 0) for part in parts) for name in dict.fromkeys(chain(*parts))}
-
-
-SCHEMA: Final = "gpuledger.baseline/1"
-
-_MOST: Final = 2**56  # two years in nanoseconds: the sum of some steps of that still has room in 64 bits
-
-
-def is_baseline(head: bytes) -> bool:
-    """Whether a file that begins so is a baseline."""
-    return SCHEMA.encode() in head[:200]
-
-
-def to_document(side: RunSide) -> dict[str, Any]:
-    """The document; `from_document` gives an equal side back."""
-    content: dict[str, Any] = msgspec.to_builtins(side, str_keys=True, enc_hook=str)  # a sentence is just its text
-    return {"schema": SCHEMA, **content}
-
-
-def from_document(content: bytes, name: str) -> RunSide:
-    """The side that was saved; `name` is what a refusal calls it."""
-    try:
-        raw = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        schema = msgspec.json.decode(raw.pop("schema", b'""'), type=str)
-        if schema != SCHEMA:
-            raise UnreadableProfile(f"{name}: a document {schema or 'without a schema'}, not {SCHEMA}")
-        # a line of the books by its name; what is none is a ValueError, which msgspec turns into its own
-        side = msgspec.json.decode(msgspec.json.encode(raw), type=RunSide, dec_hook=lambda kind, line: kind(line))
-        problem = _problem(side)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        problem = str(error)
-    if problem is not None:
-        raise UnreadableProfile(
-            f"{name}: not a whole baseline: {problem}",
-            hint="save it again with `gpuledger diff --save-baseline FILE PROFILE`",
-        )
-    return side
-
-
-def _problem(side: RunSide) -> str | None:
-    """Why this cannot be a side, as later arithmetic relies on it; None where it can."""
-    pending: list[object] = [msgspec.to_builtins(side, str_keys=True, enc_hook=str)]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, int | float) and abs(part) >= _MOST:
-            return "a number in it is beyond what 64 bits hold"
-        pending += part.values() if isinstance(part, dict) else part if isinstance(part, list | tuple) else ()
-    steps = side.steps
-    by_step = [*side.kernel_steps.values(), *side.range_steps.values()]
-    if side.launches is not None:
-        by_step.append(side.launches.per_step)
-    wrong = {
-        "it has no steps": not steps or min(side.length_ns) < 0,
-        "its runs do not have its steps": sum(side.run_steps) != steps or min(side.run_steps) < 1,
-        f"whole is none of {', '.join(WHOLES)}": side.whole not in WHOLES,
-        "its books do not balance": bool(side.lines)
-        and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
-        "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
-        "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
-        "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
-    }
-    return next((reason for reason, holds in wrong.items() if holds), None)
 
 
 def side_of_timing(timed: TimedOperation, name: str) -> RunSide:

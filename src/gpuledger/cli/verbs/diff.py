@@ -12,19 +12,17 @@ from pathlib import Path
 
 import click
 
+from gpuledger.analyse.diff.baseline import baseline_json, is_baseline, read_baseline
 from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.analyse.diff.run_side import (
     RunSide,
-    from_document,
-    is_baseline,
     like_sides,
     pool_runs,
     side_of_timing,
     sides_of_pair,
-    to_document,
 )
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.answers.several_profiles import Compared
@@ -34,6 +32,7 @@ from gpuledger.cli.output import Output, page_options
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.errors import OutputRefused, UnreadableProfile
 from gpuledger.fleet.run import job_profiles
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
@@ -61,7 +60,7 @@ class Sides:
         """The side at a path or glob."""
         path = Path(given)
         if path.is_file() and is_baseline(look_at(path).head):
-            return self._keep_gpu(from_document(_content(path, "baseline", self._limits), path.name))
+            return self._keep_gpu(read_baseline(_content(path, "baseline", self._limits), path.name))
         if (timed := timings_at(given, self._limits)) is not None:
             return side_of_timing(_only(timed, path.name), path.name)
         if is_printed_tables(given, limits=self._limits):
@@ -213,7 +212,7 @@ def diff(
             raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
     one, other = pair or _sides(before, after, wanted, limits, output)
     if other is None:
-        Output("json", baseline, output.force, output.quiet).write(json_text(to_document(one)))
+        Output("json", baseline, output.force, output.quiet).write(json_text(builtins(baseline_json(one))))
         return
     if one.name == other.name and after is not None:
         names = told_apart(before, after)

@@ -21,10 +21,10 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import PHASES
 from gpuledger.present.json.types import HealthJson, fill, health_json
+from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
 from gpuledger.present.views.memory_snapshot import snapshot_data
 from gpuledger.present.views.ncu import matched_json
-from gpuledger.present.views.utilization import device_use_json
 from gpuledger.trace.model import GraphPlaces
 
 
@@ -95,7 +95,7 @@ class DeviceJson(Json):
     hidden_copy_ns: Ns
     triggers: list[TriggerJson]
     use: Annotated[
-        dict[str, Any] | None,
+        DeviceUseJson | None,
         Meta(
             description="What samples of the GPU's counters say of it, as `gpus` of gpuledger.stepkernels/1 has it, "
             "and of its kernels in the steady stretch, as `kernels` there; with --ncu also `against_ncu`, as an item "

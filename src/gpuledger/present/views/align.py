@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
-from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
+from gpuledger.analyse.align.operation_side import forwards_text
 from gpuledger.analyse.align.side_by_side import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck, AlignRow, shape_text
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
 from gpuledger.messages import Message, joined, say
@@ -25,11 +25,13 @@ from gpuledger.present.document import (
     Tile,
     chapters,
 )
-from gpuledger.present.sheet import Column, Sheet, Term, Unit, fields_json
-from gpuledger.present.writers.json import health_json
+from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.align import AlignJson
 
 CHECKS: Final = say("Checks")
 
@@ -78,10 +80,16 @@ def align_document(made: Alignment, health: Sequence[Note]) -> Document:
     first = (Heading(title(made), 1), Paragraph(made.conclusion), Paragraph(about(made)), checks_block(made))
     return Document(
         blocks=lambda: (Group((*first, *evidence_blocks(made, health))),),
-        data=lambda: _align_data(made, health),
+        data=lambda: _json(made, health),
         sheets=lambda: (_every_row(made.sides.rows),),
         page=lambda: _page(made, health),
     )
+
+
+def _json(made: Alignment, health: Sequence[Note]) -> AlignJson:
+    from gpuledger.present.json.align import align_json
+
+    return align_json(made, health)
 
 
 def _page(made: Alignment, health: Sequence[Note]) -> Page:
@@ -279,52 +287,6 @@ def _every_row(rows: Sequence[AlignRow]) -> Sheet:
         shape_column("e2e", "E2E"),
     )
     return Sheet.of("align_kernels", "Kernel by kernel", columns, enumerate(rows, 1))
-
-
-def _align_data(made: Alignment, health: Sequence[Note]) -> dict[str, Any]:
-    """The document gpuledger.align/1."""
-    mock, e2e = made.sides.mock, made.sides.e2e
-    return {
-        "schema": "gpuledger.align/1",
-        "verdict": made.verdict,
-        "conclusion": made.conclusion,
-        "checks": [
-            {
-                **fields_json(check, "check verdict"),
-                "figures": dict(check.figures),
-                **fields_json(check, "evidence remedy"),
-                "known": [{"what": known.sentence, "reason": known.difference.reason} for known in check.accepted],
-            }
-            for check in made.checks
-        ],
-        "isolated_by": fields_json(made.isolation, "by expression"),
-        "forwards": {"mock": mock.forwards, "e2e": e2e.forwards},
-        "sides": {"mock": _side_json(mock), "e2e": _side_json(e2e)},
-        "kernels": [
-            {
-                "position": position,
-                "mock": _kernel_json(row.mock),
-                "e2e": _kernel_json(row.e2e),
-                **fields_json(row, "ratio match=level moved same_shape"),
-            }
-            for position, row in enumerate(made.sides.rows, 1)
-        ],
-        "notes": list(made.notes),
-        "health": health_json(health),
-    }
-
-
-def _side_json(side: OperationSide) -> dict[str, Any]:
-    return {
-        "profile": side.profile,
-        "gpu": side.gpu_name or None,
-        "steps": side.steps or None,
-        **fields_json(side, "ranks compared alike gpu_ns elapsed_ns spread_ns"),
-    }
-
-
-def _kernel_json(kernel: ForwardKernel | None) -> dict[str, Any] | None:
-    return None if kernel is None else fields_json(kernel, "name time_ns grid block stream in_graph")
 
 
 def align_junit(made: Alignment) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.path_summary import BesidePath, OperationOnPath, PathSide, PathSummary, side_of
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -15,9 +15,11 @@ from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.tables import stretch_text, tables_page
-from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note
 from gpuledger.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.tables import CriticalJson
 
 _SIDES: Final = {
     PathSide.HOST: say("host"),
@@ -37,20 +39,18 @@ def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Seq
     sentences = [Paragraph(path_sentence(summary)) for summary in summaries]
     remarks = [Paragraph(remark) for summary in summaries for remark in path_remarks(summary)]
 
+    def json() -> CriticalJson:
+        from gpuledger.present.json.tables import critical_json
+
+        return critical_json(profile, zero_ns, [sentence.text for sentence in sentences], sheets, notes)
+
     return Document(
         blocks=lambda: (
             *sentences,
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
             *remarks,
         ),
-        data=lambda: {
-            "schema": "gpuledger.critical/1",
-            "profile": profile,
-            "zero_ns": zero_ns,
-            "sentences": [sentence.text for sentence in sentences],
-            "tables": tables_json(sheets),
-            "health": health_json(notes),
-        },
+        data=json,
         sheets=lambda: tuple(sheets),
         remarks=tuple(remark.text for remark in remarks),
         page=lambda: tables_page(profile, (*sentences, *remarks), sheets),

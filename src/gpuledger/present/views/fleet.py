@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -21,19 +21,19 @@ from gpuledger.analyse.ranks.rank_times import LateAt, Lateness, RankTimes, Stra
 from gpuledger.answers.several_profiles import JobAnswer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import fix_name
-from gpuledger.json_types import builtins
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
-from gpuledger.present.json.report import finding_json
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import notes_block
-from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.fleet import FleetJson
 
 LATE: Final = say("Who is late, and when")
 
@@ -97,28 +97,17 @@ def fleet_document(merged: Merged, late: Sheet | None) -> doc.Document:
             *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in tables),
             *((doc.Remarks(closing),) if closing else ()),
         ),
-        data=lambda: {
-            "schema": "gpuledger.fleet/1",
-            "job": merged.name,
-            "profiles": merged.profiles,
-            "failed": [{"profile": name, "sentence": sentence} for name, sentence in merged.failed],
-            "ranks": merged.ranks,
-            "world_size": merged.world_size,
-            "tables": tables_json(merged.tables),
-            "late": late_map
-            and {
-                "what": late_map.what,
-                "ranks": list(late_map.ranks),
-                "steps": list(late_map.steps),
-                "late_ns": late_map.ns.tolist(),
-            },
-            "findings": [builtins(finding_json(finding, None)) for finding in merged.findings],
-            "health": health_json(merged.notes),
-        },
+        data=lambda: _json(merged),
         sheets=lambda: (*merged.tables, *([late] if late else [])),
         remarks=tuple(f"{name}: {why}" for name, why in merged.failed),
         page=lambda: _page(merged),
     )
+
+
+def _json(merged: Merged) -> FleetJson:
+    from gpuledger.present.json.fleet import fleet_json
+
+    return fleet_json(merged)
 
 
 def _shown(finding: Finding) -> doc.ShownFinding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.phase_costs import BetweenPhases, PhaseCost, PhaseCosts, PhaseWait
 from gpuledger.analyse.work_phases import ToldBy
@@ -14,9 +14,11 @@ from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock,
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.tables import stretch_text, tables_page
-from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.units import share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.tables import PhasesOfLayersJson
 
 Waits = tuple[PhaseWait, ...] | NotMeasured
 
@@ -65,20 +67,19 @@ def phases_document(
         Paragraph(say("{what} ({table}): not measured: {reason}.", what=what, table=table, reason=why))
         for what, table, why in missing
     ]
+
+    def json() -> PhasesOfLayersJson:
+        from gpuledger.present.json.tables import phases_json
+
+        return phases_json(profile, zero_ns, sheets, [(table, why) for _, table, why in missing], notes)
+
     return Document(
         blocks=lambda: (
             *sentences,
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
             *doubts,
         ),
-        data=lambda: {
-            "schema": "gpuledger.phases/1",
-            "profile": profile,
-            "zero_ns": zero_ns,
-            "tables": tables_json(sheets),
-            "not_measured": [{"table": table, "reason": reason} for _, table, reason in missing],
-            "health": health_json(notes),
-        },
+        data=json,
         sheets=lambda: tuple(sheets),
         remarks=tuple(doubt.text for doubt in doubts),
         page=lambda: tables_page(

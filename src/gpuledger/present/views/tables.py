@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from gpuledger.messages import say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note, always_shown
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.tables import TablesJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +63,15 @@ def tables_document(
     always = [say("Note: {sentence}.", sentence=sentence) for sentence in always_shown(notes)]
     first += [doc.Remarks(tuple(always))] if always else []
     people = sheets if shown is None else shown
+
+    def json() -> TablesJson:
+        from gpuledger.present.json.tables import answer_json
+
+        return answer_json(verb, profile, zero_ns, sheets, notes)
+
     return doc.Document(
         blocks=lambda: (*first, *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in people)),
-        data=lambda: {
-            "schema": f"gpuledger.{verb}/1",
-            "profile": profile,
-            "zero_ns": zero_ns,
-            "tables": tables_json(sheets),
-            "health": health_json(notes),
-        },
+        data=json,
         sheets=lambda: tuple(sheets),
         page=lambda: tables_page(profile, list(map(doc.Paragraph, chain(*sentences, always))), people),
     )

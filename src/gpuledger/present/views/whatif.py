@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.ledger.books import EXPOSED, LineKind
@@ -14,24 +15,26 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.critical import part_term
 from gpuledger.present.views.tables import tables_page
-from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
 from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.tables import WhatIfJson
 
 
 def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns: int) -> Document:
     """The answer for every format; JSON is the document gpuledger.whatif/1."""
     sheets = _sheets(answer)
+
+    def json() -> WhatIfJson:
+        from gpuledger.present.json.tables import whatif_json
+
+        return whatif_json(profile, zero_ns, sheets, notes)
+
     return Document(
         blocks=lambda: _blocks(answer, sheets),
-        data=lambda: {
-            "schema": "gpuledger.whatif/1",
-            "profile": profile,
-            "zero_ns": zero_ns,
-            "tables": tables_json(sheets),
-            "health": health_json(notes),
-        },
+        data=json,
         sheets=lambda: sheets,
         page=lambda: tables_page(
             profile,

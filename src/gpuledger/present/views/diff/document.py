@@ -5,16 +5,13 @@ Times in JSON are whole nanoseconds, per step.
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gpuledger.analyse.diff.compare import Diff, TimeChange, UseChange
+from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Controls, Interval
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunRange, RunSide
-from gpuledger.answers.several_profiles import Compared, PerStep, RangeChange, change_share
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
+from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.books import Line
 from gpuledger.messages import joined, say
 from gpuledger.present.charts.amounts import Change, waterfall
@@ -34,7 +31,7 @@ from gpuledger.present.document import (
 )
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
-from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.diff.tables import (
     calls_sheet,
     controls_text,
@@ -54,6 +51,9 @@ from gpuledger.present.views.diff.tables import (
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
+if TYPE_CHECKING:
+    from gpuledger.present.json.diff import DiffJson
+
 _LONGEST_NAME: Final = 48
 
 HOST_ALONE: Final = say(
@@ -70,10 +70,16 @@ def diff_document(compared: Compared) -> Document:
     parts = Sheet.of("diff_parts", "Parts", columns, found.parts, foot=({"part": "total", "ns": found.delta_ns},))
     return Document(
         blocks=lambda: (Group(tuple(diff_blocks(compared))),),
-        data=lambda: diff_data(compared),
+        data=lambda: _json(compared),
         sheets=lambda: (parts,),
         page=lambda: _page(compared),
     )
+
+
+def _json(compared: Compared) -> DiffJson:
+    from gpuledger.present.json.diff import diff_json
+
+    return diff_json(compared)
 
 
 def _page(compared: Compared) -> Page:
@@ -221,198 +227,3 @@ def _tone(part: str, ns: int) -> str:
     if isinstance(part, Line):
         return line_tone(part)
     return "compute-gemm" if ns < 0 else "compute-moe"
-
-
-def diff_data(compared: Compared) -> dict[str, Any]:
-    """The document gpuledger.diff/1."""
-    found = compared.diff
-    before, after = compared.sides
-    return {
-        "schema": "gpuledger.diff/1",
-        "verdict": found.verdict,
-        "step_delta_ns": found.delta_ns if before.whole != KERNEL_TIME else None,
-        "interval_ns": _whole_interval(found.interval),
-        "no_interval": found.interval.reason if isinstance(found.interval, NotMeasured) else None,
-        "whole": {
-            "what": before.whole,
-            "before_ns": before.median_ns,
-            "after_ns": after.median_ns,
-            "delta_ns": found.delta_ns,
-            "delta_share": _finite(found.share),
-        },
-        "before": _side_json(before),
-        "after": _side_json(after),
-        "overlap": fields_json(found.overlap, "before_share after_share"),
-        "parts": [fields_json(part, "part=name ns") for part in found.parts],
-        "lines": [
-            {"line": line, **_moved(before.line_mean_ns(line), after.line_mean_ns(line))}
-            for line in dict.fromkeys((*before.lines, *after.lines))
-        ],
-        "families": _families(before, after),
-        "kernels": [_kernel_json(change) for change in (*found.changes, *found.comm)],
-        "launches": _launches_json(compared),
-        "calls": [
-            {
-                "name": name,
-                "before": _calls_json(old),
-                "after": _calls_json(new),
-                "delta_ns": round(new.ns - old.ns),
-            }
-            for name, (old, new) in compared.calls.items()
-        ],
-        "ranges": [_range_json(compared, change) for change in compared.ranges],
-        "memory": _memory_json(compared),
-        "controls": None if isinstance(found.controls, NotMeasured) else _controls_json(found.controls),
-        "gates": [
-            {
-                **fields_json(outcome, "gate=gate.text measures=gate.measures before after"),
-                "change_share": _finite(outcome.share),
-                "interval": None
-                if isinstance(outcome.interval, NotMeasured)
-                else [outcome.interval.low_ns, outcome.interval.high_ns],
-                **fields_json(outcome, "tripped may_be_noise=in_noise"),
-            }
-            for outcome in compared.outcomes
-        ],
-        "notes": list(found.notes),
-        "use": None if found.use is None else _use_json(found.use),
-    }
-
-
-def _whole_interval(interval: Interval | NotMeasured) -> list[int] | None:
-    return None if isinstance(interval, NotMeasured) else [math.floor(interval.low_ns), math.ceil(interval.high_ns)]
-
-
-def _finite(share: float) -> float | None:
-    """None for what was not there before."""
-    return share if math.isfinite(share) else None
-
-
-def _rounded(amount: float | None) -> int | None:
-    return None if amount is None else round(amount)
-
-
-def _side_json(side: RunSide) -> dict[str, Any]:
-    has_steps = side.whole != KERNEL_TIME
-    return {
-        **fields_json(side, "name tool gpu=gpu_name device=gpu clock_hz"),
-        "busy_clock_hz": _rounded(side.busy_clock_hz),
-        "ranks": side.ranks,
-        "gpus": [{"device": gpu, "step_ns": ns} for gpu, ns in side.gpus.items()],
-        **fields_json(side, "steps_by=source runs=run_steps steps"),
-        "step_ns": side.median_ns if has_steps else None,
-        "mean_ns": round(side.mean_ns) if has_steps else None,
-        "losses": list(side.losses),
-    }
-
-
-def _families(*sides: RunSide) -> list[dict[str, Any]]:
-    old, new = defaultdict[str, float](float), defaultdict[str, float](float)
-    for side, sums in zip(sides, (old, new), strict=True):
-        for kernel in side.kernels:
-            sums[kernel.family] += kernel.time_ns / side.steps
-    return [{"family": name, **_moved(old[name], new[name])} for name in (old | new)]
-
-
-def _moved(before: float, after: float) -> dict[str, Any]:
-    return {
-        "before_ns": round(before),
-        "after_ns": round(after),
-        "delta_ns": round(after) - round(before),
-        "delta_share": _finite(change_share(before, after)),
-    }
-
-
-def _kernel_json(change: TimeChange) -> dict[str, Any]:
-    shape = "name grid block place calls ns=time_ns"
-    return {
-        "match": change.pair.level,
-        "family": change.pair.first.family,
-        "before": [fields_json(kernel, shape) for kernel in change.pair.before],
-        "after": [fields_json(kernel, shape) for kernel in change.pair.after],
-        "calls_before": change.calls[0],
-        "calls_after": change.calls[1],
-        "each_before_ns": round(change.each_ns[0]),
-        "each_after_ns": round(change.each_ns[1]),
-        **_moved(*change.ns),
-        "by_calls_ns": round(change.by_calls_ns),
-        "by_time_per_call_ns": round(change.by_time_ns),
-        "by_mix_ns": round(change.by_mix_ns),
-    }
-
-
-def _calls_json(side: PerStep) -> dict[str, Any]:
-    each_ns = round(side.ns / side.count) if side.count else None
-    return {"calls": side.count, "ns": round(side.ns), "each_ns": each_ns}
-
-
-def _launches_json(compared: Compared) -> dict[str, Any] | None:
-    if compared.launch_split is None or compared.launches is None:
-        return None
-    number, cost = compared.launch_split
-    before, after = map(_calls_json, compared.launches)
-    return {"before": before, "after": after, "by_number_ns": round(number), "by_cost_ns": round(cost)}
-
-
-def _range_json(compared: Compared, change: RangeChange) -> dict[str, Any]:
-    def side(of: RunRange | None, steps: int) -> dict[str, Any] | None:
-        if of is None:
-            return None
-        return {
-            "name": of.name,
-            "instances": of.instances / steps,
-            "host_ns": round(of.host_ns / steps),
-            "gpu_ns": None if of.gpu_ns is None else round(of.gpu_ns / steps),
-            "wait_ns": None if of.wait_ns is None else round(of.wait_ns / steps),
-        }
-
-    pair, (before, after) = change.pair, compared.sides
-    return {
-        "match": pair.level,
-        "unchanged": pair.unchanged,
-        "before": side(pair.before, before.steps),
-        "after": side(pair.after, after.steps),
-        "host_delta_ns": round(change.host_ns[1] - change.host_ns[0]),
-        "host_delta_share": _finite(change.share),
-        "corrected_share": change.corrected_share,
-        "before_of_whole": change.of_whole[0],
-        "after_of_whole": change.of_whole[1],
-    }
-
-
-def _memory_json(compared: Compared) -> list[dict[str, Any]]:
-    def copied(side: PerStep) -> dict[str, Any]:
-        return {"count": side.count, "bytes": _rounded(side.bytes), "ns": round(side.ns)}
-
-    rows = [{"what": kind, "before": copied(old), "after": copied(new)} for kind, (old, new) in compared.copies.items()]
-    peaks = [side.peak_bytes for side in compared.sides]
-    if any(peak is not None for peak in peaks):
-        before, after = ({"count": None, "bytes": peak, "ns": None} for peak in peaks)
-        rows.append({"what": "peak in use", "before": before, "after": after})
-    return rows
-
-
-def _controls_json(controls: Controls) -> dict[str, Any]:
-    return {
-        **fields_json(controls, "ranges=names before_ns after_ns"),
-        "change_share": controls.ratio - 1,
-        "interval_ns": _whole_interval(controls.interval),
-        **fields_json(controls, "may_be_noise=is_noise calls_seen=known corrected_step_delta_ns=corrected_delta_ns"),
-    }
-
-
-def _use_json(changes: Sequence[UseChange]) -> list[dict[str, Any]]:
-    """Percent of what the GPU could do while the kernel ran, each with its interval."""
-    from gpuledger.present.views.utilization import figure_json  # few profiles have samples
-
-    return [
-        {
-            **fields_json(change.after_kernel, "name grid block"),
-            "before_ns": change.before_kernel.time_ns,
-            "after_ns": change.after_kernel.time_ns,
-            "counter": change.metric.value,
-            "before": figure_json(change.before),
-            "after": figure_json(change.after),
-        }
-        for change in changes
-    ]

@@ -1,0 +1,253 @@
+"""What a verb that asks one question answers, for programs: its tables, and what else it has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
+
+from gpuledger.analyse.utilization.against_counters import CounterComparison
+from gpuledger.analyse.utilization.stretches import SampledUse
+from gpuledger.json_types import Json
+from gpuledger.present.json.types import (
+    CellJson,
+    HealthJson,
+    TableJson,
+    health_json,
+    rows_json,
+    tables_json,
+)
+from gpuledger.present.json.utilization import (
+    AgainstJson,
+    GpuUseJson,
+    KernelUseJson,
+    NotSampledJson,
+    against_json,
+    kernels_use_json,
+    sampled_gpu_json,
+)
+from gpuledger.present.sheet import Sheet
+from gpuledger.trace.model import Note, NotMeasured
+
+ZeroNs: TypeAlias = Annotated[
+    int,
+    Meta(
+        description="The profile's own clock at 0. start_ns, end_ns and every other instant in the tables is told from "
+        "it, as --time takes it; added to it, it is the instant in the profile."
+    ),
+]
+
+
+class TablesJson(Json):
+    """Tables that answer one question. Keys ending in _ns are nanoseconds, in _bytes bytes, in _percent percent of what
+    the table's title says.
+    """
+
+    schema: Annotated[str, Meta(title="gpuledger.tables/1", pattern=r"^gpuledger\.[a-z]+/1$")]
+    profile: str
+    zero_ns: ZeroNs
+    tables: list[TableJson]
+    health: list[HealthJson]
+
+
+class CriticalJson(Json):
+    """The critical path of the steady steps. In critical_path_gpuN, total_ns of the parts sum to all steady steps;
+    per_step_ns is the mean. slack_ns is how much later half of the kernels beside the path could end without the steps
+    ending later, null where nothing waits for them; saving_per_step_ns is what a replay saves with all of the name
+    twice as fast. Keys ending in _ns are nanoseconds, in _percent percent of what the table's title says.
+    """
+
+    schema: Literal["gpuledger.critical/1"]
+    profile: str
+    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, as --time takes it.")]
+    sentences: Annotated[list[str], Meta(description="What each GPU's step is due to.")]
+    tables: list[TableJson]
+    health: list[HealthJson]
+
+
+class MissingTableJson(Json):
+    table: str
+    reason: str
+
+
+class PhasesOfLayersJson(Json):
+    """What the phases of a layer cost. per_step_ns is the mean over the steady steps, total_ns, idle_ns and other_ns of
+    phase_gaps are of all of them and sum to it; phase_layers has means. Keys ending in _ns are nanoseconds, in _bytes
+    bytes, in _percent percent of what the table's title says.
+    """
+
+    schema: Literal["gpuledger.phases/1"]
+    profile: str
+    zero_ns: ZeroNs
+    tables: list[TableJson]
+    not_measured: Annotated[list[MissingTableJson], Meta(description="Tables that are not there, and why.")]
+    health: list[HealthJson]
+
+
+class WhatIfJson(Json):
+    """What changes would buy, by replay: whatif has each change alone, in_order one after the other, parts and critical
+    the step now and then, left what is left to fix. Times are per step. Keys ending in _ns are nanoseconds, in _percent
+    percent of the step.
+    """
+
+    schema: Literal["gpuledger.whatif/1"]
+    profile: str
+    zero_ns: ZeroNs
+    tables: list[TableJson]
+    health: list[HealthJson]
+    not_measured: Annotated[
+        list[MissingTableJson] | UnsetType, Meta(description="Tables that are not there, and why.")
+    ] = UNSET
+
+
+class NvidiaReportJson(Json):
+    """One of NVIDIA's tables, or why the profile cannot give it."""
+
+
+class NvidiaTableJson(NvidiaReportJson):
+    report: str
+    title: str
+    rows: list[dict[str, CellJson]]
+
+
+class NoNvidiaTableJson(NvidiaReportJson):
+    """The profile cannot give this table; the reason says why."""
+
+    report: str
+    not_measured: str
+    rows: None
+
+
+class StatsJson(Json):
+    """NVIDIA's summary tables of one profile. Keys ending in _ns are nanoseconds, in _bytes bytes, in _percent percent
+    of the table's own total.
+    """
+
+    schema: Literal["gpuledger.stats/1"]
+    profile: str
+    reports: list[NvidiaReportJson]
+    health: list[HealthJson]
+
+
+class StepKernelsJson(Json, kw_only=True):
+    """The kernels of a timeline: what each uses of the GPU, where GPU metrics were sampled, and all in the order of
+    execution. Keys ending in _ns are nanoseconds, in _percent percent, in _hz hertz.
+    """
+
+    schema: Literal["gpuledger.stepkernels/1"]
+    profile: str
+    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, which --time counts from.")]
+    kernels: Annotated[
+        list[KernelUseJson],
+        Meta(
+            description="Kernels by canonical name, grid and block, the most time first. Empty where no GPU was "
+            "sampled."
+        ),
+    ]
+    gpus: list[GpuUseJson]
+    against_ncu: Annotated[
+        list[AgainstJson] | UnsetType,
+        Meta(
+            description="With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of "
+            "the same name, grid and block."
+        ),
+    ] = UNSET
+    tables: Annotated[list[TableJson], Meta(description="Kernels in the order of execution, a table per GPU.")]
+    health: list[HealthJson]
+
+
+def answer_json(verb: str, profile: str, zero_ns: int, sheets: Iterable[Sheet], notes: Iterable[Note]) -> TablesJson:
+    """The tables of one of many verbs."""
+    return TablesJson(
+        schema=f"gpuledger.{verb}/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        tables=tables_json(sheets),
+        health=health_json(notes),
+    )
+
+
+def critical_json(
+    profile: str, zero_ns: int, sentences: list[str], sheets: Iterable[Sheet], notes: Iterable[Note]
+) -> CriticalJson:
+    """The critical path."""
+    return CriticalJson(
+        schema="gpuledger.critical/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        sentences=sentences,
+        tables=tables_json(sheets),
+        health=health_json(notes),
+    )
+
+
+def phases_json(
+    profile: str, zero_ns: int, sheets: Iterable[Sheet], missing: Iterable[tuple[str, str]], notes: Iterable[Note]
+) -> PhasesOfLayersJson:
+    """The phases of layers; `missing` are tables that are not there, each with the reason."""
+    return PhasesOfLayersJson(
+        schema="gpuledger.phases/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        tables=tables_json(sheets),
+        not_measured=[MissingTableJson(table=table, reason=reason) for table, reason in missing],
+        health=health_json(notes),
+    )
+
+
+def whatif_json(profile: str, zero_ns: int, sheets: Iterable[Sheet], notes: Iterable[Note]) -> WhatIfJson:
+    """What changes would buy."""
+    return WhatIfJson(
+        schema="gpuledger.whatif/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        tables=tables_json(sheets),
+        health=health_json(notes),
+    )
+
+
+def stats_json(profile: str, named: Iterable[tuple[str, Sheet | NotMeasured]], notes: Iterable[Note]) -> StatsJson:
+    """NVIDIA's tables by their names."""
+    return StatsJson(
+        schema="gpuledger.stats/1",
+        profile=profile,
+        reports=[
+            NoNvidiaTableJson(report=name, not_measured=sheet.reason, rows=None)
+            if isinstance(sheet, NotMeasured)
+            else NvidiaTableJson(report=name, title=sheet.title, rows=rows_json(sheet))
+            for name, sheet in named
+        ],
+        health=health_json(notes),
+    )
+
+
+def step_kernels_json(
+    profile: str,
+    zero_ns: int,
+    use: Mapping[int, SampledUse | NotMeasured],
+    against: Iterable[tuple[CounterComparison, ...]] | None,
+    in_order: Sequence[Sheet],
+    notes: Iterable[Note],
+) -> StepKernelsJson:
+    """The kernels of every GPU; `against` is None where nothing was counted."""
+    return StepKernelsJson(
+        schema="gpuledger.stepkernels/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        kernels=[
+            kernel
+            for sampled in use.values()
+            if not isinstance(sampled, NotMeasured)
+            for kernel in kernels_use_json(sampled[0])
+        ],
+        gpus=[
+            NotSampledJson(gpu=gpu, source=None, not_measured=sampled.reason)
+            if isinstance(sampled, NotMeasured)
+            else sampled_gpu_json(sampled, zero_ns)
+            for gpu, sampled in use.items()
+        ],
+        against_ncu=UNSET if against is None else [against_json(held) for held in against],
+        tables=tables_json(in_order),
+        health=health_json(notes),
+    )
