@@ -5,13 +5,13 @@ a step's kernels in order), and one stretch of a run as a picture.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from gpuledger.analyse.kernels.step_kernels import StepOverview
 from gpuledger.analyse.timeline import EventFinder, Events, EventSource
-from gpuledger.analyse.utilization.against_counters import held_against
+from gpuledger.analyse.utilization.against_counters import CounterComparison, held_against
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
@@ -30,19 +30,17 @@ from gpuledger.present.terms import event_words, track_words
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.views.utilization import (
     against_blocks,
-    against_json,
-    gpu_use_json,
-    kernels_use_json,
-    not_sampled,
     shown_sheet,
     use_answer,
     use_sheet,
 )
-from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.utilization import StepKernelsJson
 
 _COLUMNS: Final = (
     Column("number", "#", Unit.ID),
@@ -123,11 +121,6 @@ def timeline_document(
     sentences = sentences or unsampled
     against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
-    data: dict[str, Any] = {
-        "schema": "gpuledger.stepkernels/1",
-        "profile": profile,
-        "zero_ns": zero_ns,
-    }
     opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
     return Document(
         blocks=lambda: (
@@ -135,24 +128,23 @@ def timeline_document(
             *(block for compared in against for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
-        data=lambda: (
-            data
-            | {
-                "kernels": [kernel for kernels, _ in sampled for kernel in kernels_use_json(kernels)],
-                "gpus": [
-                    not_sampled(gpu, sampled_use)
-                    if isinstance(sampled_use, NotMeasured)
-                    else gpu_use_json(*sampled_use, zero_ns)
-                    for gpu, sampled_use in use.items()
-                ],
-                **({} if counted is None else {"against_ncu": [against_json(compared) for compared in against]}),
-                "tables": tables_json(in_order),
-                "health": health_json(notes),
-            }
-        ),
+        data=lambda: _json(profile, use, None if counted is None else against, in_order, notes, zero_ns),
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
         page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
     )
+
+
+def _json(
+    profile: str,
+    use: Mapping[int, SampledUse | NotMeasured],
+    against: Sequence[tuple[CounterComparison, ...]] | None,
+    in_order: Sequence[Sheet],
+    notes: Sequence[Note],
+    zero_ns: int,
+) -> StepKernelsJson:
+    from gpuledger.present.json.utilization import step_kernels_json
+
+    return step_kernels_json(profile, use, against, in_order, notes, zero_ns)
 
 
 def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list[Chart]:
