@@ -224,6 +224,9 @@ def _schema(kind: type[Json]) -> tuple[str, str]:
     for name, kinds in variants.items():
         references = [{"$ref": REFERENCE_TO.format(name=variant.__name__)} for variant in kinds]
         parts[name] = {"description": parts[name]["description"], "anyOf": references}
+    for part in parts.values():
+        if "description" in part:  # a docstring, which has lines
+            part["description"] = " ".join(part["description"].split())
     whole = parts.pop(kind.__name__)
     named = whole["properties"]["schema"]
     title = named["enum"][0] if "enum" in named else named["title"]

@@ -11,8 +11,7 @@ from gpuledger.analyse.align.alignment import Alignment
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.json_types import Json
-from gpuledger.present.json.types import HealthJson, fill, health_json
-from gpuledger.present.json.utilization import Shape
+from gpuledger.present.json.types import HealthJson, Shape, fill, health_json
 from gpuledger.trace.model import Note
 
 

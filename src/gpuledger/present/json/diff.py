@@ -15,8 +15,8 @@ from gpuledger.analyse.diff.noise import Controls, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
 from gpuledger.answers.several_profiles import Compared, PerStep, RangeChange, change_share
 from gpuledger.json_types import Json
-from gpuledger.present.json.types import fill
-from gpuledger.present.json.utilization import FigureJson, Shape, figure_json
+from gpuledger.present.json.types import Shape, fill
+from gpuledger.present.json.utilization import FigureJson, figure_json
 from gpuledger.trace.model import NotMeasured
 
 IntervalNs: TypeAlias = Annotated[list[int], Meta(min_length=2, max_length=2)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gpuledger.analyse.utilization.against_counters import CounterComparison
-from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.json_types import Json
 from gpuledger.present.json.types import (
     CellJson,
@@ -17,15 +15,6 @@ from gpuledger.present.json.types import (
     health_json,
     rows_json,
     tables_json,
-)
-from gpuledger.present.json.utilization import (
-    AgainstJson,
-    GpuUseJson,
-    KernelUseJson,
-    NotSampledJson,
-    against_json,
-    kernels_use_json,
-    sampled_gpu_json,
 )
 from gpuledger.present.sheet import Sheet
 from gpuledger.trace.model import Note, NotMeasured
@@ -130,33 +119,6 @@ class StatsJson(Json):
     health: list[HealthJson]
 
 
-class StepKernelsJson(Json, kw_only=True):
-    """The kernels of a timeline: what each uses of the GPU, where GPU metrics were sampled, and all in the order of
-    execution. Keys ending in _ns are nanoseconds, in _percent percent, in _hz hertz.
-    """
-
-    schema: Literal["gpuledger.stepkernels/1"]
-    profile: str
-    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, which --time counts from.")]
-    kernels: Annotated[
-        list[KernelUseJson],
-        Meta(
-            description="Kernels by canonical name, grid and block, the most time first. Empty where no GPU was "
-            "sampled."
-        ),
-    ]
-    gpus: list[GpuUseJson]
-    against_ncu: Annotated[
-        list[AgainstJson] | UnsetType,
-        Meta(
-            description="With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of "
-            "the same name, grid and block."
-        ),
-    ] = UNSET
-    tables: Annotated[list[TableJson], Meta(description="Kernels in the order of execution, a table per GPU.")]
-    health: list[HealthJson]
-
-
 def answer_json(verb: str, profile: str, zero_ns: int, sheets: Iterable[Sheet], notes: Iterable[Note]) -> TablesJson:
     """The tables of one of many verbs."""
     return TablesJson(
@@ -218,36 +180,5 @@ def stats_json(profile: str, named: Iterable[tuple[str, Sheet | NotMeasured]], n
             else NvidiaTableJson(report=name, title=sheet.title, rows=rows_json(sheet))
             for name, sheet in named
         ],
-        health=health_json(notes),
-    )
-
-
-def step_kernels_json(
-    profile: str,
-    zero_ns: int,
-    use: Mapping[int, SampledUse | NotMeasured],
-    against: Iterable[tuple[CounterComparison, ...]] | None,
-    in_order: Sequence[Sheet],
-    notes: Iterable[Note],
-) -> StepKernelsJson:
-    """The kernels of every GPU; `against` is None where nothing was counted."""
-    return StepKernelsJson(
-        schema="gpuledger.stepkernels/1",
-        profile=profile,
-        zero_ns=zero_ns,
-        kernels=[
-            kernel
-            for sampled in use.values()
-            if not isinstance(sampled, NotMeasured)
-            for kernel in kernels_use_json(sampled[0])
-        ],
-        gpus=[
-            NotSampledJson(gpu=gpu, source=None, not_measured=sampled.reason)
-            if isinstance(sampled, NotMeasured)
-            else sampled_gpu_json(sampled, zero_ns)
-            for gpu, sampled in use.items()
-        ],
-        against_ncu=UNSET if against is None else [against_json(held) for held in against],
-        tables=tables_json(in_order),
         health=health_json(notes),
     )

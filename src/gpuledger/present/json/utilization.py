@@ -1,43 +1,44 @@
-"""What samples of a GPU's counters say of its kernels and of stretches of time, for programs."""
+"""Use of the GPU from samples, for programs: gpuledger.stepkernels/1, and what a report has of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import asdict
 
 from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOfKernels
-from gpuledger.analyse.utilization.stretches import Clock, SampledUse
+from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.answers.kernels import agreements
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.json_types import Json, Ns, Share
-from gpuledger.present.json.types import fill
+from gpuledger.present.json.types import HealthJson, Shape, TableJson, fill, health_json, tables_json
+from gpuledger.present.sheet import Sheet
+from gpuledger.trace.model import Note, NotMeasured
 
-Shape: TypeAlias = Annotated[list[int], Meta(min_length=3, max_length=3)]
 Percent: TypeAlias = Annotated[float, Meta(ge=0, le=100)]
-ClockHz: TypeAlias = Annotated[
-    int | None, Meta(description="The mean clock of the multiprocessors, idle time included; null: not sampled.")
+MeanClock: TypeAlias = Annotated[
+    int | None,
+    Meta(description="The mean clock of the multiprocessors, idle time included; null: not sampled."),
+]
+Samples: TypeAlias = Annotated[int, Meta(description="Samples that the levels of kernels come from.")]
+Lag: TypeAlias = Annotated[
+    int,
+    Meta(
+        description="How long after its stamp the period of a sample ends, as the file's kernels explain its samples "
+        "best."
+    ),
 ]
 
 
 class FigureJson(Json):
-    """Percent of what the GPU could do, with both ends of its interval."""
+    """A number with both ends of its interval."""
 
     percent: Percent
     low: Percent
     high: Percent
-
-
-class OccupancyJson(Json):
-    """Resident warps in percent of those that the active multiprocessors have room for, what the launch allows, and
-    what limits it; null: not known.
-    """
-
-    percent: float | None
-    limit_percent: float | None
-    limited_by: Literal["registers", "shared memory", "warps", "blocks"] | None
 
 
 class KernelFiguresJson(Json):
@@ -51,13 +52,22 @@ class KernelFiguresJson(Json):
     dram_write: FigureJson | None
 
 
+class OccupancyJson(Json):
+    """Resident warps in percent of those that the active multiprocessors have room for, what the launch allows, and
+    what limits it; null: not known."""
+
+    percent: float | None
+    limit_percent: float | None
+    limited_by: Literal["registers", "shared memory", "warps", "blocks"] | None
+
+
 class KernelUseJson(Json):
     gpu: int
     name: str
     grid: Shape
     block: Shape
     launches: Annotated[int, Meta(ge=1)]
-    ns: Annotated[int, Meta(ge=0, description="All launches together.")]
+    ns: Annotated[Ns, Meta(description="All launches together.")]
     source: Literal["samples"]
     use_class: Annotated[
         Literal["compute_roof", "memory_roof", "under_filled", "stalled", "unknown"],
@@ -85,49 +95,20 @@ class StepUseJson(Json):
     start_ns: int
     end_ns: int
     percent: MeansJson
-    clock_hz: ClockHz
+    clock_hz: MeanClock
+
+
+StepUses: TypeAlias = Annotated[list[StepUseJson], Meta(description="Each step, warm-up included, told from zero_ns.")]
 
 
 class ClockJson(Json):
     """Of the multiprocessors, while kernels ran. lowest_hz: one sample in a hundred is lower; most_hz: one is higher;
-    highest_hz: what the GPU can have.
-    """
+    highest_hz: what the GPU can have."""
 
     mean_hz: int
     lowest_hz: int
     most_hz: int
     highest_hz: int | None
-
-
-class GpuUseJson(Json):
-    """A GPU that was sampled, or why it was not."""
-
-
-class NotSampledJson(GpuUseJson):
-    gpu: int
-    source: None
-    not_measured: str
-
-
-class SampledGpuJson(GpuUseJson, kw_only=True):
-    gpu: int
-    source: Literal["samples"]
-    samples: Annotated[int, Meta(description="Samples that the levels of kernels come from.")]
-    period_ns: int
-    lag_ns: Annotated[
-        int,
-        Meta(
-            description="How long after its stamp the period of a sample ends, as the file's kernels explain its "
-            "samples best."
-        ),
-    ]
-    window_percent: MeansJson
-    window_clock_hz: ClockHz
-    steady_percent: MeansJson
-    steady_clock_hz: ClockHz
-    kernels_percent: MeansJson
-    steps: Annotated[list[StepUseJson], Meta(description="Each step, warm-up included, told from zero_ns.")]
-    clock: ClockJson | None
 
 
 class AgreementJson(Json):
@@ -139,11 +120,14 @@ class AgreementJson(Json):
     ]
 
 
-class HeldFigureJson(Json):
+class ComparedFigureJson(Json):
+    """A counter of a kernel, in percent: from samples, with both ends of the interval, and as Nsight Compute counted
+    it."""
+
     name: str
     grid: Shape
     block: Shape
-    ns: Ns
+    ns: int
     counter: str
     percent: float
     low: float
@@ -152,23 +136,120 @@ class HeldFigureJson(Json):
     held: bool
 
 
-class AgainstJson(Json):
-    """Every counter of every kernel that samples and Nsight Compute have; percent, and points where they differ."""
+class AgainstNcuJson(Json):
+    """The samples of a GPU held against what Nsight Compute counted."""
 
     counters: dict[str, AgreementJson]
-    kernels: list[HeldFigureJson]
+    kernels: list[ComparedFigureJson]
 
 
-class DeviceUseJson(SampledGpuJson, kw_only=True):
-    """What samples of the GPU's counters say of it, and of its kernels in the steady stretch."""
+class GpuUseJson(Json):
+    """One GPU as a whole: means over the window, over the steady steps, over the time of kernels, and each step."""
+
+    gpu: int
+    source: Literal["samples"]
+    samples: Samples
+    period_ns: int
+    lag_ns: Lag
+    window_percent: MeansJson
+    window_clock_hz: MeanClock
+    steady_percent: MeansJson
+    steady_clock_hz: MeanClock
+    kernels_percent: MeansJson
+    steps: StepUses
+    clock: ClockJson | None
+
+
+class DeviceUseJson(GpuUseJson):
+    """What samples say of one GPU and of its kernels in the steady stretch."""
 
     kernels: list[KernelUseJson]
-    against_ncu: AgainstJson | UnsetType = UNSET
+    against_ncu: Annotated[AgainstNcuJson | UnsetType, Meta(description="Only with --ncu.")] = UNSET
 
 
-def figure_json(figure: UseFigure) -> FigureJson:
-    """A number in percent with both ends of its interval."""
-    return FigureJson(percent=round(figure.percent, 2), low=round(figure.low, 2), high=round(figure.high, 2))
+class GpuIfSampledJson(Json, kw_only=True):
+    """One GPU as a whole; where it was not sampled, only why not."""
+
+    gpu: int
+    source: Literal["samples"] | None
+    not_measured: str | UnsetType = UNSET
+    samples: Samples | UnsetType = UNSET
+    period_ns: int | UnsetType = UNSET
+    lag_ns: Lag | UnsetType = UNSET
+    window_percent: MeansJson | UnsetType = UNSET
+    window_clock_hz: MeanClock | UnsetType = UNSET
+    steady_percent: MeansJson | UnsetType = UNSET
+    steady_clock_hz: MeanClock | UnsetType = UNSET
+    kernels_percent: MeansJson | UnsetType = UNSET
+    steps: StepUses | UnsetType = UNSET
+    clock: ClockJson | UnsetType | None = UNSET
+
+
+class StepKernelsJson(Json, kw_only=True):
+    """The kernels of a timeline: what each uses of the GPU, where GPU metrics were sampled, and all in the order of
+    execution. Keys ending in _ns are nanoseconds, in _percent percent, in _hz hertz."""
+
+    schema: Literal["gpuledger.stepkernels/1"]
+    profile: str
+    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, which --time counts from.")]
+    kernels: Annotated[
+        list[KernelUseJson],
+        Meta(
+            description="Kernels by canonical name, grid and block, the most time first. Empty where no GPU was "
+            "sampled."
+        ),
+    ]
+    gpus: list[GpuIfSampledJson]
+    against_ncu: Annotated[
+        list[AgainstNcuJson] | UnsetType,
+        Meta(
+            description="With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of "
+            "the same name, grid and block."
+        ),
+    ] = UNSET
+    tables: Annotated[list[TableJson], Meta(description="Kernels in the order of execution, a table per GPU.")]
+    health: list[HealthJson]
+
+
+def step_kernels_json(
+    profile: str,
+    use: Mapping[int, SampledUse | NotMeasured],
+    against: Sequence[tuple[CounterComparison, ...]] | None,
+    in_order: Iterable[Sheet],
+    notes: Iterable[Note],
+    zero_ns: int,
+) -> StepKernelsJson:
+    """All GPUs; `against` is None where nothing was counted."""
+    return StepKernelsJson(
+        schema="gpuledger.stepkernels/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        kernels=[
+            kernel
+            for sampled in use.values()
+            if not isinstance(sampled, NotMeasured)
+            for kernel in kernels_use_json(sampled[0])
+        ],
+        gpus=[
+            GpuIfSampledJson(gpu=gpu, source=None, not_measured=sampled.reason)
+            if isinstance(sampled, NotMeasured)
+            else GpuIfSampledJson(**asdict(_gpu_use(sampled, zero_ns)))
+            for gpu, sampled in use.items()
+        ],
+        against_ncu=UNSET if against is None else [_against(held) for held in against],
+        tables=tables_json(in_order),
+        health=health_json(notes),
+    )
+
+
+def device_use_json(use: SampledUse, zero_ns: int, against: tuple[CounterComparison, ...] = ()) -> DeviceUseJson:
+    """One GPU as a whole, its kernels in the steady stretch, and these against what Nsight Compute counted."""
+    return fill(
+        DeviceUseJson,
+        _gpu_use(use, zero_ns),
+        kernels=kernels_use_json(use[0]),
+        against_ncu=_against(against) if against else UNSET,
+    )
 
 
 def kernels_use_json(use: UseOfKernels) -> list[KernelUseJson]:
@@ -192,19 +273,27 @@ def kernels_use_json(use: UseOfKernels) -> list[KernelUseJson]:
     ]
 
 
+def figure_json(figure: UseFigure) -> FigureJson:
+    """A number in percent with both ends of its interval."""
+    return FigureJson(percent=round(figure.percent, 2), low=round(figure.low, 2), high=round(figure.high, 2))
+
+
 def _occupancy(kernel: KernelUse) -> OccupancyJson:
     limit = kernel.occupancy_limit
-    percent = None if kernel.occupancy is None else round(100 * kernel.occupancy, 2)
-    if limit is None:
-        return OccupancyJson(percent=percent, limit_percent=None, limited_by=None)
-    return fill(OccupancyJson, limit, percent=percent, limit_percent=round(100 * limit.share, 2))
-
-
-def sampled_gpu_json(use: SampledUse, zero_ns: int) -> SampledGpuJson:
-    """One GPU as a whole: means over the window, over the time of kernels, and over each step."""
-    kernels, stretches = use
     return fill(
-        SampledGpuJson,
+        OccupancyJson,
+        limit,
+        percent=None if kernel.occupancy is None else round(100 * kernel.occupancy, 2),
+        limit_percent=None if limit is None else round(100 * limit.share, 2),
+        limited_by=None if limit is None else limit.limited_by,
+    )
+
+
+def _gpu_use(use: SampledUse, zero_ns: int) -> GpuUseJson:
+    kernels, stretches = use
+    clock = stretches.clock
+    return fill(
+        GpuUseJson,
         kernels,
         source="samples",
         window_percent=_means(stretches.window),
@@ -221,7 +310,14 @@ def sampled_gpu_json(use: SampledUse, zero_ns: int) -> SampledGpuJson:
             )
             for step, means in stretches.steps
         ],
-        clock=None if stretches.clock is None else _clock(stretches.clock),
+        clock=None
+        if clock is None
+        else ClockJson(
+            mean_hz=round(clock.mean_hz),
+            lowest_hz=round(clock.lowest_hz),
+            most_hz=round(clock.most_hz),
+            highest_hz=clock.highest_hz,
+        ),
     )
 
 
@@ -239,44 +335,23 @@ def _clock_hz(means: Mapping[GpuMetric, float]) -> int | None:
     return round(means[GpuMetric.SM_CLOCK]) if GpuMetric.SM_CLOCK in means else None
 
 
-def _clock(clock: Clock) -> ClockJson:
-    return ClockJson(
-        mean_hz=round(clock.mean_hz),
-        lowest_hz=round(clock.lowest_hz),
-        most_hz=round(clock.most_hz),
-        highest_hz=clock.highest_hz,
-    )
-
-
-def against_json(held: tuple[CounterComparison, ...]) -> AgainstJson:
-    """The samples of one GPU against what Nsight Compute counted."""
-    return AgainstJson(
+def _against(held: tuple[CounterComparison, ...]) -> AgainstNcuJson:
+    """Every counter of every kernel that both have; percent, and points where they differ."""
+    return AgainstNcuJson(
         counters={
             metric.value: fill(AgreementJson, agreed, mean_error_points=round(agreed.mean_error, 3))
             for metric, agreed in agreements(held).items()
         },
         kernels=[
             fill(
-                HeldFigureJson,
-                figure_json(figure.sampled),
-                name=figure.kernel.name,
-                grid=list(figure.kernel.grid),
-                block=list(figure.kernel.block),
-                ns=figure.kernel.time_ns,
-                counter=figure.metric.value,
-                ncu_percent=round(figure.counted, 2),
-                held=figure.is_held,
+                ComparedFigureJson,
+                compared.kernel,
+                ns=compared.kernel.time_ns,
+                counter=compared.metric.value,
+                **asdict(figure_json(compared.sampled)),
+                ncu_percent=round(compared.counted, 2),
+                held=compared.is_held,
             )
-            for figure in held
+            for compared in held
         ],
-    )
-
-
-def device_use_json(use: SampledUse, zero_ns: int, against: tuple[CounterComparison, ...] = ()) -> DeviceUseJson:
-    """One GPU as a whole, its kernels in the steady stretch, and these against what Nsight Compute counted."""
-    return fill(
-        DeviceUseJson,
-        sampled_gpu_json(use, zero_ns),
-        kernels=kernels_use_json(use[0]),
-        against_ncu=against_json(against) if against else UNSET,
     )

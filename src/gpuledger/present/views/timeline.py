@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuledger.analyse.kernels.step_kernels import StepOverview
 from gpuledger.analyse.timeline import EventFinder, Events, EventSource
-from gpuledger.analyse.utilization.against_counters import held_against
+from gpuledger.analyse.utilization.against_counters import CounterComparison, held_against
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
@@ -40,7 +40,7 @@ from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.present.json.tables import StepKernelsJson
+    from gpuledger.present.json.utilization import StepKernelsJson
 
 _COLUMNS: Final = (
     Column("number", "#", Unit.ID),
@@ -122,22 +122,29 @@ def timeline_document(
     against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
     opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
-
-    def json() -> StepKernelsJson:
-        from gpuledger.present.json.tables import step_kernels_json
-
-        return step_kernels_json(profile, zero_ns, use, None if counted is None else against, in_order, notes)
-
     return Document(
         blocks=lambda: (
             *opening,
             *(block for compared in against for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
-        data=json,
+        data=lambda: _json(profile, use, None if counted is None else against, in_order, notes, zero_ns),
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
         page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
     )
+
+
+def _json(
+    profile: str,
+    use: Mapping[int, SampledUse | NotMeasured],
+    against: Sequence[tuple[CounterComparison, ...]] | None,
+    in_order: Sequence[Sheet],
+    notes: Sequence[Note],
+    zero_ns: int,
+) -> StepKernelsJson:
+    from gpuledger.present.json.utilization import step_kernels_json
+
+    return step_kernels_json(profile, use, against, in_order, notes, zero_ns)
 
 
 def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list[Chart]:
