@@ -1,7 +1,7 @@
-"""Judged kernels: what verdicts are called, a table, each kernel in depth, counts, a spreadsheet, gpuledger.kernels/1.
+"""Judged kernels: what verdicts are called, a table, each kernel in depth, counts, a spreadsheet.
 
 The same words serve `kernels` and `report --ncu`. A kernel that was launched several times has means weighted by time,
-with the least and the most beside them. What was not measured is an empty cell, and null in JSON.
+with the least and the most beside them. What was not measured is an empty cell.
 """
 
 from __future__ import annotations

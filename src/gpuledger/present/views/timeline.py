@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuledger.analyse.kernels.step_kernels import StepOverview
 from gpuledger.analyse.timeline import EventFinder, Events, EventSource
-from gpuledger.analyse.utilization.against_counters import CounterComparison, held_against
+from gpuledger.analyse.utilization.against_counters import held_against
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
@@ -28,12 +28,7 @@ from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
 from gpuledger.present.views.tables import tables_page
-from gpuledger.present.views.utilization import (
-    against_blocks,
-    shown_sheet,
-    use_answer,
-    use_sheet,
-)
+from gpuledger.present.views.utilization import against_blocks, shown_sheet, use_answer, use_sheet
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin
 from gpuledger.trace.spans import Span
@@ -122,29 +117,23 @@ def timeline_document(
     against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
     opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
+
+    def json() -> StepKernelsJson:
+        from gpuledger.present.json.utilization import step_kernels_json
+
+        compared = None if counted is None else against
+        return step_kernels_json(profile, use, compared, in_order, notes, zero_ns)
+
     return Document(
         blocks=lambda: (
             *opening,
             *(block for compared in against for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
-        data=lambda: _json(profile, use, None if counted is None else against, in_order, notes, zero_ns),
+        data=json,
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
         page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
     )
-
-
-def _json(
-    profile: str,
-    use: Mapping[int, SampledUse | NotMeasured],
-    against: Sequence[tuple[CounterComparison, ...]] | None,
-    in_order: Sequence[Sheet],
-    notes: Sequence[Note],
-    zero_ns: int,
-) -> StepKernelsJson:
-    from gpuledger.present.json.utilization import step_kernels_json
-
-    return step_kernels_json(profile, use, against, in_order, notes, zero_ns)
 
 
 def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list[Chart]:
