@@ -48,12 +48,3 @@ def _value(cell: Cell, digits: Digits) -> int | float | str | list[int] | None:
             return float(tenths(cell))
         return cell if math.isfinite(cell) else None
     return cell
-
-
-def tables_json(sheets: Iterable[Sheet]) -> list[dict[str, Any]]:
-    """Several tables, each under its name."""
-    listed = []
-    for sheet in sheets:
-        content = sheet_json(sheet.name, sheet)
-        listed.append({"table": content.pop("report"), **content})
-    return listed
