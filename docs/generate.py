@@ -214,6 +214,9 @@ def _schema(kind: type[Json]) -> tuple[str, str]:
     """msgspec's schema of a type, under the document's name."""
     [reference], parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     whole = parts.pop(reference["$ref"].rpartition("/")[2])
+    for part in (whole, *parts.values()):
+        if "description" in part:  # a docstring, which has lines
+            part["description"] = " ".join(part["description"].split())
     [title] = whole["properties"]["schema"]["enum"]
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": title}
     text = json.dumps(schema | ({"$defs": dict(sorted(parts.items()))} if parts else {}), indent=1, ensure_ascii=False)

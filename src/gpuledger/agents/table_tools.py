@@ -19,14 +19,16 @@ from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.answers.one_gpu import sampled_use
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection
+from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import diff_data, verdict_text
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.timeline import step_kernels_sheet
-from gpuledger.present.views.utilization import kernels_use_json, use_answer
+from gpuledger.present.views.utilization import use_answer
 from gpuledger.present.writers.json import tables_json
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
@@ -101,7 +103,9 @@ def kernels(
         "use": None,
     }
     if used is not None:
-        content["use"] = paged(kernels_use_json(used[0]), offset, limit, MOST_LETTERS // 2)
+        content["use"] = paged(
+            [builtins(kernel) for kernel in kernels_use_json(used[0])], offset, limit, MOST_LETTERS // 2
+        )
     return AgentAnswer(content)
 
 

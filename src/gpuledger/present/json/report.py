@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -12,7 +12,6 @@ from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import UseClass
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.answers.kernels import UseAnswer
-from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.json_types import Count, Json, Ns, Share
@@ -20,11 +19,11 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import PHASES
+from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
+from gpuledger.present.json.memory_snapshot import SnapshotJson
 from gpuledger.present.json.types import HealthJson, fill, health_json
+from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
-from gpuledger.present.views.memory_snapshot import snapshot_data
-from gpuledger.present.views.ncu import matched_json
-from gpuledger.present.views.utilization import device_use_json
 from gpuledger.trace.model import GraphPlaces
 
 
@@ -95,7 +94,7 @@ class DeviceJson(Json):
     hidden_copy_ns: Ns
     triggers: list[TriggerJson]
     use: Annotated[
-        dict[str, Any] | None,
+        DeviceUseJson | None,
         Meta(
             description="What samples of the GPU's counters say of it, as `gpus` of gpuledger.stepkernels/1 has it, "
             "and of its kernels in the steady stretch, as `kernels` there; with --ncu also `against_ncu`, as an item "
@@ -230,14 +229,14 @@ class ReportJson(Json):
         Meta(description="Only with --ncu: when the document was made, UTC; SOURCE_DATE_EPOCH where that is set."),
     ] = UNSET
     kernels: Annotated[
-        list[dict[str, Any]] | UnsetType,
+        list[MatchedKernelsJson] | UnsetType,
         Meta(
             description="Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each "
             "with the profiled launch that speaks for it."
         ),
     ] = UNSET
     memory: Annotated[
-        dict[str, Any] | UnsetType,
+        SnapshotJson | UnsetType,
         Meta(
             description="Only with --memory: what a memory snapshot of the same run says. zero_ns is the wall clock, "
             "in ns since 1970, when its history begins."
@@ -245,7 +244,7 @@ class ReportJson(Json):
     ] = UNSET
 
 
-def report_json(report: ProfiledRun, memory: SnapshotAnswer | None = None) -> ReportJson:
+def report_json(report: ProfiledRun, memory: SnapshotJson | None = None) -> ReportJson:
     """The report; `memory` is of the same run."""
     by_gpu = {device.gpu: device for device in report.devices}
     return ReportJson(
@@ -267,7 +266,7 @@ def report_json(report: ProfiledRun, memory: SnapshotAnswer | None = None) -> Re
         graph_names=_graph_names(report.trace.places),
         made_at=made_at() if report.kernels else UNSET,
         kernels=[matched_json(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()] or UNSET,
-        memory=UNSET if memory is None else dict(snapshot_data(memory)),
+        memory=UNSET if memory is None else memory,
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from gpuledger.json_types import Count, Json
 from gpuledger.present.digits import tenths
 from gpuledger.present.sheet import Cell, Digits, Sheet, Term, plain
 from gpuledger.trace.model import Note
 
+Shape: TypeAlias = Annotated[list[int], Meta(min_length=3, max_length=3)]
 CellJson: TypeAlias = int | float | str | list[int] | None
 
 

@@ -1,16 +1,15 @@
-"""Judged kernels: what verdicts are called, a table, each kernel in depth, counts, a spreadsheet, gpuledger.kernels/1.
+"""Judged kernels: what verdicts are called, a table, each kernel in depth, counts, a spreadsheet.
 
 The same words serve `kernels` and `report --ncu`. A kernel that was launched several times has means weighted by time,
-with the least and the most beside them. What was not measured is an empty cell, and null in JSON.
+with the least and the most beside them. What was not measured is an empty cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.kernels.judgement import SEVERITIES, FigureSpread, JudgedKernel, JudgedLaunch
-from gpuledger.analyse.kernels.roofs import Roof
 from gpuledger.analyse.kernels.step_kernels import HALF, HITS, PEAKS, ROOF, KernelTally, StepOverview
 from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -31,15 +30,15 @@ from gpuledger.present.document import (
     chapters,
     not_measured,
 )
-from gpuledger.present.sheet import Column, Sheet, Term, Unit, fields_json, plain
-from gpuledger.present.terms import BOUNDS, made_at, made_line
+from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain
+from gpuledger.present.terms import BOUNDS, made_line
 from gpuledger.present.views.gpu_time import largest_line_sentence, step_count_text, step_time_text
-from gpuledger.present.writers.json import health_json
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.answers.kernels import KernelsAnswer
+    from gpuledger.present.json.kernels import KernelsJson
 
 LIMITERS: Final = {
     "DRAM": say("DRAM"),
@@ -128,10 +127,16 @@ def kernels_document(answer: KernelsAnswer) -> Document:
     """The whole answer of `gpuledger kernels`; JSON is the document gpuledger.kernels/1."""
     return Document(
         blocks=lambda: (Group(tuple(_blocks(answer))),),
-        data=lambda: _kernels_data(answer),
+        data=lambda: _json(answer),
         sheets=lambda: (_figures_sheet(answer),),
         page=lambda: _page(answer),
     )
+
+
+def _json(answer: KernelsAnswer) -> KernelsJson:
+    from gpuledger.present.json.kernels import kernels_json
+
+    return kernels_json(answer)
 
 
 def _page(answer: KernelsAnswer) -> Page:
@@ -335,17 +340,6 @@ def _low(counts: KernelTally, keys: Iterable[str]) -> Message | None:
     return joined(say(", "), texts) if texts else None
 
 
-def counts_json(counts: KernelTally) -> dict[str, Any]:
-    """The same for programs."""
-    return {
-        "kernels": counts.kernels,
-        "bottlenecks": plain(counts.limits),
-        "severities": {name: counts.severities.get(name, 0) for name in _SEVERITY_ORDER},
-        "low": {key: {"count": low.low, "of": low.of} for key, low in counts.low.items()},
-        "low_below": HALF,
-    }
-
-
 def _figures_sheet(answer: KernelsAnswer) -> Sheet:
     """For a spreadsheet: one row per kernel, the longest first, every figure as a number."""
     pipes = sorted({pipe for kernel in answer.kernels for pipe in kernel.typical.figures.pipes})
@@ -416,68 +410,3 @@ def _spread_columns(key: str, name: str) -> list[Column]:
 
 def _percent(share: Figure | None) -> float | None:
     return None if share is None or isinstance(share, NotMeasured) else 100 * share
-
-
-def _kernels_data(answer: KernelsAnswer) -> dict[str, Any]:
-    """The document gpuledger.kernels/1. Launches are in the order of the files."""
-    severities = {id(kernel): answer.severity(kernel) for kernel in answer.kernels}
-    return {
-        "schema": "gpuledger.kernels/1",
-        "made_at": made_at(),
-        "files": list(answer.files),
-        "duration_ns": answer.total_ns,
-        "counts": counts_json(answer.tally),
-        "kernels": [_launch_json(answer, launch, severities[id(kernel)]) for kernel, launch in answer.launches],
-        "groups": [_group_json(answer, kernel) for kernel in answer.kernels],
-        "roofs": [
-            {
-                "device": device,
-                "name": name or None,
-                "memory": _roofs_json(longest.roofs.memory),
-                "compute": _roofs_json(longest.roofs.compute),
-            }
-            for (device, name), longest in answer.longest_by_gpu.items()
-        ],
-        "health": health_json(answer.notes),
-    }
-
-
-def _launch_json(answer: KernelsAnswer, judged: JudgedLaunch, severe: str) -> dict[str, Any]:
-    verdict, figures = judged.verdict, judged.figures
-    point = "level kind operations_per_byte operations_per_s roof_per_s share"
-    return {
-        **fields_json(judged.launch, "order file name grid block device context stream nvtx"),
-        "duration_ns": plain(figures.duration_ns),
-        "time_share": answer.share(judged),
-        "dram_bytes_per_s": plain(figures.dram_bytes_per_s),
-        **plain(figures.shares),
-        **fields_json(figures, "waves pipes"),
-        **fields_json(verdict, "bound limiter roof_share headroom"),
-        "wasted_share": None if verdict.wasted is None else verdict.wasted.share,
-        "because": list(verdict.because),
-        "severity": severe,
-        "unreliable": list(figures.unreliable),
-        "advice": list(judged.advice),
-        "roofline": [fields_json(each, point) for each in judged.points],
-    }
-
-
-def _group_json(answer: KernelsAnswer, kernel: JudgedKernel) -> dict[str, Any]:
-    spreads = {key: kernel.spread(key) for key in FIGURE_NAMES}
-    return {
-        **fields_json(kernel, "name label grid block"),
-        "launches": [judged.launch.order for judged in kernel.launches],
-        "duration_ns": kernel.duration_ns,
-        "time_share": answer.share(kernel),
-        **fields_json(kernel.typical.verdict, "bound limiter"),
-        **fields_json(kernel, "headroom saving_ns"),
-        "severity": answer.severity(kernel),
-        "figures": {
-            key: None if isinstance(spread, NotMeasured) else fields_json(spread, "mean min=least max=most")
-            for key, spread in spreads.items()
-        },
-    }
-
-
-def _roofs_json(roofs: Mapping[str, Roof]) -> dict[str, Any]:
-    return {name: fields_json(roof, "per_s source") for name, roof in roofs.items()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from gpuledger.analyse.memory.allocations import Holder, NoPlace, with_rest
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
@@ -16,14 +16,10 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.tables import answer_blocks, tables_page
-from gpuledger.present.writers.json import health_json, tables_json
+from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
-
-_VERB: Final = "memory"
-"""Whose document it is, also where `report` shows it."""
 
 _SHOWN: Final = 2
 """Functions of a path that a table has room for."""
@@ -79,7 +75,8 @@ _FINDINGS: Final = (
 
 def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> doc.Document:
     """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
-    snapshot, answers, sheets = analysed.snapshot, _answers(analysed), snapshot_sheets(analysed)
+    snapshot, answers = analysed.snapshot, _answers(analysed)
+    findings, *sheets = sheets_with_findings(analysed)
     notes = [
         say("Note: {sentence}.", sentence=note.sentence)
         for note in snapshot.health
@@ -95,15 +92,15 @@ def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> do
         if figures.unmatched_events
     ]
     shown = [] if is_brief else [sheet for sheet in sheets if sheet.rows]
-    return doc.Document(
+    tables = tables_document("memory", snapshot.name, [findings, *sheets], snapshot.health, analysed.start_ns)
+    return replace(
+        tables,
         blocks=lambda: (
             *answer_blocks(answers),
             snapshot_findings(analysed),
             *(doc.SheetBlock(sheet, doc.SheetTitle.BARE, tells_hidden=True) for sheet in shown),
             *([doc.Remarks(tuple(notes))] if notes else []),
         ),
-        data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(analysed)},
-        sheets=lambda: (_findings_sheet(analysed.findings), *sheets),
         remarks=tuple(notes),
         page=lambda: tables_page(
             snapshot.name,
@@ -117,16 +114,6 @@ def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> do
             ],
         ),
     )
-
-
-def snapshot_data(analysed: SnapshotAnswer) -> Mapping[str, Any]:
-    """For programs: the findings and all tables."""
-    return {
-        "profile": analysed.snapshot.name,
-        "zero_ns": analysed.start_ns,
-        "tables": tables_json([_findings_sheet(analysed.findings), *snapshot_sheets(analysed)]),
-        "health": health_json(analysed.snapshot.health),
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +246,11 @@ def _findings_sheet(findings: Sequence[Finding]) -> Sheet:
         for finding in findings
     )
     return Sheet("findings", say("What to do"), _FINDINGS, rows)
+
+
+def sheets_with_findings(analysed: SnapshotAnswer) -> list[Sheet]:
+    """For programs: the findings, then the tables of all GPUs."""
+    return [_findings_sheet(analysed.findings), *snapshot_sheets(analysed)]
 
 
 def snapshot_sheets(analysed: SnapshotAnswer) -> list[Sheet]:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.kernels.ncu_plan import HARDLY, LITTLE, NcuPlan, PlannedKernel
 from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, MatchedTimeline
@@ -35,20 +35,21 @@ from gpuledger.present.document import (
     ShellCommands,
 )
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit, fields_json, plain, share_column
+from gpuledger.present.sheet import Column, Sheet, Unit, share_column
 from gpuledger.present.views.kernels import (
     SEVERITY_WORDS,
     bound_text,
-    counts_json,
     counts_points,
     depth_lines,
     figure_share,
     kernel_sheet,
     severity_cell,
 )
-from gpuledger.present.writers.json import health_json
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.kernels import NcuPlanJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +91,15 @@ def plan_document(proposal: Proposal) -> Document:
             Only(Medium.TEXT, (Remarks(remarks), Remarks((last,)))),
             Only(Medium.MARKDOWN, (Remarks((*remarks, last)),)),
         ),
-        data=lambda: {
-            "schema": "gpuledger.ncu-plan/1",
-            "profile": proposal.name,
-            **fields_json(plan, "device=gpu steps"),
-            "step_ns": plan.steady_ns // plan.steps,
-            "kernels": [_planned_json(plan, kernel) for kernel in plan.kernels],
-            **fields_json(plan, "coverage_share kernel_share_of_step=replayable_share worthwhile=is_worthwhile"),
-            **fields_json(proposal, "commands reports launches passes"),
-            "expected_seconds": round(proposal.seconds, 3),
-            "health": health_json(proposal.notes),
-        },
+        data=lambda: _json(proposal),
         sheets=lambda: (every,),
     )
+
+
+def _json(proposal: Proposal) -> NcuPlanJson:
+    from gpuledger.present.json.kernels import plan_json
+
+    return plan_json(proposal)
 
 
 def _plan_sheet(plan: NcuPlan, kernels: Sequence[PlannedKernel], title: str, *more: Column) -> Sheet:
@@ -117,18 +114,6 @@ def _plan_sheet(plan: NcuPlan, kernels: Sequence[PlannedKernel], title: str, *mo
         *more,
     )
     return Sheet.of("ncu_plan", title, columns, kernels)
-
-
-def _planned_json(plan: NcuPlan, kernel: PlannedKernel) -> dict[str, object]:
-    return {
-        **fields_json(kernel, "name short_name=function grid block place"),
-        "count_per_step": kernel.count / plan.steps,
-        "ns_per_step": kernel.ns // plan.steps,
-        "share_of_gpu": kernel.ns / plan.kernel_ns if plan.kernel_ns else 0.0,
-        "share_of_step": kernel.ns / plan.steady_ns,
-        "covered": kernel.left_out is None,
-        "reason": kernel.left_out,
-    }
 
 
 def _plan_verdict(plan: NcuPlan) -> str:
@@ -361,33 +346,3 @@ def _bottlenecks_sheet(ranked: Sequence[_Numbered], device: Device) -> Sheet:
         ),
         ranked,
     )
-
-
-def matched_json(matched: MatchedTimeline, device: Device) -> dict[str, object]:
-    """Every kernel of the step with its match, in the order of execution."""
-    return {
-        "device": device.gpu,
-        "coverage_share": matched.coverage,
-        "levels": {level: matched.share_at(level) for level in LEVELS},
-        "unused_launches": len(matched.unused),
-        "layers": matched.overview.layers,
-        "counts": counts_json(MatchedAnswer(matched, device).tally),
-        "kernels": [_match_json(match, device) for match in matched.matches],
-    }
-
-
-def _match_json(match: KernelMatch, device: Device) -> dict[str, object]:
-    launch = match.launch
-    verdict = launch.verdict if launch is not None and match.covered else None
-    return {
-        **fields_json(match.entry, "name grid block place in_layer calls time_ns"),
-        "time_ns_per_step": match.entry.time_ns // device.step_count,
-        "share": match.share,
-        "match": match.level,
-        "launch": None if launch is None else fields_json(launch.launch, "file order"),
-        "bound": None if verdict is None else verdict.bound,
-        "limiter": None if verdict is None else verdict.limiter,
-        "roof_share": None if verdict is None else plain(verdict.roof_share),
-        "saving_ns": match.saving_ns,
-        "severity": match.severity,
-    }

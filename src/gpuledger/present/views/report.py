@@ -55,7 +55,12 @@ def report_document(
 def _json(report: ProfiledRun, memory: SnapshotAnswer | None) -> ReportJson:
     from gpuledger.present.json.report import report_json
 
-    return report_json(report, memory)
+    if memory is None:
+        return report_json(report)
+    from gpuledger.present.json.memory_snapshot import snapshot_json
+    from gpuledger.present.views.memory_snapshot import sheets_with_findings  # few reports have one
+
+    return report_json(report, snapshot_json(memory, sheets_with_findings(memory)))
 
 
 def _page(report: ProfiledRun, memory: SnapshotAnswer | None) -> Page:

@@ -5,7 +5,7 @@ a step's kernels in order), and one stretch of a run as a picture.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,21 +28,14 @@ from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
 from gpuledger.present.views.tables import tables_page
-from gpuledger.present.views.utilization import (
-    against_blocks,
-    against_json,
-    gpu_use_json,
-    kernels_use_json,
-    not_sampled,
-    shown_sheet,
-    use_answer,
-    use_sheet,
-)
-from gpuledger.present.writers.json import health_json, tables_json
+from gpuledger.present.views.utilization import against_blocks, shown_sheet, use_answer, use_sheet
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Note, NotMeasured, Origin
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.utilization import StepKernelsJson
 
 _COLUMNS: Final = (
     Column("number", "#", Unit.ID),
@@ -123,33 +116,21 @@ def timeline_document(
     sentences = sentences or unsampled
     against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
-    data: dict[str, Any] = {
-        "schema": "gpuledger.stepkernels/1",
-        "profile": profile,
-        "zero_ns": zero_ns,
-    }
     opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
+
+    def json() -> StepKernelsJson:
+        from gpuledger.present.json.utilization import step_kernels_json
+
+        compared = None if counted is None else against
+        return step_kernels_json(profile, use, compared, in_order, notes, zero_ns)
+
     return Document(
         blocks=lambda: (
             *opening,
             *(block for compared in against for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
-        data=lambda: (
-            data
-            | {
-                "kernels": [kernel for kernels, _ in sampled for kernel in kernels_use_json(kernels)],
-                "gpus": [
-                    not_sampled(gpu, sampled_use)
-                    if isinstance(sampled_use, NotMeasured)
-                    else gpu_use_json(*sampled_use, zero_ns)
-                    for gpu, sampled_use in use.items()
-                ],
-                **({} if counted is None else {"against_ncu": [against_json(compared) for compared in against]}),
-                "tables": tables_json(in_order),
-                "health": health_json(notes),
-            }
-        ),
+        data=json,
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
         page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
     )

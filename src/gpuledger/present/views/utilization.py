@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Final
 
 from gpuledger.analyse.kernels.verdict import LOW_OCCUPANCY
 from gpuledger.analyse.utilization.against_counters import CounterComparison
@@ -30,9 +30,8 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent, shape_text
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, fields_json, share_column
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
-from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
 NAMES: Final = {
@@ -84,7 +83,6 @@ _RESOURCES: Final = {
 """What limits how many warps of a kernel a multiprocessor holds."""
 _DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
 _STEP_DETAIL: Final = {GpuMetric.SM_ISSUE: 2, GpuMetric.WARPS: 2, GpuMetric.PCIE_IN: 1, GpuMetric.PCIE_OUT: 1}
-_SOURCE: Final = "samples"
 _SHOWN: Final = 25
 """Kernels that people are shown; the rest is one line."""
 _HELD_SHOWN: Final = 8
@@ -117,13 +115,6 @@ def figure_text(figure: UseFigure | None) -> Message | None:
     if figure.high - figure.low > VAGUE:
         return say("{low} to {high} %", low=round(figure.low), high=round(figure.high))
     return say("{percent} %", percent=round(figure.percent))
-
-
-def figure_json(figure: UseFigure | None) -> dict[str, float] | None:
-    """A number in percent with both ends of its interval; None where it was not sampled."""
-    if figure is None:
-        return None
-    return {"percent": round(figure.percent, 2), "low": round(figure.low, 2), "high": round(figure.high, 2)}
 
 
 def _kernel_columns(use: UseOfKernels, figures: Sequence[Column], bound: Column) -> tuple[Column, ...]:
@@ -499,112 +490,4 @@ def _against_kernels_sheet(held: tuple[CounterComparison, ...]) -> Sheet:
             Column("holds", say("In interval"), Unit.TEXT, lambda row: say("yes") if row[1].is_held else say("no")),
         ),
         named,
-    )
-
-
-def against_json(held: tuple[CounterComparison, ...]) -> dict[str, Any]:
-    """Every counter of every kernel that both have; percent, and points where they differ."""
-    return {
-        "counters": {
-            metric.value: {
-                "kernels": agreed.kernels,
-                "mean_error_points": round(agreed.mean_error, 3),
-                "held_share": agreed.held_share,
-                "near_share": agreed.near_share,
-            }
-            for metric, agreed in agreements(held).items()
-        },
-        "kernels": [
-            {
-                **fields_json(figure.kernel, "name grid block ns=time_ns"),
-                "counter": figure.metric.value,
-                **(figure_json(figure.sampled) or {}),
-                "ncu_percent": round(figure.counted, 2),
-                "held": figure.is_held,
-            }
-            for figure in held
-        ],
-    }
-
-
-def kernels_use_json(use: UseOfKernels) -> list[dict[str, Any]]:
-    """Every kernel; a counter that was not sampled is null."""
-    return [
-        {
-            "gpu": use.gpu,
-            **fields_json(kernel, "name grid block launches ns=time_ns"),
-            "source": _SOURCE,
-            "class": kernel.use_class.value,
-            "occupancy": _occupancy_json(kernel),
-            "use": {metric.value: figure_json(kernel.figures.get(metric)) for metric in OF_KERNELS},
-        }
-        for kernel in use.kernels
-    ]
-
-
-def _occupancy_json(kernel: KernelUse) -> dict[str, Any]:
-    limit = kernel.occupancy_limit
-    return {
-        "percent": None if kernel.occupancy is None else round(100 * kernel.occupancy, 2),
-        "limit_percent": None if limit is None else round(100 * limit.share, 2),
-        "limited_by": None if limit is None else limit.limited_by,
-    }
-
-
-def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches, zero_ns: int) -> dict[str, Any]:
-    """One GPU as a whole: means over the window, over the time of kernels, and over each step."""
-    clock = stretches.clock
-    return {
-        "gpu": use.gpu,
-        "source": _SOURCE,
-        **fields_json(use, "samples period_ns lag_ns"),
-        "window_percent": _means_json(stretches.window),
-        "window_clock_hz": _clock_json(stretches.window),
-        "steady_percent": _means_json(stretches.steady),
-        "steady_clock_hz": _clock_json(stretches.steady),
-        "kernels_percent": _means_json(stretches.busy),
-        "steps": [
-            {
-                "start_ns": step.start_ns - zero_ns,
-                "end_ns": step.end_ns - zero_ns,
-                "percent": _means_json(means),
-                "clock_hz": _clock_json(means),
-            }
-            for step, means in stretches.steps
-        ],
-        "clock": None
-        if clock is None
-        else {
-            "mean_hz": round(clock.mean_hz),
-            "lowest_hz": round(clock.lowest_hz),
-            "most_hz": round(clock.most_hz),
-            "highest_hz": clock.highest_hz,
-        },
-    }
-
-
-def _means_json(means: Mapping[GpuMetric, float]) -> dict[str, float | None]:
-    return {
-        metric.value: round(means[metric], 2) if metric in means else None
-        for metric in GpuMetric
-        if metric is not GpuMetric.SM_CLOCK
-    }
-
-
-def _clock_json(means: Mapping[GpuMetric, float]) -> int | None:
-    return round(means[GpuMetric.SM_CLOCK]) if GpuMetric.SM_CLOCK in means else None
-
-
-def not_sampled(gpu: int, reason: NotMeasured) -> dict[str, Any]:
-    """Why a GPU's use is not told."""
-    return {"gpu": gpu, "source": None, "not_measured": reason.reason}
-
-
-def device_use_json(use: SampledUse, zero_ns: int, against: tuple[CounterComparison, ...] = ()) -> dict[str, Any]:
-    """One GPU as a whole, its kernels in the steady stretch, and these against what Nsight Compute counted."""
-    kernels, stretches = use
-    return (
-        gpu_use_json(kernels, stretches, zero_ns)
-        | {"kernels": kernels_use_json(kernels)}
-        | ({"against_ncu": against_json(against)} if against else {})
     )

@@ -403,7 +403,8 @@ def _controls_json(controls: Controls) -> dict[str, Any]:
 
 def _use_json(changes: Sequence[UseChange]) -> list[dict[str, Any]]:
     """Percent of what the GPU could do while the kernel ran, each with its interval."""
-    from gpuledger.present.views.utilization import figure_json  # few profiles have samples
+    from gpuledger.json_types import builtins
+    from gpuledger.present.json.utilization import figure_json  # few profiles have samples
 
     return [
         {
@@ -411,8 +412,8 @@ def _use_json(changes: Sequence[UseChange]) -> list[dict[str, Any]]:
             "before_ns": change.before_kernel.time_ns,
             "after_ns": change.after_kernel.time_ns,
             "counter": change.metric.value,
-            "before": figure_json(change.before),
-            "after": figure_json(change.after),
+            "before": builtins(figure_json(change.before)),
+            "after": builtins(figure_json(change.after)),
         }
         for change in changes
     ]

@@ -1,0 +1,357 @@
+"""Use of the GPU from samples, for programs: gpuledger.stepkernels/1, and what a report has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import asdict
+
+from gpuledger.analyse.utilization.against_counters import CounterComparison
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOfKernels
+from gpuledger.analyse.utilization.stretches import SampledUse
+from gpuledger.answers.kernels import agreements
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.json_types import Json, Ns, Share
+from gpuledger.present.json.types import HealthJson, Shape, TableJson, fill, health_json, tables_json
+from gpuledger.present.sheet import Sheet
+from gpuledger.trace.model import Note, NotMeasured
+
+Percent: TypeAlias = Annotated[float, Meta(ge=0, le=100)]
+MeanClock: TypeAlias = Annotated[
+    int | None,
+    Meta(description="The mean clock of the multiprocessors, idle time included; null: not sampled."),
+]
+Samples: TypeAlias = Annotated[int, Meta(description="Samples that the levels of kernels come from.")]
+Lag: TypeAlias = Annotated[
+    int,
+    Meta(
+        description="How long after its stamp the period of a sample ends, as the file's kernels explain its samples "
+        "best."
+    ),
+]
+
+
+class FigureJson(Json):
+    """A number with both ends of its interval."""
+
+    percent: Percent
+    low: Percent
+    high: Percent
+
+
+class KernelFiguresJson(Json):
+    """Percent of what the GPU could do in the time that Nsight Compute would give the kernel; null: not sampled."""
+
+    sm_active: FigureJson | None
+    sm_issue: FigureJson | None
+    tensor: FigureJson | None
+    warps: FigureJson | None
+    dram_read: FigureJson | None
+    dram_write: FigureJson | None
+
+
+class OccupancyJson(Json):
+    """Resident warps in percent of those that the active multiprocessors have room for, what the launch allows, and
+    what limits it; null: not known."""
+
+    percent: float | None
+    limit_percent: float | None
+    limited_by: Literal["registers", "shared memory", "warps", "blocks"] | None
+
+
+class KernelUseJson(Json):
+    gpu: int
+    name: str
+    grid: Shape
+    block: Shape
+    launches: Annotated[int, Meta(ge=1)]
+    ns: Annotated[Ns, Meta(description="All launches together.")]
+    source: Literal["samples"]
+    use_class: Annotated[
+        Literal["compute_roof", "memory_roof", "under_filled", "stalled", "unknown"],
+        Meta(description="How it uses the GPU: docs/concepts/use.md."),
+    ] = field(name="class")
+    occupancy: OccupancyJson
+    use: KernelFiguresJson
+
+
+class MeansJson(Json):
+    """Means over time, of the samples less what they were rounded up by; null: not sampled."""
+
+    sm_active: float | None
+    sm_issue: float | None
+    tensor: float | None
+    warps: float | None
+    dram_read: float | None
+    dram_write: float | None
+    pcie_in: float | None
+    pcie_out: float | None
+    gpu_active: float | None
+
+
+class StepUseJson(Json):
+    start_ns: int
+    end_ns: int
+    percent: MeansJson
+    clock_hz: MeanClock
+
+
+StepUses: TypeAlias = Annotated[list[StepUseJson], Meta(description="Each step, warm-up included, told from zero_ns.")]
+
+
+class ClockJson(Json):
+    """Of the multiprocessors, while kernels ran. lowest_hz: one sample in a hundred is lower; most_hz: one is higher;
+    highest_hz: what the GPU can have."""
+
+    mean_hz: int
+    lowest_hz: int
+    most_hz: int
+    highest_hz: int | None
+
+
+class AgreementJson(Json):
+    kernels: Annotated[int, Meta(ge=1)]
+    mean_error_points: Annotated[float, Meta(ge=0, description="By time, without sign.")]
+    held_share: Annotated[Share, Meta(description="Of the kernels, those whose interval holds what was counted.")]
+    near_share: Annotated[
+        float | None, Meta(description="Of kernels over 10 us, those within 5 points; null: there are none.")
+    ]
+
+
+class ComparedFigureJson(Json):
+    """A counter of a kernel, in percent: from samples, with both ends of the interval, and as Nsight Compute counted
+    it."""
+
+    name: str
+    grid: Shape
+    block: Shape
+    ns: int
+    counter: str
+    percent: float
+    low: float
+    high: float
+    ncu_percent: float
+    held: bool
+
+
+class AgainstNcuJson(Json):
+    """The samples of a GPU held against what Nsight Compute counted."""
+
+    counters: dict[str, AgreementJson]
+    kernels: list[ComparedFigureJson]
+
+
+class GpuUseJson(Json):
+    """One GPU as a whole: means over the window, over the steady steps, over the time of kernels, and each step."""
+
+    gpu: int
+    source: Literal["samples"]
+    samples: Samples
+    period_ns: int
+    lag_ns: Lag
+    window_percent: MeansJson
+    window_clock_hz: MeanClock
+    steady_percent: MeansJson
+    steady_clock_hz: MeanClock
+    kernels_percent: MeansJson
+    steps: StepUses
+    clock: ClockJson | None
+
+
+class DeviceUseJson(GpuUseJson):
+    """What samples say of one GPU and of its kernels in the steady stretch."""
+
+    kernels: list[KernelUseJson]
+    against_ncu: Annotated[AgainstNcuJson | UnsetType, Meta(description="Only with --ncu.")] = UNSET
+
+
+class GpuIfSampledJson(Json, kw_only=True):
+    """One GPU as a whole; where it was not sampled, only why not."""
+
+    gpu: int
+    source: Literal["samples"] | None
+    not_measured: str | UnsetType = UNSET
+    samples: Samples | UnsetType = UNSET
+    period_ns: int | UnsetType = UNSET
+    lag_ns: Lag | UnsetType = UNSET
+    window_percent: MeansJson | UnsetType = UNSET
+    window_clock_hz: MeanClock | UnsetType = UNSET
+    steady_percent: MeansJson | UnsetType = UNSET
+    steady_clock_hz: MeanClock | UnsetType = UNSET
+    kernels_percent: MeansJson | UnsetType = UNSET
+    steps: StepUses | UnsetType = UNSET
+    clock: ClockJson | UnsetType | None = UNSET
+
+
+class StepKernelsJson(Json, kw_only=True):
+    """The kernels of a timeline: what each uses of the GPU, where GPU metrics were sampled, and all in the order of
+    execution. Keys ending in _ns are nanoseconds, in _percent percent, in _hz hertz."""
+
+    schema: Literal["gpuledger.stepkernels/1"]
+    profile: str
+    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, which --time counts from.")]
+    kernels: Annotated[
+        list[KernelUseJson],
+        Meta(
+            description="Kernels by canonical name, grid and block, the most time first. Empty where no GPU was "
+            "sampled."
+        ),
+    ]
+    gpus: list[GpuIfSampledJson]
+    against_ncu: Annotated[
+        list[AgainstNcuJson] | UnsetType,
+        Meta(
+            description="With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of "
+            "the same name, grid and block."
+        ),
+    ] = UNSET
+    tables: Annotated[list[TableJson], Meta(description="Kernels in the order of execution, a table per GPU.")]
+    health: list[HealthJson]
+
+
+def step_kernels_json(
+    profile: str,
+    use: Mapping[int, SampledUse | NotMeasured],
+    against: Sequence[tuple[CounterComparison, ...]] | None,
+    in_order: Iterable[Sheet],
+    notes: Iterable[Note],
+    zero_ns: int,
+) -> StepKernelsJson:
+    """All GPUs; `against` is None where nothing was counted."""
+    return StepKernelsJson(
+        schema="gpuledger.stepkernels/1",
+        profile=profile,
+        zero_ns=zero_ns,
+        kernels=[
+            kernel
+            for sampled in use.values()
+            if not isinstance(sampled, NotMeasured)
+            for kernel in kernels_use_json(sampled[0])
+        ],
+        gpus=[
+            GpuIfSampledJson(gpu=gpu, source=None, not_measured=sampled.reason)
+            if isinstance(sampled, NotMeasured)
+            else GpuIfSampledJson(**asdict(_gpu_use(sampled, zero_ns)))
+            for gpu, sampled in use.items()
+        ],
+        against_ncu=UNSET if against is None else [_against(held) for held in against],
+        tables=tables_json(in_order),
+        health=health_json(notes),
+    )
+
+
+def device_use_json(use: SampledUse, zero_ns: int, against: tuple[CounterComparison, ...] = ()) -> DeviceUseJson:
+    """One GPU as a whole, its kernels in the steady stretch, and these against what Nsight Compute counted."""
+    return fill(
+        DeviceUseJson,
+        _gpu_use(use, zero_ns),
+        kernels=kernels_use_json(use[0]),
+        against_ncu=_against(against) if against else UNSET,
+    )
+
+
+def kernels_use_json(use: UseOfKernels) -> list[KernelUseJson]:
+    """Every kernel; a counter that was not sampled is null."""
+    return [
+        fill(
+            KernelUseJson,
+            kernel,
+            gpu=use.gpu,
+            ns=kernel.time_ns,
+            source="samples",
+            occupancy=_occupancy(kernel),
+            use=KernelFiguresJson(
+                **{
+                    metric.value: figure_json(kernel.figures[metric]) if metric in kernel.figures else None
+                    for metric in OF_KERNELS
+                }
+            ),
+        )
+        for kernel in use.kernels
+    ]
+
+
+def figure_json(figure: UseFigure) -> FigureJson:
+    """A number in percent with both ends of its interval."""
+    return FigureJson(percent=round(figure.percent, 2), low=round(figure.low, 2), high=round(figure.high, 2))
+
+
+def _occupancy(kernel: KernelUse) -> OccupancyJson:
+    limit = kernel.occupancy_limit
+    return fill(
+        OccupancyJson,
+        limit,
+        percent=None if kernel.occupancy is None else round(100 * kernel.occupancy, 2),
+        limit_percent=None if limit is None else round(100 * limit.share, 2),
+        limited_by=None if limit is None else limit.limited_by,
+    )
+
+
+def _gpu_use(use: SampledUse, zero_ns: int) -> GpuUseJson:
+    kernels, stretches = use
+    clock = stretches.clock
+    return fill(
+        GpuUseJson,
+        kernels,
+        source="samples",
+        window_percent=_means(stretches.window),
+        window_clock_hz=_clock_hz(stretches.window),
+        steady_percent=_means(stretches.steady),
+        steady_clock_hz=_clock_hz(stretches.steady),
+        kernels_percent=_means(stretches.busy),
+        steps=[
+            StepUseJson(
+                start_ns=step.start_ns - zero_ns,
+                end_ns=step.end_ns - zero_ns,
+                percent=_means(means),
+                clock_hz=_clock_hz(means),
+            )
+            for step, means in stretches.steps
+        ],
+        clock=None
+        if clock is None
+        else ClockJson(
+            mean_hz=round(clock.mean_hz),
+            lowest_hz=round(clock.lowest_hz),
+            most_hz=round(clock.most_hz),
+            highest_hz=clock.highest_hz,
+        ),
+    )
+
+
+def _means(means: Mapping[GpuMetric, float]) -> MeansJson:
+    return MeansJson(
+        **{
+            metric.value: round(means[metric], 2) if metric in means else None
+            for metric in GpuMetric
+            if metric is not GpuMetric.SM_CLOCK
+        }
+    )
+
+
+def _clock_hz(means: Mapping[GpuMetric, float]) -> int | None:
+    return round(means[GpuMetric.SM_CLOCK]) if GpuMetric.SM_CLOCK in means else None
+
+
+def _against(held: tuple[CounterComparison, ...]) -> AgainstNcuJson:
+    """Every counter of every kernel that both have; percent, and points where they differ."""
+    return AgainstNcuJson(
+        counters={
+            metric.value: fill(AgreementJson, agreed, mean_error_points=round(agreed.mean_error, 3))
+            for metric, agreed in agreements(held).items()
+        },
+        kernels=[
+            fill(
+                ComparedFigureJson,
+                compared.kernel,
+                ns=compared.kernel.time_ns,
+                counter=compared.metric.value,
+                **asdict(figure_json(compared.sampled)),
+                ncu_percent=round(compared.counted, 2),
+                held=compared.is_held,
+            )
+            for compared in held
+        ],
+    )
