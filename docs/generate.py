@@ -18,7 +18,7 @@ import msgspec
 
 import gpuledger.present.json
 from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
-from gpuledger.cli.main import VERBS, cli, verb_named
+from gpuledger.cli.main import cli, verb_named
 from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
 from gpuledger.json_types import Json
@@ -26,6 +26,7 @@ from gpuledger.present.sheet import Digits
 from gpuledger.present.views.nvidia import nvidia_table
 from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
+from gpuledger.verbs import VERBS
 
 REFERENCE = Path(__file__).parent / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"

@@ -6,6 +6,11 @@
     kernels = trace[Table.KERNELS]
     print(len(kernels), kernels.duration_ns.sum())
 
+And the verbs of the command line, one function each, which take a path or a trace:
+
+    report = gpuledger.report("run.sqlite")
+    print(report.to_text(), report.findings[0].code, gpuledger.gaps("run.sqlite").results[0].summary)
+
 Names are imported when first used, so that `import gpuledger` costs nothing.
 """
 
@@ -13,8 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuledger.verbs import VERBS
+
 if TYPE_CHECKING:
-    from gpuledger.api import Report, align, build_report, compare, query, report
     from gpuledger.capture.window import window
     from gpuledger.errors import (
         GpuledgerError,
@@ -34,8 +40,20 @@ if TYPE_CHECKING:
     from gpuledger.trace.measured import KernelReport
     from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
     from gpuledger.trace.tables import Rows, Table
+    from gpuledger.verbs.align import align
+    from gpuledger.verbs.diff import diff
+    from gpuledger.verbs.diff import diff as compare
+    from gpuledger.verbs.job import fleet
+    from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.query import query
+    from gpuledger.verbs.questions import critical, gaps, launches, memory, ops, overlap, phases, ranges, steps
+    from gpuledger.verbs.recorded import info, stats
+    from gpuledger.verbs.report import Report, build_report, report
+    from gpuledger.verbs.whatif import whatif
 
-_HOMES = {
+_HOMES: dict[str, str] = {
+    **{name.replace("-", "_"): f"verbs.{verb.answer}" for name, verb in VERBS.items() if verb.answer},
+    "compare": "verbs.diff",
     "GpuledgerError": "errors",
     "MissingPackage": "errors",
     "NothingRecorded": "errors",
@@ -56,12 +74,8 @@ _HOMES = {
     "Trace": "trace.model",
     "open_trace": "read",
     "open_kernels": "read.ncu.reader",
-    "align": "api",
-    "build_report": "api",
-    "compare": "api",
-    "query": "api",
-    "report": "api",
-    "Report": "api",
+    "build_report": "verbs.report",
+    "Report": "verbs.report",
     "Selection": "ledger.steps",
     "window": "capture.window",
 }
@@ -90,10 +104,26 @@ __all__ = [
     "align",
     "build_report",
     "compare",
+    "critical",
+    "diff",
+    "fleet",
+    "gaps",
+    "info",
+    "kernels",
+    "launches",
+    "memory",
+    "ncu_plan",
     "open_kernels",
     "open_trace",
+    "ops",
+    "overlap",
+    "phases",
     "query",
+    "ranges",
     "report",
+    "stats",
+    "steps",
+    "whatif",
     "window",
 ]
 

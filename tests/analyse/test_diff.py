@@ -26,7 +26,6 @@ from gpuledger.analyse.diff.pairs import pair_kernels, pair_ranges
 from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, pool_runs
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.catalog.kernel_names import label
-from gpuledger.cli.verbs.diff import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
@@ -38,6 +37,7 @@ from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.trace.measured import PrintedTable, PrintedTables, SummaryRow
 from gpuledger.trace.model import NotMeasured
+from gpuledger.verbs.diff import told_apart
 from support.command import NAMES, ROOT, gpuledger
 from support.diff_sides import kernel, side
 from support.nsys_exports import call, minimal, push

@@ -23,7 +23,6 @@ from gpuledger.analyse.operators.graph_launches import Runs
 from gpuledger.analyse.operators.graph_places import graph_names
 from gpuledger.analyse.operators.operators import Ops, nest, ops
 from gpuledger.answers.one_gpu import operators_answer
-from gpuledger.api import build_report
 from gpuledger.catalog.gpus import PEAKS, TYPES, peak_flops
 from gpuledger.cli.verbs.questions import ops as verb
 from gpuledger.errors import GpuledgerError
@@ -32,6 +31,7 @@ from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.operators import operator_sentences, ops_sheets
 from gpuledger.trace.model import Gpu, NotMeasured
+from gpuledger.verbs.report import build_report
 from support.command import ROOT
 from support.launched_ops import LAYER, Launch, Op, captured, graph_of, layers, traced, whole
 from support.opened import trace_of

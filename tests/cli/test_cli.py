@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.cli import main
-from gpuledger.cli.main import VERBS, sentence
+from gpuledger.cli.main import sentence
 from gpuledger.errors import UnreadableProfile
 from gpuledger.present.safe_text import cut_apart, visible_lines
 from gpuledger.system.interruption import noted_interrupts
+from gpuledger.verbs import VERBS
 from support.command import gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal, push
 from support.schemas import schema_of
@@ -306,7 +307,7 @@ def test_a_name_that_starts_like_a_formula_stays_text_in_csv(tmp_path: Path) -> 
 def test_an_unknown_failure_is_one_sentence_and_a_traceback_on_request(
     decode: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuledger.cli.verbs.info.open_trace", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("gpuledger.verbs.profiles.open_trace", lambda *_, **__: 1 / 0)
     told = gpuledger("info", decode)
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr.startswith("error: internal error: ZeroDivisionError")

@@ -9,8 +9,9 @@ import click
 import pytest
 from click.shell_completion import CompletionItem, ShellComplete
 
-from gpuledger.cli.main import VERBS, cli, verb_named
+from gpuledger.cli.main import cli, verb_named
 from gpuledger.findings.rules import codes
+from gpuledger.verbs import VERBS
 from support.command import gpuledger
 
 FREE = {

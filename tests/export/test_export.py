@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import open_trace
-from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.timelines import export as command
@@ -38,6 +37,7 @@ from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from gpuledger.verbs.report import build_report
 from support.command import ROOT, gpuledger
 from support.nsys_exports import call, kernel, minimal, push
 from support.perfetto_decoder import Decoded, decode, fields, signed

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuledger.api import build_report
 from gpuledger.findings.rules import RULES
+from gpuledger.verbs.report import build_report
 from support.program import Program
 
 WITHOUT = {"KERNEL-HEADROOM", "STEP-OUTLIERS", "STEP-DRIFT", "COLD-START", "MEM-OOM", "MEM-PEAK"}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.api import Report
 from gpuledger.errors import UnreadableProfile
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import NOTABLE, lost_work
 from gpuledger.present.views.report_parts import verdict
+from gpuledger.verbs.report import Report
 from support.book_checks import check_balance
 from support.command import CAPTURES, ROOT
 from support.corpus import CORPUS

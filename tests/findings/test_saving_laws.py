@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuledger import Trace, build_report
-from gpuledger.api import Report
+from gpuledger.verbs.report import Report
 from support.program import Program
 from support.saving_laws import broken_laws, waits_with_their_gaps_ns
 

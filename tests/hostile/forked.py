@@ -178,7 +178,8 @@ def main() -> None:
 
 def _load() -> None:
     """Import what every call would import, once."""
-    from gpuledger.cli.main import VERBS, verb_named
+    from gpuledger.cli.main import verb_named
+    from gpuledger.verbs import VERBS
 
     for part in ("read", "ledger", "replay", "analyse", "findings", "present"):
         package = importlib.import_module(f"gpuledger.{part}")

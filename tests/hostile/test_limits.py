@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Limits, Table, UnreadableProfile, open_trace
-from gpuledger.cli.main import VERBS
 from gpuledger.read.checked_tables import LARGEST
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.stats_text.tables import open_summaries
 from gpuledger.read.torch.events import nanoseconds
+from gpuledger.verbs import VERBS
 from hostile.containers import bomb
 from hostile.databases import many_rows
 from hostile.files import trace

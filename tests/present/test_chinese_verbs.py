@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.main import VERBS, verb_named
+from gpuledger.cli.main import verb_named
 from gpuledger.present.safe_text import display_width
 from gpuledger.present.views.bench import bench_document
 from gpuledger.present.writers import write
+from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.inventory import MEANING
 from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
-from gpuledger.api import Report, build_report
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
@@ -36,6 +35,7 @@ from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded_json, html
 from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
+from gpuledger.verbs.report import Report, build_report
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
 from support.nsys_exports import kernel, minimal

@@ -23,7 +23,6 @@ from babel.messages.pofile import read_po, write_po
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
@@ -31,6 +30,7 @@ from gpuledger.ledger.steps import Selection
 from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
 from gpuledger.present.safe_text import display_width, padded, visible, wrapped
 from gpuledger.read import open_trace
+from gpuledger.verbs.report import build_report
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger
 from support.package_source import MODULES
 
@@ -172,7 +172,8 @@ def test_english_reads_no_catalogue(decode: Path) -> None:
     """Nor does any verb when it is loaded."""
     code = """if True:
         import sys
-        from gpuledger.cli.main import VERBS, cli, verb_named
+        from gpuledger.cli.main import cli, verb_named
+from gpuledger.verbs import VERBS
         from gpuledger.messages import catalogue
         for verb in VERBS:
             verb_named(verb)

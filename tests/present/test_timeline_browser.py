@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.api import build_report
 from gpuledger.ledger.steps import Selection
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from gpuledger.verbs.report import build_report
 from support.html_pages import page_of, reported
 from support.page_browser import Browser, Page, kept_open, opened
 from support.trace_notation import of_tables, table

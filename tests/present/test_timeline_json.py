@@ -12,9 +12,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api import Report
 from gpuledger.present.writers.html.scripted import packed, steps_between
 from gpuledger.trace.tables import Table
+from gpuledger.verbs.report import Report
 from support.html_pages import HOSTILE, named_export, page_of, parsed, reported
 
 

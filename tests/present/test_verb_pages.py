@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.main import VERBS
+from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 from support.html_pages import parsed
 from support.opened import plain

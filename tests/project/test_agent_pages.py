@@ -16,8 +16,9 @@ import pytest
 from gpuledger.agents.answers import cleaned
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.server import TOOLS
-from gpuledger.cli.main import VERBS, verb_named
+from gpuledger.cli.main import verb_named
 from gpuledger.limits import DEFAULT_LIMITS
+from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 
 AGENTS, LLMS = ROOT / "AGENTS.md", ROOT / "docs" / "llms.txt"

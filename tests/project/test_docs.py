@@ -173,7 +173,7 @@ def test_the_rooms_of_the_house_are_those_there_are() -> None:
 
 def test_every_question_names_a_command_that_exists() -> None:
     from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
-    from gpuledger.cli.main import VERBS
+    from gpuledger.verbs import VERBS
 
     table = (ROOT / "docs" / "README.md").read_text()
     assert set(re.findall(r"`gpuledger ([\w-]+)", table)) == set(VERBS)
@@ -182,7 +182,7 @@ def test_every_question_names_a_command_that_exists() -> None:
 
 
 def test_the_index_of_cases_has_every_page_and_names_commands_that_exist() -> None:
-    from gpuledger.cli.main import VERBS
+    from gpuledger.verbs import VERBS
 
     folder = ROOT / "docs" / "cases"
     index = (folder / "README.md").read_text()

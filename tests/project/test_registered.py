@@ -10,10 +10,12 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
-from gpuledger.cli.main import VERBS, verb_named
+import gpuledger as gpuledger_package
+from gpuledger.cli.main import verb_named
 from gpuledger.findings.rules import RULES, codes, page
 from gpuledger.ledger.causes import CAUSES, QueueTrigger
 from gpuledger.messages import LANGUAGES, translated
@@ -21,6 +23,7 @@ from gpuledger.present.safe_text import display_width
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.page_text import page_text
 from gpuledger.read.registry import READERS, load_reader
+from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
 
@@ -125,7 +128,16 @@ def test_every_rule_has_its_test() -> None:
 
 def test_every_verb_has_its_module_and_every_module_its_verb() -> None:
     modules = {path.stem for path in (PACKAGE / "cli" / "verbs").glob("[a-z]*.py")}
-    assert modules == {verb.module or name for name, verb in VERBS.items()}
+    assert modules == {verb.command or name for name, verb in VERBS.items()}
+
+
+def test_a_verb_that_answers_is_a_function_in_python() -> None:
+    """`gpuledger.NAME`: no module of ours may stand in its place."""
+    answering = {name.replace("-", "_"): verb for name, verb in VERBS.items() if verb.answer}
+    assert set(answering) <= set(gpuledger_package.__all__)
+    assert [name for name in answering if not isinstance(getattr(gpuledger_package, name), FunctionType)] == []
+    modules = {path.stem for path in (PACKAGE / "verbs").glob("[a-z]*.py")}
+    assert {verb.answer for verb in answering.values()} == modules - {"memory_snapshot", "profiles", "shown"}
 
 
 @pytest.mark.parametrize("verb", VERBS)

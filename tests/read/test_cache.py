@@ -23,7 +23,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
-from gpuledger.api import build_report
 from gpuledger.cli.main import cli
 from gpuledger.errors import UnreadableProfile
 from gpuledger.ledger.steps import Selection
@@ -39,6 +38,7 @@ from gpuledger.read.source import look_at
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin, Private, Process, Severity, Trace
 from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows
+from gpuledger.verbs.report import build_report
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger, gpuledger_process
 from support.thorough import tries
 

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import pytest
 
-from gpuledger.api import build_report
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.steps import Selection
@@ -29,6 +28,7 @@ from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.files import runbook_text
 from gpuledger.runbook.read import runbook_of
+from gpuledger.verbs.report import build_report
 from support.command import ROOT
 
 CASES: Final = sorted((ROOT / "tests" / "fuzz_cases").iterdir())

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gpuledger import Table, open_trace
-from gpuledger.api import build_report
 from gpuledger.attribution.places import place
 from gpuledger.ledger.steps import Selection
 from gpuledger.trace.strings import Stacks, Strings
+from gpuledger.verbs.report import build_report
 from support.nsys_exports import call, kernel, minimal
 
 STEP = Selection(range_pattern="^step$")

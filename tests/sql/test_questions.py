@@ -14,11 +14,11 @@ from gpuledger.analyse import nvidia_tables
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.step_summary import step_books
-from gpuledger.api import Report
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.sql.answer import ask
 from gpuledger.trace.model import Trace
+from gpuledger.verbs.report import Report
 from support.command import CAPTURES, ROOT
 from support.opened import report_of
 

@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gpuledger.api import Report, build_report
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
+from gpuledger.verbs.report import Report, build_report
 from support.nsys_exports import TID, call, insert, kernel, push
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}

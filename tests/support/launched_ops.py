@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuledger import Table, Trace
-from gpuledger.api import build_report
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings
+from gpuledger.verbs.report import build_report
 from support.trace_notation import of_tables, table
 
 LAYER = ("norm", "gemm", "attention", "gemm2")

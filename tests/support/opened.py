@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.api import Report
 from gpuledger.ledger.steps import Selection
+from gpuledger.verbs.report import Report
 
 
 @functools.cache

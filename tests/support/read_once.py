@@ -17,7 +17,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from gpuledger import read
-from gpuledger.cli.verbs import questions
 from gpuledger.findings import profiled_run
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.device import analyse_devices
@@ -26,6 +25,7 @@ from gpuledger.limits import Limits
 from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.trace.model import Trace
+from gpuledger.verbs import questions
 
 _KEPT: Final = 12
 """Of each kind: tests that come one after another look at no more profiles, and they take memory."""

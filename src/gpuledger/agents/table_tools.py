@@ -4,7 +4,7 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -16,16 +16,7 @@ from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
 from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.answers.one_gpu import (
-    gaps_answer,
-    launches_answer,
-    memory_answer,
-    operators_answer,
-    overlap_answer,
-    ranges_answer,
-    sampled_use,
-    steps_answer,
-)
+from gpuledger.answers.one_gpu import sampled_use
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
@@ -36,12 +27,8 @@ from gpuledger.present.json.types import tables_json
 from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import verdict_text
-from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
 from gpuledger.present.views.kernels import kernel_sentences
-from gpuledger.present.views.operators import operators_tables
-from gpuledger.present.views.program_time import launches_tables, memory_tables, ranges_tables
 from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
 from gpuledger.sql.answer import answer_statement
@@ -49,15 +36,13 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.trace.model import Trace
+from gpuledger.verbs.questions import QUESTIONS, Question
 
 _FEW: Final = 5
 """Rows of each table where no table is named."""
 
 _USUAL: Final = 20
 """Rows of a table that is named."""
-
-Question = Callable[[Trace, Device], TableAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +60,7 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
     """
-    return _answer(profiles.of(handle), _QUESTIONS["steps"], AskedPart(**part))
+    return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
 
 
 def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
@@ -83,7 +68,7 @@ def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
     """
-    return _answer(profiles.of(handle), _QUESTIONS["gaps"], AskedPart(**part))
+    return _answer(profiles.of(handle), QUESTIONS["gaps"], AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
@@ -92,7 +77,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
     GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
     """
-    return _answer(profiles.of(handle), _QUESTIONS[question], AskedPart(**part))
+    return _answer(profiles.of(handle), QUESTIONS[question], AskedPart(**part))
 
 
 def kernels(
@@ -125,9 +110,9 @@ def kernels(
     return AgentAnswer(content)
 
 
-def _answer(opened: OpenedProfile, question: Question, part: AskedPart) -> AgentAnswer:
+def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> AgentAnswer:
     device = opened.device(part.device)
-    told = question(opened.run.trace, device)
+    told = question.of_gpu(opened.run.trace, device)
     return AgentAnswer(
         {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
     )
@@ -156,17 +141,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_QUESTIONS: Final[Mapping[str, Question]] = {
-    "steps": lambda trace, device: steps_tables(steps_answer(trace, device)),
-    "gaps": lambda trace, device: gaps_tables(gaps_answer(trace, device)),
-    "launches": lambda trace, device: launches_tables(launches_answer(trace, device)),
-    "memory": lambda trace, device: memory_tables(memory_answer(trace, device)),
-    "ranges": lambda trace, device: ranges_tables(ranges_answer(trace, device)),
-    "overlap": lambda trace, device: overlap_tables(overlap_answer(trace, device)),
-    "ops": lambda trace, device: operators_tables(operators_answer(trace, device)),
-}
-
-_OTHERS: Final = [question for question in _QUESTIONS if question not in ("steps", "gaps")]
+_OTHERS: Final = [question for question in QUESTIONS if question not in ("steps", "gaps")]
 """Those that have no tool of their own."""
 
 _PART: Final[Mapping[str, Mapping[str, Any]]] = {

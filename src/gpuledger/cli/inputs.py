@@ -14,19 +14,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from gpuledger.cli.completion import level_names, range_patterns, words
-from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-
-if TYPE_CHECKING:
-    from gpuledger.answers.memory_snapshot import SnapshotAnswer
-    from gpuledger.read.request import Progress
-    from gpuledger.trace.model import Trace
 
 
 def profile_argument(verb: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
@@ -233,43 +227,6 @@ def names_option(verb: Callable[..., None]) -> Callable[..., None]:
         help="Name the kernels inside CUDA graphs after another trace of the same program: one in which the graph is "
         "captured, or runs without a graph; or after torch's JSON of kernel annotations.",
     )(verb)
-
-
-def named(trace: Trace, profile: str, names_from: Path | None, limits: Limits, tell: Progress) -> Trace:
-    """The trace with the names of that file, if there is one."""
-    if names_from is None:
-        return trace
-    from gpuledger.analyse.operators.graph_places import named_by_nodes, named_by_trace
-    from gpuledger.read import open_trace
-    from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
-
-    if is_kernel_annotations(names_from):
-        return named_by_nodes(trace, profile, kernel_annotations(names_from, limits), names_from.name)
-    return named_by_trace(trace, profile, open_trace(names_from, limits=limits, progress=tell), names_from.name)
-
-
-def read_snapshot(profile: Path, limits: Limits, output: Output) -> SnapshotAnswer:
-    """What the memory snapshot in a file says."""
-    from gpuledger.answers.memory_snapshot import snapshot_answer
-    from gpuledger.read.snapshot import open_snapshot
-    from gpuledger.stages import FINDINGS
-
-    snapshot = open_snapshot(profile, limits=limits, progress=output.progress)
-    output.progress.stage(FINDINGS)
-    return snapshot_answer(snapshot)
-
-
-def show_snapshot(profile: Path, limits: Limits, output: Output, *, is_brief: bool = False) -> bool:
-    """Show what a memory snapshot says; False where the file is something else."""
-    from gpuledger.read.snapshot import is_snapshot
-    from gpuledger.read.source import look_at
-
-    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
-        return False
-    from gpuledger.present.views.memory_snapshot import snapshot_document
-
-    output.show(snapshot_document(read_snapshot(profile, limits, output), is_brief=is_brief))
-    return True
 
 
 class InOrder(click.Command):

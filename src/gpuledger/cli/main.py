@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, NoReturn, TextIO
+from typing import Final, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,62 +18,7 @@ from gpuledger.cli.terminal import has_colours, help_width
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.interruption import noted_interrupts
 from gpuledger.system.own_process import keep_freed_memory, patient_writer
-
-
-class Verb(NamedTuple):
-    """What is known of a verb before it is loaded."""
-
-    help: str
-    """The first line of its help; a test keeps the two the same."""
-    module: str = ""
-    """The module of `cli.verbs` that it stands in, where that has another name."""
-
-
-VERBS: Final = {
-    "report": Verb("Show where the time in PROFILE went, and what to do about it."),
-    "info": Verb("Show what is in PROFILE, what is missing, and what that means."),
-    "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info"),
-    "gaps": Verb("Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.", "questions"),
-    "steps": Verb("List the steps of PROFILE: usual length, drift, unusual ones and what made them so.", "questions"),
-    "launches": Verb(
-        "Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.", "questions"
-    ),
-    "memory": Verb(
-        "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.", "questions"
-    ),
-    "ranges": Verb("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.", "questions"),
-    "phases": Verb(
-        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.", "questions"
-    ),
-    "critical": Verb("Show the critical path of PROFILE: the host and GPU work that sets the step time.", "questions"),
-    "overlap": Verb(
-        "Show how compute, communication and copies overlap in PROFILE, and what stays exposed.", "questions"
-    ),
-    "ops": Verb(
-        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
-        "questions",
-    ),
-    "whatif": Verb("Predict what changes to PROFILE would save, alone and together, and what is left to fix."),
-    "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings."),
-    "kernels": Verb("Show what limits each kernel in NCU: memory, compute or latency, and what to try."),
-    "ncu-plan": Verb(
-        "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.", "kernels"
-    ),
-    "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why."),
-    "align": Verb(
-        "Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast."
-    ),
-    "fleet": Verb("Analyze all ranks of a job in one report: who waits for whom."),
-    "time": Verb("Time an operation until its median is reliable, with the GPU's clocks, power and throttling."),
-    "capture": Verb("Record a profile of COMMAND, check that it is complete, and report on it."),
-    "doctor": Verb("Check whether profiles can be recorded here, and how to fix what is in the way."),
-    "bench": Verb("Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier."),
-    "run": Verb("Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells."),
-    "export": Verb("Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.", "timelines"),
-    "view": Verb("Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.", "timelines"),
-    "mcp": Verb("Serve profiles to agents over the Model Context Protocol (stdio), read-only."),
-    "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
-}
+from gpuledger.verbs import VERBS
 
 
 @contextmanager
@@ -94,7 +39,7 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 def verb_named(name: str) -> click.Command:
     """A verb, loaded from the module that it stands in; a dash is an underscore there."""
-    module = VERBS[name].module or name
+    module = VERBS[name].command or name
     with _one_thread_of_numpy():
         verbs = importlib.import_module(f"gpuledger.cli.verbs.{module}")
     command: click.Command = getattr(verbs, name.replace("-", "_"))

@@ -19,7 +19,7 @@ from gpuledger.sql.engine import run, too_slow
 from gpuledger.sql.statement import Statement, statement
 from gpuledger.sql.tables import BY_NAME, QueryTable, TableValues, columns_to_read, recorded_values
 from gpuledger.trace.deadline import until
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import Note, Trace
 from gpuledger.trace.notebook_table import html_table, rows_text
 from gpuledger.trace.tables import EVENTS, Table
 from gpuledger.visible_text import visible
@@ -52,6 +52,8 @@ class QueryAnswer:
     is_cut: bool  # whether there are more rows than the limit `query_rows` lets through
     notes: tuple[str, ...] = ()
     """Which of the tables that it names the profile does not hold, and why: their rows are not measured, not none."""
+    health: tuple[Note, ...] = ()
+    """What to know of the profile's numbers."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -118,6 +120,7 @@ def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) ->
         rows=tuple(tuple(map(_plain, row)) for row in rows),
         is_cut=is_cut,
         notes=tuple(_not_measured(subject, asked)),
+        health=tuple(subject.trace.health),
     )
 
 

@@ -7,33 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from gpuledger.analyse.diff.baseline import baseline_json, is_baseline, read_baseline
-from gpuledger.analyse.diff.compare import Diff, compare
-from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.diff.from_trace import busiest, side_of
+from gpuledger.analyse.diff.baseline import baseline_json
+from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
-from gpuledger.analyse.diff.run_side import (
-    RunSide,
-    like_sides,
-    pool_runs,
-    side_of_timing,
-    sides_of_pair,
-)
-from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.cli.completion import files
 from gpuledger.cli.inputs import limit_option, regex_option, step_options
 from gpuledger.cli.output import Output, page_options
-from gpuledger.cli.progress import ProgressLine
-from gpuledger.errors import OutputRefused, UnreadableProfile
-from gpuledger.fleet.run import job_profiles
+from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
-from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.document import Document
@@ -42,91 +28,7 @@ from gpuledger.present.views.diff.tables import gate_result, gate_values
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.present.writers.junit import Case, junit_xml
-from gpuledger.read import SAMPLES, open_trace
-from gpuledger.read.source import look_at, opened
-from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.stages import BOOKS
-from gpuledger.units import bytes_text
-
-
-class Sides:
-    """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
-
-    def __init__(self, wanted: Selection, tell: ProgressLine, limits: Limits) -> None:
-        self._wanted, self._tell, self._limits = wanted, tell, limits
-        self._gpu: int | None = None
-
-    def read(self, given: str) -> RunSide:
-        """The side at a path or glob."""
-        path = Path(given)
-        if path.is_file() and is_baseline(look_at(path).head):
-            return self._keep_gpu(read_baseline(_content(path, "baseline", self._limits), path.name))
-        if (timed := timings_at(given, self._limits)) is not None:
-            return side_of_timing(_only(timed, path.name), path.name)
-        if is_printed_tables(given, limits=self._limits):
-            return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
-        found, failed = job_profiles([given], self._limits)
-        if failed:
-            raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
-        runs = [self._of_profile(profile.address, profile.name) for profile in found]
-        return pool_runs(runs, path.name or given)
-
-    def _of_profile(self, address: str, name: str) -> RunSide:
-        self._tell.clear()
-        trace = open_trace(address, where_sampled=SAMPLES, limits=self._limits, progress=self._tell)
-        self._tell.stage(BOOKS)
-        devices = analyse_devices(trace, name, self._wanted)
-        return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
-
-    def _keep_gpu(self, side: RunSide) -> RunSide:
-        if self._gpu is None:
-            self._gpu = side.gpu
-        return side
-
-
-def told_apart(one: str, other: str) -> tuple[str, str]:
-    """What to call two files: their names, with as many folders as it takes to tell them apart."""
-    parts = Path(one).parts, Path(other).parts
-    longest = max(map(len, parts))
-    least = next((count for count in range(1, longest + 1) if parts[0][-count:] != parts[1][-count:]), 1)
-    return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
-
-
-def timings_at(given: str, limits: Limits) -> tuple[TimedOperation, ...] | None:
-    """What `gpuledger time` wrote there, one operation or two; None where it is something else."""
-    path = Path(given)
-    if not path.is_file() or not is_timing(look_at(path).head):
-        return None
-    return timed_operations(_content(path, "timing", limits), path.name)
-
-
-def pair_of_timings(given: str, limits: Limits) -> tuple[RunSide, RunSide] | None:
-    """Both sides from one file of two operations that were timed in turns; None where it is something else."""
-    timed = timings_at(given, limits)
-    if timed is None or len(timed) == 1:
-        return None
-    return sides_of_pair(*timed)
-
-
-def _only(timed: tuple[TimedOperation, ...], name: str) -> TimedOperation:
-    if len(timed) > 1:
-        raise UnreadableProfile(
-            f"{name}: holds two operations that were timed in turns", hint=f"`gpuledger diff {name}` compares the two"
-        )
-    return timed[0]
-
-
-def _content(path: Path, what: str, limits: Limits) -> bytes:
-    source = look_at(path)
-    if source.size > limits.event_bytes:
-        most = bytes_text(limits.event_bytes)
-        raise UnreadableProfile(
-            f"{source.name}: {bytes_text(source.size)}, and no {what} is larger than {most}",
-            hint=f"if this is one: --limit=event-bytes={source.size}",
-        )
-    with opened(source) as file:
-        return file.read()
-
+from gpuledger.verbs.diff import Sides, pair_of_timings, read_sides
 
 TRIPPED = 3
 """The exit code where a gate tripped."""
@@ -210,15 +112,14 @@ def diff(
     for target in (junit, baseline):
         if target is not None and target.exists() and not output.force:
             raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
-    one, other = pair or _sides(before, after, wanted, limits, output)
-    if other is None:
-        Output("json", baseline, output.force, output.quiet).write(json_text(builtins(baseline_json(one))))
+    if baseline is not None:
+        side = Sides(wanted, output.progress, limits).read(before)
+        Output("json", baseline, output.force, output.quiet).write(json_text(builtins(baseline_json(side))))
         return
-    if one.name == other.name and after is not None:
-        names = told_apart(before, after)
-        one, other = replace(one, name=names[0]), replace(other, name=names[1])
-    found = compare(one, other, anyway=anyway, control=control)
-    compared = Compared(found, tuple(outcome(gate, found) for gate in gates))
+    changed = compare(
+        *(pair or read_sides(before, after or "", wanted, limits, output.progress)), anyway=anyway, control=control
+    )
+    compared = Compared(changed, tuple(outcome(gate, changed) for gate in gates))
     document = diff_document(compared)
     if junit is not None:
         Output("xml", junit, output.force, output.quiet).write(_junit(compared))
@@ -230,28 +131,14 @@ def diff(
         sys.exit(TRIPPED)
 
 
-def _sides(
-    before: str, after: str | None, wanted: Selection, limits: Limits, output: Output
-) -> tuple[RunSide, RunSide | None]:
-    """The two sides as the user names them; the first alone where there is no second."""
-    tell = output.progress
-    if after is None:
-        return Sides(wanted, tell, limits).read(before), None
-    return like_sides(lambda asked: _read(Sides(asked, tell, limits), before, after), wanted)
-
-
-def _read(sides: Sides, before: str, after: str) -> tuple[RunSide, RunSide]:
-    return sides.read(before), sides.read(after)
-
-
 def _junit(compared: Compared) -> str:
     """A case per gate, and one for the verdict, which fails nothing by itself."""
-    found: Diff = compared.diff
-    cases = [Case("verdict", verdict_text(found))]
+    changed = compared.diff
+    cases = [Case("verdict", verdict_text(changed))]
     for each in compared.outcomes:
         said = f"{each.gate.text}: {gate_values(each)}, {gate_result(each)}"
         cases.append(Case(each.gate.text, said, said if each.tripped else ""))
-    return junit_xml(f"gpuledger diff {found.before.name} {found.after.name}", cases)
+    return junit_xml(f"gpuledger diff {changed.before.name} {changed.after.name}", cases)
 
 
 def _summarise(document: Document, output: Output) -> None:

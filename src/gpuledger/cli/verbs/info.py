@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gpuledger.analyse.inventory import contents
-from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
+from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS
 from gpuledger.cli.completion import words
 from gpuledger.cli.inputs import limit_option, profile_argument
 from gpuledger.cli.output import Output, english_options, output_options
-from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
-from gpuledger.present.views.info import info_document
-from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
-from gpuledger.read import open_trace
-from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.tables import Table
+from gpuledger.verbs import recorded
 
 
 @click.command()
@@ -42,23 +34,16 @@ def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
       gpuledger info run.sqlite --format=json | jq .tables
       gpuledger info run_pqtdir
     """
-    trace = open_trace(profile, only=tuple(Table), limits=limits, progress=output.progress)
-    output.progress.stage("taking stock")
-    output.show(info_document(str(profile), trace, contents(trace), verbose=verbose))
+    answer = recorded.info(profile, verbose=verbose, limits=limits, progress=output.progress)
+    output.show(answer.document())
 
 
-def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[NvidiaReport[Any], ...]:
+def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     names = [name.strip() for text in value for name in text.split(",") if name.strip()] or list(DEFAULT_REPORTS)
-    reports = []
-    for name in dict.fromkeys(names):
-        report = report_named(name)
-        if report is None:
-            known = [report.name for report in NVIDIA_REPORTS]
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
-            raise click.BadParameter(f"no report {name!r}. {meant}")
-        reports.append(report)
-    return tuple(reports)
+    try:
+        return tuple(report.name for report in recorded.named_reports(names))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -75,7 +60,7 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
 )
 @limit_option
 @english_options
-def stats(profile: Path, reports: tuple[NvidiaReport[Any], ...], limits: Limits, output: Output) -> None:
+def stats(profile: Path, reports: tuple[str, ...], limits: Limits, output: Output) -> None:
     """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
 
     The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
@@ -104,23 +89,4 @@ def stats(profile: Path, reports: tuple[NvidiaReport[Any], ...], limits: Limits,
       gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
-    trace = open_trace(profile, only=columns_for(reports), limits=limits, progress=output.progress)
-    output.progress.stage("making the tables")
-    named: list[NamedSheet] = [(report.name, nvidia_sheet(report, trace)) for report in reports]
-    if all(isinstance(sheet, NotMeasured) for _, sheet in named):
-        raise _nothing(profile, trace, named)
-    output.show(stats_document(profile.name, named, trace.health))
-
-
-def _nothing(profile: Path, trace: Trace, named: list[NamedSheet]) -> NothingRecorded:
-    """The refusal when not one of the tables can be made."""
-    reasons = list(dict.fromkeys(sheet.reason for _, sheet in named if isinstance(sheet, NotMeasured)))
-    origin = trace.origin
-    version = f"nsys {origin.tool_version or 'of unknown version'}, export schema {origin.schema_version or 'unknown'}"
-    held = [f"{name} ({count:,})" for name, count in origin.source_rows if count]
-    asked = named[0][0] if len(named) == 1 else "any of the tables asked for"
-    return NothingRecorded(
-        f"{profile.name}: nothing for {asked}: {reasons[0]}",
-        found="\n".join([*reasons[1:], f"{version}; rows: {', '.join(held) or 'none at all'}"]),
-        hint="`gpuledger info` says what was recorded; record again with `nsys profile --trace=cuda,nvtx`",
-    )
+    output.show(recorded.stats(profile, reports, limits=limits, progress=output.progress).document())

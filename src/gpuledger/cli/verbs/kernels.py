@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
-from gpuledger.analyse.inventory import contents
-from gpuledger.analyse.kernels.ncu_plan import plan
-from gpuledger.capture.ncu import ENDING, SETS, Measure, check_metrics, ncu_command
+from gpuledger.capture.ncu import SETS
 from gpuledger.cli.inputs import limit_option, profile_argument, step_options
 from gpuledger.cli.output import Output, english_options, page_options
-from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.present.views.info import origin_line
-from gpuledger.present.views.ncu import Proposal, plan_document
-from gpuledger.read import open_trace
-from gpuledger.read.registry import reader_of
-from gpuledger.read.source import look_at
-from gpuledger.stages import BOOKS
+from gpuledger.verbs import kernels as answers
 
 
 @click.command()
@@ -58,46 +49,9 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, l
       gpuledger kernels run.sqlite --format=json | jq '.kernels[0].use'
       gpuledger kernels run.sqlite --ncu=counted.csv
     """
-    if len(files) == 1 and reader_of(look_at(files[0])) is not None:
-        _of_timeline(files[0], ncu, wanted, limits, output)
-    elif ncu:
+    if ncu and not (len(files) == 1 and answers.is_timeline(files[0])):
         raise click.UsageError("--ncu goes with one timeline, e.g. `gpuledger kernels run.sqlite --ncu=FILE`.")
-    else:
-        _of_reports(files, limits, output)
-
-
-def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None:
-    from gpuledger.answers.kernels import kernels_answer
-    from gpuledger.present.views.kernels import kernels_document
-    from gpuledger.read.ncu.reader import open_kernels
-
-    report = open_kernels(files, limits=limits, progress=output.progress)
-    output.progress.stage("judging the kernels")
-    output.show(kernels_document(kernels_answer([path.name for path in files], report)))
-
-
-def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Selection, limits: Limits, output: Output) -> None:
-    from gpuledger.analyse.kernels.step_kernels import overview
-    from gpuledger.analyse.utilization.stretches import use_of_device
-    from gpuledger.ledger.device import analyse_devices
-    from gpuledger.present.views.kernels import kernel_sentences
-    from gpuledger.present.views.timeline import step_kernels_sheet, timeline_document
-    from gpuledger.read import open_trace
-    from gpuledger.read.ncu.reader import open_kernels
-    from gpuledger.trace.tables import Table
-
-    trace = open_trace(profile, only=tuple(Table), limits=limits, progress=output.progress)
-    counted = open_kernels(ncu, limits=limits, progress=output.progress) if ncu else None
-    output.progress.stage(BOOKS)
-    devices = analyse_devices(trace, profile.name, wanted)
-    steps = [(overview(trace, device, wanted.scope_pattern), device) for device in devices]
-    sheets = [step_kernels_sheet(kernels, device, wanted.families) for kernels, device in steps]
-    sentences = [sentence for kernels, device in steps for sentence in kernel_sentences(kernels, device)]
-    use = {device.gpu: use_of_device(trace, device) for device in devices}
-    zero_ns = devices[0].zero_ns
-    output.show(
-        timeline_document(profile.name, use, sheets, trace.origin, trace.health, zero_ns, counted, unsampled=sentences)
-    )
+    output.show(answers.kernels(files, ncu=ncu, wanted=wanted, limits=limits, progress=output.progress).document())
 
 
 @click.command()
@@ -146,28 +100,15 @@ def ncu_plan(
       gpuledger ncu-plan run.sqlite --set=roofline --coverage=0.8
       gpuledger ncu-plan trace.json.gz --metrics=dram__bytes.sum --format=json
     """
-    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(check_metrics(metrics))
-    trace = open_trace(profile, limits=limits, progress=output.progress)
-    run = diagnose(trace, profile.name, wanted, stage=output.progress.stage)
-    found = plan(trace, run.main_device, coverage, anyway=anyway)
-    exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.runs) + 1)]
-    made = Proposal(
-        profile=str(profile),
-        name=profile.name,
-        headline=origin_line(trace, contents(trace)),
-        plan=found,
-        commands=tuple(
-            ncu_command(run.functions, run.skip, run.count, measure, export, command)
-            for run, export in zip(found.runs, exports, strict=True)
-        ),
-        reports=tuple(f"{export}{ENDING}" for export in exports),
-        passes=measure.cost.passes,
-        seconds=sum(measure.seconds(run.launches, run.ns) for run in found.runs),
-        notes=trace.health,
+    answer = answers.ncu_plan(
+        profile,
+        command,
+        measured=set_,
+        metrics=metrics,
+        coverage=coverage,
+        anyway=anyway,
+        wanted=wanted,
+        limits=limits,
+        progress=output.progress,
     )
-    output.show(plan_document(made))
-
-
-def _stem(profile: Path) -> str:
-    """The profile's name without its endings, trace.json.gz -> trace; ncu would read a % in it as a variable."""
-    return re.sub(r"[^\w.-]", "_", Path(profile.name.removesuffix(".gz")).stem)
+    output.show(answer.document())

@@ -13,11 +13,9 @@ from gpuledger.cli.output import Output, output_options
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.read import open_trace
-from gpuledger.sql.answer import answer_statement, to_read
-from gpuledger.sql.booked import QuerySubject
-from gpuledger.sql.statement import no_table, statement
+from gpuledger.sql.statement import no_table
 from gpuledger.sql.tables import BY_NAME, TABLES
+from gpuledger.verbs.query import query as answer_query
 
 
 @click.command()
@@ -60,9 +58,6 @@ def query(
         return
     if profile is None or sql is None:
         raise click.UsageError("name a profile and a question, e.g. `gpuledger query run.sqlite 'SELECT ...'`.")
-    asked = statement(sys.stdin.read() if sql == "-" else sql)
-    read, where_sampled = to_read(asked)
-    trace = open_trace(profile, only=read, where_sampled=where_sampled, limits=limits, progress=output.progress)
-    output.progress.stage("asking")
-    answer = answer_statement(asked, QuerySubject(trace, None, profile.name, wanted), limits)
-    output.show(query_document(profile.name, answer, trace.health))
+    asked = sys.stdin.read() if sql == "-" else sql
+    answer = answer_query(profile, asked, wanted=wanted, limits=limits, progress=output.progress)
+    output.show(query_document(profile.name, answer, answer.health))

@@ -9,83 +9,29 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.analyse.path_summary import path_summary
-from gpuledger.analyse.phase_costs import KnownJob, phase_costs, phase_waits, talking_ranks
-from gpuledger.analyse.range_tree import range_shares
-from gpuledger.answers.one_gpu import (
-    gaps_answer,
-    launches_answer,
-    memory_answer,
-    operators_answer,
-    overlap_answer,
-    ranges_answer,
-    steps_answer,
-)
-from gpuledger.cli.inputs import limit_option, named, names_option, profile_argument, show_snapshot, step_options
+from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
 from gpuledger.cli.output import Output, page_options
-from gpuledger.fleet.run import fleet, job_profiles
-from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.critical import critical_document
-from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
-from gpuledger.present.views.operators import operators_tables
-from gpuledger.present.views.phases import phases_document
-from gpuledger.present.views.program_time import (
-    launches_tables,
-    memory_tables,
-    printed_ranges_sheet,
-    ranges_tables,
-)
-from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
-from gpuledger.read import SAMPLES, open_trace
-from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.replay.scenario import scenarios
-from gpuledger.stages import BOOKS
-from gpuledger.trace.model import Trace
 from gpuledger.units import parse_instant
+from gpuledger.verbs import questions
+from gpuledger.verbs.shown import ShownResult
 
 
-def question(
-    answer: Callable[..., TableAnswer],
-    of_tables: Callable[[RunSide], list[Sheet]] | None = None,
-    *,
-    reads_samples: bool = False,
-    of_snapshot: Callable[[Path, Limits, Output], bool] | None = None,
-) -> click.Command:
-    """A verb from a function that answers for a trace and one device of it; its name and docstring are the verb's.
+def question(answer: Callable[..., ShownResult]) -> click.Command:
+    """A verb from a function that answers; its name and docstring are the verb's.
 
-    Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
-    from tables that `nsys stats` printed; with `of_snapshot`, which says whether it did, from a memory snapshot.
-    Samples of GPUs are read only for an answer that `reads_samples`.
+    Options of its own stand under this decorator, and are handed to the function with those that all have.
     """
 
     @functools.wraps(answer)
-    def verb(
-        profile: Path, wanted: Selection, names_from: Path | None, limits: Limits, output: Output, **own: object
-    ) -> None:
-        if of_tables is not None and is_printed_tables(profile, limits=limits):
-            printed = open_summaries(profile, limits=limits)
-            sheets = of_tables(side_of_tables(printed, profile.name, wanted.families))
-            output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
-            return
-        if of_snapshot is not None and of_snapshot(profile, limits, output):
-            return
-        sampled = SAMPLES if reads_samples else {}
-        trace = open_trace(profile, where_sampled=sampled, limits=limits, progress=output.progress)
-        trace = named(trace, profile.name, names_from, limits, output.progress)
-        output.progress.stage(BOOKS)
-        devices = analyse_devices(trace, profile.name, wanted)
-        answers = [answer(trace, device, **own) for device in devices]
-        output.show(answers_document(answer.__name__, profile.name, answers, trace.health, devices[0].zero_ns))
+    def verb(output: Output, **asked: Any) -> None:
+        output.show(answer(progress=output.progress, **asked).document())
 
     return click.command(answer.__name__)(
         profile_argument(step_options(names_option(limit_option(page_options(verb)))))
@@ -112,7 +58,7 @@ def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | N
     callback=_length,
     help="List every gap at least this long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
 )
-def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
+def gaps(over: int | None, **asked: Any) -> ShownResult:
     """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
     A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
@@ -125,11 +71,11 @@ def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
       gpuledger gaps run.sqlite --over=1ms
       gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
     """
-    return gaps_tables(gaps_answer(trace, device, over))
+    return questions.gaps(over_ns=over, **asked)
 
 
-@partial(question, reads_samples=True)
-def steps(trace: Trace, device: Device) -> TableAnswer:
+@question
+def steps(**asked: Any) -> ShownResult:
     """List the steps of PROFILE: usual length, drift, unusual ones and what made them so.
 
     Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
@@ -143,11 +89,11 @@ def steps(trace: Trace, device: Device) -> TableAnswer:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
     """
-    return steps_tables(steps_answer(trace, device))
+    return questions.steps(**asked)
 
 
 @question
-def launches(trace: Trace, device: Device) -> TableAnswer:
+def launches(**asked: Any) -> ShownResult:
     """Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.
 
     Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
@@ -158,11 +104,11 @@ def launches(trace: Trace, device: Device) -> TableAnswer:
       gpuledger launches run.sqlite
       gpuledger launches run.sqlite --format=json
     """
-    return launches_tables(launches_answer(trace, device))
+    return questions.launches(**asked)
 
 
-@partial(question, of_snapshot=show_snapshot)
-def memory(trace: Trace, device: Device) -> TableAnswer:
+@question
+def memory(**asked: Any) -> ShownResult:
     """Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
 
     Copies are split by direction and by the memory they touch; pageable memory is slow and blocks the host.
@@ -179,11 +125,11 @@ def memory(trace: Trace, device: Device) -> TableAnswer:
       gpuledger memory run.sqlite --format=json
       gpuledger memory snapshot.pickle
     """
-    return memory_tables(memory_answer(trace, device))
+    return questions.memory(**asked)
 
 
-@partial(question, of_tables=lambda side: [printed_ranges_sheet(side, range_shares(side))], reads_samples=True)
-def ranges(trace: Trace, device: Device) -> TableAnswer:
+@question
+def ranges(**asked: Any) -> ShownResult:
     """Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.
 
     GPU work belongs to the ranges around its launch call. Inclusive time counts the ranges inside, exclusive time does
@@ -200,11 +146,11 @@ def ranges(trace: Trace, device: Device) -> TableAnswer:
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """
-    return ranges_tables(ranges_answer(trace, device))
+    return questions.ranges(**asked)
 
 
 @question
-def ops(trace: Trace, device: Device) -> TableAnswer:
+def ops(**asked: Any) -> ShownResult:
     """Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
 
     GPU work belongs to the innermost operator around its launch call; self time is that operator's own, the other
@@ -218,11 +164,11 @@ def ops(trace: Trace, device: Device) -> TableAnswer:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    return operators_tables(operators_answer(trace, device))
+    return questions.ops(**asked)
 
 
 @question
-def overlap(trace: Trace, device: Device) -> TableAnswer:
+def overlap(**asked: Any) -> ShownResult:
     """Show how compute, communication and copies overlap in PROFILE, and what stays exposed.
 
     Exposed is what runs while nothing more important does: communication without compute, copies without either.
@@ -233,7 +179,7 @@ def overlap(trace: Trace, device: Device) -> TableAnswer:
       gpuledger overlap run.sqlite
       gpuledger overlap run.sqlite --format=json
     """
-    return overlap_tables(overlap_answer(trace, device))
+    return questions.overlap(**asked)
 
 
 def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -290,22 +236,8 @@ def phases(
       gpuledger phases run.sqlite --phase=dispatch=SendRecv --phase=experts=ffn
       gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
     """
-    trace = open_trace(profile, limits=limits, progress=output.progress)
-    output.progress.stage(BOOKS)
-    devices = analyse_devices(trace, profile.name, wanted)
-    output.progress.clear()
-    job = _job(profile, ranks, wanted, limits) if ranks or talking_ranks(devices[0].work) > 1 else None
-    output.progress.stage("telling the phases apart")
-    answers = [(phase_costs(trace, device, asked), phase_waits(trace, device, job, asked)) for device in devices]
-    output.show(phases_document(profile.name, answers, trace.health, devices[0].zero_ns))
-
-
-def _job(profile: Path, ranks: tuple[str, ...], wanted: Selection, limits: Limits) -> KnownJob:
-    """The job that the profile is a part of, or all of, and which of its ranks are the profile's."""
-    given = (*ranks, str(profile))
-    [name] = [part.name for part in job_profiles(given, limits)[0] if part.address == str(profile.absolute())]
-    job = fleet(given, wanted, count=None if ranks else 0, limits=limits).job
-    return KnownJob(job, tuple(number for number, rank in enumerate(job.ranks) if rank.profile == name))
+    answer = questions.phases(profile, named=asked, ranks=ranks, wanted=wanted, limits=limits, progress=output.progress)
+    output.show(answer.document())
 
 
 @click.command()
@@ -327,9 +259,4 @@ def critical(profile: Path, wanted: Selection, limits: Limits, output: Output) -
       gpuledger critical run.sqlite --range=optimizer
       gpuledger critical trace.json.gz -o critical.html
     """
-    trace = open_trace(profile, limits=limits, progress=output.progress)
-    output.progress.stage(BOOKS)
-    devices = analyse_devices(trace, profile.name, wanted)
-    output.progress.stage("following the critical path")
-    summaries = [path_summary(trace, model) for model in scenarios(trace, devices)]
-    output.show(critical_document(profile.name, summaries, trace.health, devices[0].zero_ns))
+    output.show(questions.critical(profile, wanted=wanted, limits=limits, progress=output.progress).document())

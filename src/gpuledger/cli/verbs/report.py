@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.inputs import (
-    limit_option,
-    named,
-    names_option,
-    profile_argument,
-    read_snapshot,
-    show_snapshot,
-    step_options,
-)
+from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import MissingPackage
-from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.report import report_document
-from gpuledger.read import open_trace
-
-if TYPE_CHECKING:
-    from gpuledger.read.request import Progress
-    from gpuledger.trace.measured import KernelReport
+from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
+from gpuledger.verbs.report import report as build
 
 
 @click.command()
@@ -91,22 +79,13 @@ def report(
             "a chart as a PNG file needs vl-convert-python, which is not installed",
             hint="`pip install 'gpuledger[charts]'`; a page (-o report.html) has the same charts without it",
         )
-    if not (ncu or memory or charts) and show_snapshot(profile, limits, output, is_brief=brief):
+    if not (ncu or memory or charts) and is_snapshot_file(profile):
+        output.show(memory_snapshot(profile, limits, output.progress, is_brief=brief).document())
         return
-    columns = columns_for(profiled=bool(ncu) or names_from is not None)
-    trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=output.progress)
-    trace = named(trace, profile.name, names_from, limits, output.progress)
-    profiled = _open_kernels(ncu, limits, output.progress) if ncu else None
-    snapshot = None if memory is None else read_snapshot(memory, limits, output)
-    made = diagnose(trace, profile.name, wanted, profiled, stage=output.progress.stage)
+    snapshot = None if memory is None else memory_snapshot(memory, limits, output.progress).results[0]
+    made = build(profile, wanted=wanted, ncu=ncu, names_from=names_from, limits=limits, progress=output.progress)
     pictures = _write_pictures(made, output) if charts else []
     output.show(report_document(made, pictures, is_brief=brief, memory=snapshot))
-
-
-def _open_kernels(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
-    from gpuledger.read.ncu.reader import open_kernels
-
-    return open_kernels(files, limits=limits, progress=tell)
 
 
 def _write_pictures(made: ProfiledRun, output: Output) -> list[tuple[str, str]]:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.cli.completion import finding_codes
 from gpuledger.cli.inputs import InOrder, checked_regex, in_order, limit_option, profile_argument, step_options
 from gpuledger.cli.main import sentence
 from gpuledger.cli.output import Output, page_options
-from gpuledger.errors import NothingRecorded
-from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.present.views.tables import tables_document
-from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
-from gpuledger.read import open_trace
-from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.read.stats_text.tables import is_printed_tables
 from gpuledger.units import parse_instant
-from gpuledger.whatif.answer import answer, speed_up_of_tables
-from gpuledger.whatif.changes import Changes, ProgramChange
+from gpuledger.verbs.whatif import Change
+from gpuledger.verbs.whatif import whatif as replay
 
 
 def _factor(text: str) -> float | None:
@@ -175,44 +167,14 @@ def whatif(
     )
     if not asked:
         raise click.UsageError("say what to change: --fix, --speedup, --remove, --hide, --graph, --host, --launch-cost")
-    if is_printed_tables(profile, limits=limits):
-        if len(asked) > len(speedup):
-            raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
-        printed = open_summaries(profile, limits=limits)
-        side = side_of_tables(printed, profile.name)
-        sheet = whatif_of_tables_sheet([speed_up_of_tables(side, name, factor) for name, factor in speedup])
-        output.show(tables_document("whatif", profile.name, [sheet], printed.health, 0))
-        return
-    trace = open_trace(profile, limits=limits, progress=output.progress)
-    run = diagnose(trace, profile.name, wanted, stage=output.progress.stage)
-    output.progress.stage("replaying the changes")
-    changes = Changes(trace, run.main_device, run.findings, sampled=True)
-    made, refused = _make_changes(changes, asked)
-    if made:
-        replayed = answer(changes.scenario, made, changes.every_fix())
-        output.show(whatif_document(replayed, profile.name, trace.health, run.zero_ns))
+    if len(asked) > len(speedup) and is_printed_tables(profile, limits=limits):
+        raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
+    changes: list[Change] = [(option.removeprefix("--").replace("-", "_"), value) for option, value in asked]
+    answer = replay(profile, changes, wanted=wanted, limits=limits, progress=output.progress)
+    if len(answer.refused) < len(asked):
+        output.show(answer.document())
     output.progress.clear()
-    for refusal in refused[:-1]:
+    for refusal in answer.refused[:-1]:
         click.echo(sentence(refusal), err=True)
-    if refused:
-        raise refused[-1]
-
-
-def _make_changes(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[ProgramChange], list[NothingRecorded]]:
-    """The changes that can be made, and why the others cannot: one does not spoil the rest."""
-    makers: dict[str, Callable[[Any], ProgramChange]] = {
-        "--fix": changes.fix,
-        "--speedup": lambda named: changes.speed_up(*named),
-        "--remove": changes.remove,
-        "--hide": changes.hide,
-        "--graph": changes.graph,
-        "--host": changes.host,
-        "--launch-cost": changes.launch_cost,
-    }
-    made, refused = list[ProgramChange](), list[NothingRecorded]()
-    for option, value in asked:
-        try:
-            made.append(makers[option](value))
-        except NothingRecorded as refusal:
-            refused.append(refusal)
-    return made, refused
+    if answer.refused:
+        raise answer.refused[-1]

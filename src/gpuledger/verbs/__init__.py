@@ -1,0 +1,89 @@
+"""What each verb answers: a profile in, and out a typed result that any writer shows.
+
+The command line, Python and agents call the same functions: a command parses and shows, `gpuledger.NAME` is the
+function itself. `VERBS` is the one list of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Verb(NamedTuple):
+    """What is known of a verb before it is loaded."""
+
+    help: str
+    """The first line of its help; a test keeps the two the same."""
+    command: str = ""
+    """The module of `cli.verbs` that its command stands in, where that has another name."""
+    answer: str = ""
+    """The module here with the function that answers, for the command, Python and agents; "": it acts instead."""
+
+
+VERBS: Final = {
+    "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
+    "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="recorded"),
+    "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
+    "gaps": Verb(
+        "Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.", "questions", "questions"
+    ),
+    "steps": Verb(
+        "List the steps of PROFILE: usual length, drift, unusual ones and what made them so.", "questions", "questions"
+    ),
+    "launches": Verb(
+        "Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.", "questions", "questions"
+    ),
+    "memory": Verb(
+        "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+        "questions",
+        "questions",
+    ),
+    "ranges": Verb(
+        "Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.", "questions", "questions"
+    ),
+    "phases": Verb(
+        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.",
+        "questions",
+        "questions",
+    ),
+    "critical": Verb(
+        "Show the critical path of PROFILE: the host and GPU work that sets the step time.", "questions", "questions"
+    ),
+    "overlap": Verb(
+        "Show how compute, communication and copies overlap in PROFILE, and what stays exposed.",
+        "questions",
+        "questions",
+    ),
+    "ops": Verb(
+        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
+        "questions",
+        "questions",
+    ),
+    "whatif": Verb(
+        "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"
+    ),
+    "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answer="query"),
+    "kernels": Verb(
+        "Show what limits each kernel in NCU: memory, compute or latency, and what to try.", answer="kernels"
+    ),
+    "ncu-plan": Verb(
+        "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.",
+        "kernels",
+        "kernels",
+    ),
+    "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.", answer="diff"),
+    "align": Verb(
+        "Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast.",
+        answer="align",
+    ),
+    "fleet": Verb("Analyze all ranks of a job in one report: who waits for whom.", answer="job"),
+    "time": Verb("Time an operation until its median is reliable, with the GPU's clocks, power and throttling."),
+    "capture": Verb("Record a profile of COMMAND, check that it is complete, and report on it."),
+    "doctor": Verb("Check whether profiles can be recorded here, and how to fix what is in the way."),
+    "bench": Verb("Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier."),
+    "run": Verb("Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells."),
+    "export": Verb("Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.", "timelines"),
+    "view": Verb("Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.", "timelines"),
+    "mcp": Verb("Serve profiles to agents over the Model Context Protocol (stdio), read-only."),
+    "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
+}

@@ -1,0 +1,200 @@
+"""Whether a mock of one operation runs what the operation runs in the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
+from gpuledger.analyse.align.kernel_sequences import Forwards
+from gpuledger.analyse.align.operation_side import OperationSide, side
+from gpuledger.analyse.align.side_by_side import TIERS, KnownDifferences
+from gpuledger.analyse.align.sides_from import (
+    mock_forwards,
+    mock_from_table,
+    model_forwards,
+    model_from_table,
+    side_of_timing,
+)
+from gpuledger.analyse.timed_operations import TimedOperation
+from gpuledger.errors import GpuledgerError
+from gpuledger.fleet.run import job_profiles
+from gpuledger.ledger.steps import Selection
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.stages import NOBODY, Listener
+from gpuledger.trace.model import Note, Trace
+from gpuledger.verbs.diff import timings_at, told_apart
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownResult
+
+if TYPE_CHECKING:
+    from gpuledger.present.document import Document
+
+_SIDES: Final = ("mock", "model")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AlignmentReport(ShownResult, Alignment):
+    """Whether a mock runs what the model runs, and the ways to show it."""
+
+    health: tuple[Note, ...] = ()
+    """What to know of the numbers of both sides."""
+
+    def document(self) -> Document:
+        """What `gpuledger align` shows."""
+        from gpuledger.present.views.align import align_document
+
+        return align_document(self, self.health)
+
+    @property
+    def headline(self) -> str:
+        """The verdict, and what weighs most."""
+        return self.conclusion
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A side as it was read: what isolating it had to say, what was lost, and whether it holds all that belongs."""
+
+    side: OperationSide
+    remarks: tuple[str, ...]
+    health: tuple[Note, ...]
+    whole: bool = True
+
+
+def align(
+    mock: Profile,
+    model: Profile | Sequence[str] = (),
+    *,
+    range_pattern: str | None = None,
+    kernel_pattern: str | None = None,
+    mock_range: str | None = None,
+    wanted: Selection | None = None,
+    tier: str = "mock",
+    known: KnownDifferences | None = None,
+    forwards: tuple[int | None, int | None] = (None, None),
+    names_from: Path | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Listener = NOBODY,
+) -> AlignmentReport:
+    """Whether a mock of one operation runs what the operation runs in the model: the seven checks of `gpuledger align`.
+
+    The operation is what ranges that match launch, or the kernels whose names match, of the mock too; else the mock's
+    own sequence of kernels is looked for. A model of several ranks is several profiles. Sides may also be tables that
+    `nsys stats` printed, of so many `forwards`, or the JSON of `gpuledger time`, which for two operations is both.
+    """
+    isolation = Isolation("auto")
+    if range_pattern is not None:
+        isolation = Isolation("range", range_pattern)
+    elif kernel_pattern is not None:
+        isolation = Isolation("pattern", kernel_pattern)
+    ranks = [model] if isinstance(model, Trace | str | Path) else list(model)
+    timed = _timed_sides(mock, ranks, limits)
+    if timed is None and not ranks:
+        raise GpuledgerError("one side alone cannot be compared", hint="give a mock and a model, or a timing of both")
+    if timed is None:
+        reading = ProfileReading(limits, progress)
+        ours = _mock(mock, mock_range, isolation, forwards[0], reading)
+        reading = replace(reading, names_from=names_from)
+        theirs = _model(ranks, wanted or Selection(), isolation, ours.side, forwards[1], reading)
+    else:
+        ours, theirs = (_Read(operation, (), ()) for operation in timed)
+    one, other = ours.side, theirs.side
+    if one.profile == other.profile and ranks:
+        names = told_apart(mock, ranks[0])
+        one, other = replace(one, profile=names[0]), replace(other, profile=names[1])
+    made = alignment(
+        one,
+        other,
+        isolation,
+        TIERS[tier],
+        known or KnownDifferences(),
+        remarks=(*ours.remarks, *theirs.remarks),
+        whole=theirs.whole,
+    )
+    health = (*ours.health, *theirs.health)
+    return AlignmentReport(**{field.name: getattr(made, field.name) for field in fields(made)}, health=health)
+
+
+def _timed_sides(mock: Profile, e2e: Sequence[Profile], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
+    """Both sides where they are what `gpuledger time` wrote; None where neither is."""
+    paths = [given for given in (mock, *e2e) if not isinstance(given, Trace)]
+    if len(paths) < len(e2e) + 1:
+        return None
+    files = [(given, timings_at(given, limits)) for given in paths]
+    operations = [(Path(given).name, operation) for given, timings in files for operation in timings or ()]
+    if not operations:
+        return None
+    if len(operations) != len(_SIDES) or any(timings is None for _, timings in files):
+        raise GpuledgerError(
+            "a timing is compared with one other timing",
+            found=", ".join(f"{Path(given).name}: {_count_words(timings)}" for given, timings in files),
+            hint="give one file of `gpuledger time A B -o FILE.json`, or two of `gpuledger time A -o FILE.json`",
+        )
+    first, second = (
+        side_of_timing(operation, operation.operation if not e2e else name) for name, operation in operations
+    )
+    return first, second
+
+
+def _count_words(timings: tuple[TimedOperation, ...] | None) -> str:
+    return "no timing" if timings is None else "two operations" if len(timings) > 1 else "one operation"
+
+
+def _mock(
+    mock: Profile, mock_range: str | None, isolation: Isolation, forwards: int | None, reading: ProfileReading
+) -> _Read:
+    if not isinstance(mock, Trace) and is_printed_tables(mock, limits=reading.limits):
+        run = open_summaries(mock, limits=reading.limits)
+        made = mock_from_table(run, isolation, forwards)
+        return _Read(made.side, made.notes, run.health)
+    trace = _trace(mock, reading)
+    ours = mock_forwards(trace, profile_name(mock, "mock"), Selection(), mock_range, isolation)
+    return _Read(side(ours.forwards), ours.notes, trace.health)
+
+
+def _trace(profile: Profile, reading: ProfileReading) -> Trace:
+    reading.progress.clear()
+    trace = reading.trace(profile)
+    reading.progress.stage("looking for the operation")
+    return trace
+
+
+def _model(
+    given: Sequence[Profile],
+    wanted: Selection,
+    isolation: Isolation,
+    mock: OperationSide,
+    forwards: int | None,
+    reading: ProfileReading,
+) -> _Read:
+    if len(given) == 1 and not isinstance(given[0], Trace) and is_printed_tables(given[0], limits=reading.limits):
+        run = open_summaries(given[0], limits=reading.limits)
+        made = model_from_table(run, isolation, mock, forwards)
+        return _Read(made.side, made.notes, run.health, made.whole)
+    if not mock.ordered and isolation.by == "auto":
+        raise GpuledgerError(
+            "the mock's table has no order, so its sequence cannot be looked for",
+            hint="--range=REGEX or --pattern=REGEX says where the operation is",
+        )
+    ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
+    for profile, name in _profiles(given, reading.limits):
+        trace = _trace(profile, reading)
+        theirs = model_forwards(trace, name, wanted, isolation, mock.kernels)
+        ranks += theirs.forwards
+        remarks |= dict.fromkeys(theirs.notes)
+        health += trace.health
+    return _Read(side(ranks, mock.kernels), tuple(remarks), tuple(dict.fromkeys(health)))
+
+
+def _profiles(given: Sequence[Profile], limits: Limits) -> list[tuple[Profile, str]]:
+    """Every rank's profile with its name: those that were read, or all in the files, folders and globs."""
+    if any(isinstance(profile, Trace) for profile in given):
+        return [(profile, profile_name(profile, "model")) for profile in given]
+    profiles, broken = job_profiles([str(path) for path in given], limits)
+    if broken:
+        raise GpuledgerError(f"{broken[0].name}: {broken[0].sentence}")
+    return [(profile.address, profile.name) for profile in profiles]

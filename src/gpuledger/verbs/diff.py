@@ -1,0 +1,187 @@
+"""What changed from one run to another: a side is a profile, several runs, a baseline, a timing, or printed tables."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuledger.analyse.diff.baseline import is_baseline, read_baseline
+from gpuledger.analyse.diff.compare import Diff
+from gpuledger.analyse.diff.compare import compare as compare_sides
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.from_trace import busiest, side_of
+from gpuledger.analyse.diff.run_side import (
+    RunSide,
+    like_sides,
+    pool_runs,
+    side_of_timing,
+    sides_of_pair,
+)
+from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
+from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.fleet.run import job_profiles
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.read import SAMPLES
+from gpuledger.read.source import look_at, opened
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.stages import BOOKS, NOBODY, Listener
+from gpuledger.trace.model import Trace
+from gpuledger.units import bytes_text
+from gpuledger.verbs.profiles import Profile, ProfileReading
+from gpuledger.verbs.shown import ShownResult
+
+if TYPE_CHECKING:
+    from gpuledger.present.document import Document
+
+
+class DiffReport(ShownResult, Diff):
+    """What changed from one run to the other, and the ways to show it."""
+
+    __slots__ = ()
+
+    def document(self) -> Document:
+        """What `gpuledger diff` shows."""
+        from gpuledger.answers.several_profiles import Compared
+        from gpuledger.present.views.diff.document import diff_document
+
+        return diff_document(Compared(self, ()))
+
+    @property
+    def headline(self) -> str:
+        """Whether it is faster, and by how much."""
+        from gpuledger.present.views.diff.document import verdict_text
+
+        return verdict_text(self)
+
+
+def diff(
+    before: Profile,
+    after: Profile | None = None,
+    wanted: Selection | None = None,
+    *,
+    anyway: bool = False,
+    control: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Listener = NOBODY,
+) -> DiffReport:
+    """What changed from one run to the other, on the GPU that is busiest in the first; parts sum to the difference.
+
+    A side is a profile, a folder or glob of several runs of the same, a baseline, tables that `nsys stats` printed, or
+    the JSON of `gpuledger time`; that of two operations holds both sides, and stands alone. `anyway` compares what is
+    unlike; `control` are ranges, by a regular expression, whose code did not change.
+    """
+    if after is not None:
+        sides = read_sides(before, after, wanted or Selection(), limits, progress)
+    else:
+        pair = None if isinstance(before, Trace) else pair_of_timings(before, limits)
+        if pair is None:
+            raise GpuledgerError("one side alone cannot be compared", hint="give two, or a timing of two operations")
+        sides = pair
+    changed = compare_sides(*sides, anyway=anyway, control=control)
+    return DiffReport(**{field.name: getattr(changed, field.name) for field in fields(changed)})
+
+
+compare = diff
+"""As Python programs call it."""
+
+
+def read_sides(
+    before: Profile, after: Profile, wanted: Selection, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
+) -> tuple[RunSide, RunSide]:
+    """Both sides, of the same GPU, cut into steps alike; under names that tell them apart."""
+
+    def read(asked: Selection) -> tuple[RunSide, RunSide]:
+        sides = Sides(asked, progress, limits)
+        return sides.read(before, "before"), sides.read(after, "after")
+
+    one, other = like_sides(read, wanted)
+    if one.name != other.name:
+        return one, other
+    names = told_apart(before, after)
+    return replace(one, name=names[0]), replace(other, name=names[1])
+
+
+class Sides:
+    """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
+
+    def __init__(self, wanted: Selection, tell: Listener, limits: Limits) -> None:
+        self._wanted, self._tell, self._limits = wanted, tell, limits
+        self._gpu: int | None = None
+
+    def read(self, given: Profile, otherwise: str = "") -> RunSide:
+        """The side that was read, or at a path or glob."""
+        if isinstance(given, Trace):
+            return self._of_profile(given, otherwise)
+        path, given = Path(given), str(given)
+        if path.is_file() and is_baseline(look_at(path).head):
+            return self._keep_gpu(read_baseline(_content(path, "baseline", self._limits), path.name))
+        if (timed := timings_at(given, self._limits)) is not None:
+            return side_of_timing(_only(timed, path.name), path.name)
+        if is_printed_tables(given, limits=self._limits):
+            return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
+        found, failed = job_profiles([given], self._limits)
+        if failed:
+            raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
+        runs = [self._of_profile(profile.address, profile.name) for profile in found]
+        return pool_runs(runs, path.name or given)
+
+    def _of_profile(self, profile: Profile, name: str) -> RunSide:
+        self._tell.clear()
+        trace = ProfileReading(self._limits, self._tell).trace(profile, where_sampled=SAMPLES)
+        self._tell.stage(BOOKS)
+        devices = analyse_devices(trace, name, self._wanted)
+        return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
+
+    def _keep_gpu(self, side: RunSide) -> RunSide:
+        if self._gpu is None:
+            self._gpu = side.gpu
+        return side
+
+
+def told_apart(one: Profile, other: Profile) -> tuple[str, str]:
+    """What to call two files: their names, with as many folders as it takes to tell them apart."""
+    if isinstance(one, Trace) or isinstance(other, Trace):
+        return "before", "after"
+    parts = Path(one).parts, Path(other).parts
+    longest = max(map(len, parts))
+    least = next((count for count in range(1, longest + 1) if parts[0][-count:] != parts[1][-count:]), 1)
+    return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
+
+
+def timings_at(given: str | Path, limits: Limits) -> tuple[TimedOperation, ...] | None:
+    """What `gpuledger time` wrote there, one operation or two; None where it is something else."""
+    path = Path(given)
+    if not path.is_file() or not is_timing(look_at(path).head):
+        return None
+    return timed_operations(_content(path, "timing", limits), path.name)
+
+
+def pair_of_timings(given: str | Path, limits: Limits) -> tuple[RunSide, RunSide] | None:
+    """Both sides from one file of two operations that were timed in turns; None where it is something else."""
+    timed = timings_at(given, limits)
+    if timed is None or len(timed) == 1:
+        return None
+    return sides_of_pair(*timed)
+
+
+def _only(timed: tuple[TimedOperation, ...], name: str) -> TimedOperation:
+    if len(timed) > 1:
+        raise UnreadableProfile(
+            f"{name}: holds two operations that were timed in turns", hint=f"`gpuledger diff {name}` compares the two"
+        )
+    return timed[0]
+
+
+def _content(path: Path, what: str, limits: Limits) -> bytes:
+    source = look_at(path)
+    if source.size > limits.event_bytes:
+        most = bytes_text(limits.event_bytes)
+        raise UnreadableProfile(
+            f"{source.name}: {bytes_text(source.size)}, and no {what} is larger than {most}",
+            hint=f"if this is one: --limit=event-bytes={source.size}",
+        )
+    with opened(source) as file:
+        return file.read()

@@ -1,0 +1,205 @@
+"""The verbs that ask one question of a profile, for each of its GPUs; `phases` and `critical` of its steady steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
+
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.path_summary import PathSummary, path_summary
+from gpuledger.analyse.phase_costs import KnownJob, PhaseCosts, phase_costs, phase_waits, talking_ranks
+from gpuledger.analyse.range_tree import RangeTree, range_shares
+from gpuledger.answers.memory_snapshot import SnapshotAnswer
+from gpuledger.answers.one_gpu import (
+    GapsAnswer,
+    LaunchesAnswer,
+    MemoryAnswer,
+    OperatorsAnswer,
+    OverlapAnswer,
+    StepsAnswer,
+    gaps_answer,
+    launches_answer,
+    memory_answer,
+    operators_answer,
+    overlap_answer,
+    ranges_answer,
+    steps_answer,
+)
+from gpuledger.fleet.run import fleet, job_profiles
+from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.steps import Selection
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.critical import critical_document
+from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
+from gpuledger.present.views.operators import operators_tables
+from gpuledger.present.views.phases import Waits, phases_document
+from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
+from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
+from gpuledger.read import SAMPLES
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.replay.scenario import scenarios
+from gpuledger.stages import BOOKS, NOBODY, Listener
+from gpuledger.trace.model import Trace
+from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownAnswer
+
+Result = TypeVar("Result")
+
+
+class CommonOptions(TypedDict, total=False):
+    """How a profile is read and cut into steps."""
+
+    wanted: Selection
+    names_from: Path | None
+    limits: Limits
+    progress: Listener
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[Result]):
+    """A question about one GPU: how it is answered, and how the answer is shown."""
+
+    name: str
+    answer: Callable[..., Result]
+    """From a trace and a device of it, and the options of the question."""
+    tables: Callable[[Result], TableAnswer]
+    reads_samples: bool = False
+
+    def ask(
+        self,
+        profile: Profile,
+        *,
+        wanted: Selection | None = None,
+        names_from: Path | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        progress: Listener = NOBODY,
+        **own: Any,
+    ) -> ShownAnswer[Result]:
+        """The answer for each GPU of a profile."""
+        name = profile_name(profile)
+        trace = ProfileReading(limits, progress, names_from).trace(
+            profile, where_sampled=SAMPLES if self.reads_samples else {}
+        )
+        progress.stage(BOOKS)
+        devices = analyse_devices(trace, name, wanted or Selection())
+        results = tuple(self.answer(trace, device, **own) for device in devices)
+        return ShownAnswer(
+            results,
+            lambda: answers_document(
+                self.name, name, [self.tables(result) for result in results], trace.health, devices[0].zero_ns
+            ),
+        )
+
+    def of_gpu(self, trace: Trace, device: Device) -> TableAnswer:
+        """The answer for one GPU, as sentences and tables."""
+        return self.tables(self.answer(trace, device))
+
+
+_GAPS: Final = Question("gaps", gaps_answer, gaps_tables)
+_STEPS: Final = Question("steps", steps_answer, steps_tables, reads_samples=True)
+_LAUNCHES: Final = Question("launches", launches_answer, launches_tables)
+_MEMORY: Final = Question("memory", memory_answer, memory_tables)
+_RANGES: Final = Question("ranges", ranges_answer, ranges_tables, reads_samples=True)
+_OVERLAP: Final = Question("overlap", overlap_answer, overlap_tables)
+_OPS: Final = Question("ops", operators_answer, operators_tables)
+
+QUESTIONS: Final[Mapping[str, Question[Any]]] = {
+    question.name: question for question in (_STEPS, _GAPS, _LAUNCHES, _MEMORY, _RANGES, _OVERLAP, _OPS)
+}
+
+
+def gaps(profile: Profile, *, over_ns: int | None = None, **asked: Unpack[CommonOptions]) -> ShownAnswer[GapsAnswer]:
+    """Why the GPU was idle: causes, triggers, lengths, and the longest gaps, or all of at least `over_ns`."""
+    return _GAPS.ask(profile, least_ns=over_ns, **asked)
+
+
+def steps(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[StepsAnswer]:
+    """The steps: usual length, drift, unusual ones and what made them so."""
+    return _STEPS.ask(profile, **asked)
+
+
+def launches(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[LaunchesAnswer]:
+    """What launches cost: calls, time, queue, how far the host runs ahead."""
+    return _LAUNCHES.ask(profile, **asked)
+
+
+def memory(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[MemoryAnswer] | ShownAnswer[SnapshotAnswer]:
+    """What is copied and allocated; of a memory snapshot of PyTorch, who holds the memory."""
+    if not isinstance(profile, Trace) and is_snapshot_file(profile):
+        return memory_snapshot(profile, asked.get("limits", DEFAULT_LIMITS), asked.get("progress", NOBODY))
+    return _MEMORY.ask(profile, **asked)
+
+
+def ranges(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[RangeTree] | ShownAnswer[None]:
+    """Host and GPU time by NVTX range; also of tables that `nsys stats` printed."""
+    limits = asked.get("limits", DEFAULT_LIMITS)
+    if isinstance(profile, Trace) or not is_printed_tables(profile, limits=limits):
+        return _RANGES.ask(profile, **asked)
+    name, printed = profile_name(profile), open_summaries(profile, limits=limits)
+    side = side_of_tables(printed, name, asked.get("wanted", Selection()).families)
+    sheets = [printed_ranges_sheet(side, range_shares(side))]
+    return ShownAnswer((), lambda: tables_document("ranges", name, sheets, printed.health, 0))
+
+
+def overlap(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[OverlapAnswer]:
+    """How compute, communication and copies overlap, and what stays exposed."""
+    return _OVERLAP.ask(profile, **asked)
+
+
+def ops(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[OperatorsAnswer]:
+    """What each operator costs: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."""
+    return _OPS.ask(profile, **asked)
+
+
+def phases(
+    profile: Profile,
+    *,
+    named: Sequence[tuple[str, str]] = (),
+    ranks: Sequence[str] = (),
+    wanted: Selection | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Listener = NOBODY,
+) -> ShownAnswer[tuple[PhaseCosts, Waits]]:
+    """What each phase of a layer costs, and the idle time inside and between phases.
+
+    `named` are phases by name and regular expression, before those that are known; `ranks` are all profiles of the job.
+    """
+    name = profile_name(profile)
+    trace = ProfileReading(limits, progress).trace(profile)
+    progress.stage(BOOKS)
+    devices = analyse_devices(trace, name, wanted or Selection())
+    progress.clear()
+    job = None
+    if not isinstance(profile, Trace) and (ranks or talking_ranks(devices[0].work) > 1):
+        job = _job(Path(profile), ranks, wanted or Selection(), limits)
+    progress.stage("telling the phases apart")
+    results = tuple((phase_costs(trace, device, named), phase_waits(trace, device, job, named)) for device in devices)
+    return ShownAnswer(results, lambda: phases_document(name, results, trace.health, devices[0].zero_ns))
+
+
+def _job(profile: Path, ranks: Sequence[str], wanted: Selection, limits: Limits) -> KnownJob:
+    """The job that the profile is a part of, or all of, and which of its ranks are the profile's."""
+    given = (*ranks, str(profile))
+    [name] = [part.name for part in job_profiles(given, limits)[0] if part.address == str(profile.absolute())]
+    job = fleet(given, wanted, count=None if ranks else 0, limits=limits).job
+    return KnownJob(job, tuple(number for number, rank in enumerate(job.ranks) if rank.profile == name))
+
+
+def critical(
+    profile: Profile,
+    *,
+    wanted: Selection | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Listener = NOBODY,
+) -> ShownAnswer[PathSummary]:
+    """The critical path: the host and GPU work that sets the step time."""
+    name = profile_name(profile)
+    trace = ProfileReading(limits, progress).trace(profile)
+    progress.stage(BOOKS)
+    devices = analyse_devices(trace, name, wanted or Selection())
+    progress.stage("following the critical path")
+    summaries = tuple(path_summary(trace, model) for model in scenarios(trace, devices))
+    return ShownAnswer(summaries, lambda: critical_document(name, summaries, trace.health, devices[0].zero_ns))

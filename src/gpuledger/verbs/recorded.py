@@ -1,0 +1,80 @@
+"""What was recorded: what a profile holds, and NVIDIA's tables of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from gpuledger.analyse.inventory import Contents, contents
+from gpuledger.analyse.nvidia_tables import (
+    DEFAULT_REPORTS,
+    NVIDIA_REPORTS,
+    NvidiaReport,
+    columns_for,
+    report_named,
+)
+from gpuledger.errors import NothingRecorded
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.info import info_document
+from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
+from gpuledger.stages import NOBODY, Listener
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.tables import Table
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownAnswer
+
+
+def info(
+    profile: Profile, *, verbose: bool = False, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
+) -> ShownAnswer[Contents]:
+    """What is in a profile, what is missing, and what that means; host and environment only if `verbose`."""
+    trace = ProfileReading(limits, progress).trace(profile, tuple(Table))
+    progress.stage("taking stock")
+    result = contents(trace)
+    name = "profile" if isinstance(profile, Trace) else str(profile)
+    return ShownAnswer((result,), lambda: info_document(name, trace, result, verbose=verbose))
+
+
+def stats(
+    profile: Profile,
+    reports: Sequence[str] = DEFAULT_REPORTS,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Listener = NOBODY,
+) -> ShownAnswer[NamedSheet]:
+    """NVIDIA's summary tables, to the nanosecond; `reports` are their names, as `nsys stats` has them."""
+    asked = named_reports(reports)
+    trace = ProfileReading(limits, progress).trace(profile, columns_for(asked))
+    progress.stage("making the tables")
+    tables = tuple((report.name, nvidia_sheet(report, trace)) for report in asked)
+    name = profile_name(profile)
+    if all(isinstance(sheet, NotMeasured) for _, sheet in tables):
+        raise _nothing(name, trace, tables)
+    return ShownAnswer(tables, lambda: stats_document(name, tables, trace.health))
+
+
+def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
+    """NVIDIA's tables by name, each once; ValueError says which name is none of them, and what may be meant."""
+    reports = {name: report_named(name) for name in names}
+    for name, report in reports.items():
+        if report is None:
+            known = [other.name for other in NVIDIA_REPORTS]
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
+            raise ValueError(f"no report {name!r}. {meant}")
+    return tuple(report for report in reports.values() if report is not None)
+
+
+def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:
+    """The refusal when not one of the tables can be made."""
+    reasons = list(dict.fromkeys(sheet.reason for _, sheet in tables if isinstance(sheet, NotMeasured)))
+    origin = trace.origin
+    version = f"nsys {origin.tool_version or 'of unknown version'}, export schema {origin.schema_version or 'unknown'}"
+    held = [f"{name} ({count:,})" for name, count in origin.source_rows if count]
+    asked = tables[0][0] if len(tables) == 1 else "any of the tables asked for"
+    return NothingRecorded(
+        f"{profile}: nothing for {asked}: {reasons[0]}",
+        found="\n".join([*reasons[1:], f"{version}; rows: {', '.join(held) or 'none at all'}"]),
+        hint="`gpuledger info` says what was recorded; record again with `nsys profile --trace=cuda,nvtx`",
+    )
