@@ -127,6 +127,12 @@ class DiagnosisBenchmark(Struct, frozen=True, forbid_unknown_fields=True, dict=T
         """The cause or the area that a tool's word stands for; None where the list has no such word."""
         return self._named.get("-".join(text.lower().replace("_", " ").replace("-", " ").split()))
 
+    @property
+    def used_groups(self) -> list[CaseGroup]:
+        """The groups that have cases."""
+        there = {case.group for case in self.cases}
+        return [group for group in self.groups if group.id in there]
+
     def only(self, ids: Collection[str]) -> DiagnosisBenchmark:
         """The same with some of its cases, in their order."""
         return msgspec.structs.replace(self, cases=tuple(case for case in self.cases if case.id in ids))

@@ -20,7 +20,7 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import PHASES
-from gpuledger.present.json.types import HealthJson, fill, health_json
+from gpuledger.present.json.types import HealthJson, MissingJson, fill, health_json
 from gpuledger.present.terms import made_at
 from gpuledger.present.views.memory_snapshot import snapshot_data
 from gpuledger.present.views.ncu import matched_json
@@ -33,14 +33,6 @@ class OriginJson(Json):
     tool_version: str | None
     schema_version: str | None
     gpus: list[str]
-
-
-class MissingJson(Json):
-    """What the profile does not hold, why, and what that leaves open; never counted as 0."""
-
-    what: str
-    reason: str
-    means: str
 
 
 class UseNsJson(Json):
