@@ -186,6 +186,7 @@ def test_without_the_workloads_one_sentence_says_what_to_install(monkeypatch: py
 
 def test_every_workload_that_help_lists_is_there() -> None:
     assert tuple(PARSERS) == tuple(BENCHES)
+    assert set(SCHEMA.schema["properties"]["workload"]["enum"]) == set(BENCHES)
 
 
 @pytest.mark.parametrize("name", BENCHES)
