@@ -206,6 +206,8 @@ def schemas() -> dict[str, str]:
     """The JSON schema of every document that has a type, by its file name."""
     for module in pkgutil.iter_modules(gpuledger.present.json.__path__):
         importlib.import_module(f"gpuledger.present.json.{module.name}")
+    for name in ("gpuledger.capture.manifest", "gpuledger.diagnosis.cases"):
+        importlib.import_module(name)
     documents = [kind for kind in Json.__subclasses__() if "schema" in kind.__struct_fields__]
     return dict(_schema(kind) for kind in documents)
 
