@@ -31,7 +31,7 @@ from gpuledger.verbs import VERBS
 REFERENCE = Path(__file__).parent / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
-OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline",)
+OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline", "gpuledger.capture.manifest", "gpuledger.diagnosis.cases")
 """Modules with the types of documents that are not in gpuledger.present.json."""
 REFERENCE_TO = "#/$defs/{name}"
 

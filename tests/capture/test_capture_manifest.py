@@ -20,11 +20,13 @@ from gpuledger.capture.manifest import (
     RecordedFile,
     commit_of,
     environment,
+    manifest_json,
     utc,
     write_manifest,
 )
 from gpuledger.capture.secrets import WITHHELD, looks_secret, without_secrets
 from gpuledger.errors import OutputRefused
+from gpuledger.json_types import builtins
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import MARK, group_members, marked_processes
 from support.command import ROOT
@@ -64,7 +66,7 @@ def test_a_manifest_is_for_its_owner_alone_and_holds_no_secret_of_the_prefix(tmp
 
 @given(st.lists(st.text(), max_size=3), st.dictionaries(st.text(), st.text(), max_size=2))
 def test_any_text_can_be_written_down(words: list[str], variables: dict[str, str]) -> None:
-    document = replace(BEGUN, command=tuple(words), environment=variables).to_dict()
+    document = builtins(manifest_json(replace(BEGUN, command=tuple(words), environment=variables)))
     SCHEMA.validate(document)
     json.dumps(document).encode()
 

@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "fleet": ("fleet", "two_gloo"),
     "query": ("query", "attn", "SELECT step, duration_ns, note FROM steps ORDER BY step LIMIT 3"),
     "queryschema": ("query", "--schema"),
+    "runbooks": ("run", "--list"),
 }
 """Each document by name, and what writes it: words without a dash or an ending are captures."""
 

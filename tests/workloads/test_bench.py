@@ -22,7 +22,8 @@ from gpuledger.present.writers import write
 from gpuledger_workloads.command_lines import DISPATCH_NAMES, MODE_NAMES, PARSERS
 from support.command import ROOT, gpuledger
 
-SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
+PUBLISHED = json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text())
+SCHEMA = Draft202012Validator(PUBLISHED)
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 RESULT: dict[str, Any] = {
@@ -186,6 +187,7 @@ def test_without_the_workloads_one_sentence_says_what_to_install(monkeypatch: py
 
 def test_every_workload_that_help_lists_is_there() -> None:
     assert tuple(PARSERS) == tuple(BENCHES)
+    assert set(PUBLISHED["properties"]["workload"]["enum"]) == set(BENCHES)
 
 
 @pytest.mark.parametrize("name", BENCHES)

@@ -8,7 +8,6 @@ at where the program may have others than we have.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import fnmatch
 import json
@@ -19,13 +18,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
 
 from gpuledger.capture.command_text import program_place
 from gpuledger.capture.launchers import main_program
 from gpuledger.capture.output_files import MANIFEST_SCHEMA
 from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
+from gpuledger.json_types import Count, Json, builtins
 from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.machine import Machine
 from gpuledger.system.processes import run
@@ -48,12 +51,11 @@ _NAME: Final = re.compile(r"[A-Za-z_*][\w*]*", re.ASCII)
 _GIT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state of a folder that git knows."""
 
     commit: str
-    is_dirty: bool
+    is_dirty: bool = msgspec.field(name="dirty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +123,18 @@ RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedFile:
+class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file that the capture made."""
 
     name: str
-    bytes: int
+    bytes: Count
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCheck:
+class RecordedCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the profile holds one thing that was asked for."""
 
     check: str
-    verdict: str
+    verdict: Annotated[str, Meta(extra_json_schema={"enum": ["PASS", "WARN", "MISSING"]})]
     found: str
     advice: str
 
@@ -185,41 +185,173 @@ class Manifest:
     """None where no time is compared: kernels that ncu replays, a piece of a server."""
     pid: int | None = field(default_factory=os.getpid)
 
-    def to_dict(self) -> dict[str, Any]:
-        plain = machine = None
-        if self.plain is not None:
-            plain = dataclasses.asdict(self.plain)
-            plain["window_ns"] = None if self.plain.window_ns is None else list(self.plain.window_ns)
-            plain["seconds"] = None if self.plain.seconds is None else round(self.plain.seconds, 3)
-        if self.machine is not None:
-            keys = ("index", "name", "memory_bytes", "sm_mhz", "highest_sm_mhz", "power_limit_mw")
-            gpus = [{key: getattr(gpu, key) for key in keys} for gpu in self.machine.gpus]
-            machine = {"driver": self.machine.driver, "gpus": gpus, "reason": self.machine.reason or None}
-        return {
-            "schema": MANIFEST_SCHEMA,
-            "state": self.state,
-            "reason": self.reason,
-            "tool": self.tool,
-            "versions": {"gpuledger": own_version(), self.tool: self.tool_version},
-            "presets": list(self.presets),
-            "command": without_secrets(self.command),
-            "commands": [without_secrets(command) for command in self.commands],
-            "called_as": without_secrets(self.called_as),
-            "via": None if self.via is None else without_secrets(self.via),
-            "session": self.session,
-            "started_utc": self.started_utc,
-            "seconds": None if self.seconds is None else round(self.seconds, 3),
-            "exit_code": self.exit_code,
-            "plain": plain,
-            "pid": self.pid,
-            "environment": self.environment,
-            "environment_of": self.environment_of,
-            "carried": self.carried,
-            "git": None if self.git is None else {"commit": self.git.commit, "dirty": self.git.is_dirty},
-            "machine": machine,
-            "files": [dataclasses.asdict(file) for file in self.files],
-            "checks": [dataclasses.asdict(check) for check in self.checks],
-        }
+
+_Argv: TypeAlias = list[str]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+
+
+class PlainRunJson(Json):
+    """The program once without its profiler, before it was recorded."""
+
+    window_ns: Annotated[
+        Annotated[list[Annotated[int, Meta(gt=0)]], Meta(min_length=1)] | None,
+        Meta(
+            description="How long what is recorded took: the first window of each process that opened one. null where "
+            "it is not known."
+        ),
+    ]
+    reason: Annotated[str | None, Meta(description="Why it is not known.")]
+    seconds: Annotated[_Seconds | None, Meta(description="How long that run took; null where there was none.")]
+    exit_code: Count | None
+    how: Annotated[str | None, Meta(description="What was measured, and how it was seen.")]
+
+
+class CapturingGpuJson(Json):
+    """One GPU, and the state it was in."""
+
+    index: Count
+    name: str
+    memory_bytes: Count
+    sm_mhz: int | None
+    highest_sm_mhz: int | None
+    power_limit_mw: int | None
+
+
+class CapturingMachineJson(Json):
+    """The GPUs before the command began."""
+
+    driver: str | None
+    gpus: list[CapturingGpuJson]
+    reason: Annotated[str | None, Meta(description="Why there are none.")]
+
+
+class ManifestJson(Json):
+    """What was captured, with what, where, and how it ended: NAME.capture.json beside the profile.
+
+    Written when the capture begins and again when it ends.
+    """
+
+    schema: Literal["gpuledger.capture/1"]
+    state: Annotated[
+        str,
+        Meta(
+            extra_json_schema={"enum": [RUNNING, FINISHED, INTERRUPTED, FAILED]},
+            description="running: not over, or killed if no process has the id `pid`. interrupted: a signal ended it; "
+            "what was recorded is in `files`. failed: nothing was recorded, or what was set for the program did not "
+            "reach it.",
+        ),
+    ]
+    reason: Annotated[str | None, Meta(description="What went wrong, in one sentence.")]
+    tool: Annotated[str, Meta(extra_json_schema={"enum": ["nsys", "ncu", "torch"]})]
+    versions: Annotated[
+        dict[str, str | None],
+        Meta(
+            extra_json_schema={"required": ["gpuledger"]},
+            description="Of gpuledger and of the tool; null where the tool did not say.",
+        ),
+    ]
+    presets: list[str]
+    command: Annotated[_Argv, Meta(description="What was to be recorded.")]
+    commands: Annotated[
+        list[_Argv],
+        Meta(description="What was run for that, in order. What looks like a secret is withheld."),
+    ]
+    called_as: Annotated[_Argv, Meta(description="Our own command line.")]
+    via: Annotated[_Argv | None, Meta(description="The prefix that led to another machine.")]
+    session: Annotated[str | None, Meta(description="The session of nsys that a piece was recorded of.")]
+    started_utc: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
+    seconds: _Seconds | None
+    exit_code: Annotated[
+        Count | None, Meta(description="Of the command; 128 and the signal's number where one ended it.")
+    ]
+    plain: Annotated[PlainRunJson | None, Meta(description="null where no time is compared (ncu, a session).")]
+    pid: Annotated[
+        int | None,
+        Meta(
+            description="The process that attends the capture; null where none does, as between `capture start` and "
+            "`capture stop`."
+        ),
+    ]
+    environment: Annotated[
+        dict[str, str],
+        Meta(
+            description="What the program had of the variables that change what a GPU does, by a list of names, and of "
+            "those that --env named. Read back where the program ran; before that, and where it ran elsewhere and "
+            "could not be read, nothing."
+        ),
+    ]
+    environment_of: Annotated[
+        str | None,
+        Meta(
+            description="The program right before whose start `environment` was read: elsewhere, and behind a shell. "
+            "null where it is our own, which the program inherits."
+        ),
+    ]
+    carried: Annotated[
+        dict[str, str],
+        Meta(
+            description="What --env set for the program. Where the program would not have had it, the program is not "
+            "started and the state is failed."
+        ),
+    ]
+    git: Annotated[Commit | None, Meta(description="The working directory's commit; null where there is none.")]
+    machine: Annotated[CapturingMachineJson | None, Meta(description="null where the command ran elsewhere.")]
+    files: list[RecordedFile]
+    checks: Annotated[list[RecordedCheck], Meta(description="Whether the profile holds what was asked for.")]
+
+
+def manifest_json(manifest: Manifest) -> ManifestJson:
+    """The document gpuledger.capture/1; what looks like a secret in a command is withheld."""
+    plain, machine = manifest.plain, manifest.machine
+    return ManifestJson(
+        schema=MANIFEST_SCHEMA,
+        state=manifest.state,
+        reason=manifest.reason,
+        tool=manifest.tool,
+        versions={"gpuledger": own_version(), manifest.tool: manifest.tool_version},
+        presets=list(manifest.presets),
+        command=without_secrets(manifest.command),
+        commands=[without_secrets(command) for command in manifest.commands],
+        called_as=without_secrets(manifest.called_as),
+        via=None if manifest.via is None else without_secrets(manifest.via),
+        session=manifest.session,
+        started_utc=manifest.started_utc,
+        seconds=None if manifest.seconds is None else round(manifest.seconds, 3),
+        exit_code=manifest.exit_code,
+        plain=None
+        if plain is None
+        else PlainRunJson(
+            window_ns=None if plain.window_ns is None else list(plain.window_ns),
+            reason=plain.reason,
+            seconds=None if plain.seconds is None else round(plain.seconds, 3),
+            exit_code=plain.exit_code,
+            how=plain.how,
+        ),
+        pid=manifest.pid,
+        environment=manifest.environment,
+        environment_of=manifest.environment_of,
+        carried=manifest.carried,
+        git=manifest.git,
+        machine=None
+        if machine is None
+        else CapturingMachineJson(
+            driver=machine.driver,
+            gpus=[
+                CapturingGpuJson(
+                    index=gpu.index,
+                    name=gpu.name,
+                    memory_bytes=gpu.memory_bytes,
+                    sm_mhz=gpu.sm_mhz,
+                    highest_sm_mhz=gpu.highest_sm_mhz,
+                    power_limit_mw=gpu.power_limit_mw,
+                )
+                for gpu in machine.gpus
+            ],
+            reason=machine.reason or None,
+        ),
+        files=list(manifest.files),
+        checks=list(manifest.checks),
+    )
 
 
 def utc(seconds: float) -> str:
@@ -229,7 +361,7 @@ def utc(seconds: float) -> str:
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest, whole or not at all."""
-    text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(builtins(manifest_json(manifest)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
         with whole_file(path, private=True) as file:
             file.write(text.encode(errors="backslashreplace"))

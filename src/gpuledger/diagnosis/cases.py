@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.json_types import Json
 from gpuledger.trace.model import NotMeasured
 
 CaseKind = Literal["fault", "fixed", "decoy", "tuned"]
@@ -127,6 +128,12 @@ class DiagnosisBenchmark(Struct, frozen=True, forbid_unknown_fields=True, dict=T
         """The cause or the area that a tool's word stands for; None where the list has no such word."""
         return self._named.get("-".join(text.lower().replace("_", " ").replace("-", " ").split()))
 
+    @property
+    def used_groups(self) -> list[CaseGroup]:
+        """The groups that have cases."""
+        there = {case.group for case in self.cases}
+        return [group for group in self.groups if group.id in there]
+
     def only(self, ids: Collection[str]) -> DiagnosisBenchmark:
         """The same with some of its cases, in their order."""
         return msgspec.structs.replace(self, cases=tuple(case for case in self.cases if case.id in ids))
@@ -157,25 +164,37 @@ class BadAnswers(GpuledgerError):
 class NamedFinding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One thing that a tool says: a cause, by a word of the list, and what fixing it would save of a step."""
 
-    cause: Name
-    where: str = ""
-    saving_percent: Annotated[float, Meta(ge=0, le=100)] | None = None
+    cause: Annotated[
+        Name,
+        Meta(
+            description="The id of a cause, one of its aliases, or an area, in any case and with spaces, _ or -. Other "
+            "words count as wrong."
+        ),
+    ]
+    where: Annotated[str, Meta(description="For people; not scored.")] = ""
+    saving_percent: Annotated[
+        Annotated[float, Meta(ge=0, le=100)] | None,
+        Meta(description="What fixing it alone saves of a step, as profiled."),
+    ] = None
 
 
 class CaseAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """What it says of one case, the most important first."""
+    """What it says of one case."""
 
-    id: Name
-    findings: tuple[NamedFinding, ...]
+    id: Annotated[Name, Meta(description="The id of a case in cases.yaml.")]
+    findings: Annotated[
+        tuple[NamedFinding, ...],
+        Meta(description="The most important first; the first three count. Empty: nothing is wrong."),
+    ]
 
 
-class DiagnosisAnswers(Struct, frozen=True, forbid_unknown_fields=True):
-    """All its answers."""
+class DiagnosisAnswers(Json):
+    """What a tool says of the cases of `gpuledger bench diagnosis`. A case that is left out counts as not answered."""
 
     tool: Name
     cases: tuple[CaseAnswer, ...]
     version: Annotated[str, Meta(max_length=200)] = ""
-    schema: str = SCHEMA
+    schema: Annotated[str, Meta(extra_json_schema={"enum": [SCHEMA]})] = SCHEMA  # another is refused with our own words
 
 
 def answers_of(text: bytes, name: str, benchmark: DiagnosisBenchmark) -> DiagnosisAnswers:

@@ -15,11 +15,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 FEWEST: Final = 10
 """Samples before the first look: fewer make p10 and p90 hollow."""
-SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
+SAME: Final = "same"
+SLOWER: Final = "slower"
+FASTER: Final = "faster"
+UNKNOWN: Final = "unknown"
 """What the second of two operations is, next to the first."""
 _BLOCKS: Final = 40
 _EXACT_UP_TO: Final = 2000
@@ -204,7 +207,7 @@ class PairSpread:
         """Whether the difference is known to `target_share`, and stood still by as much while it was measured."""
         return self.off_share is not None and max(self.off_share, abs(self.drift_share)) <= target_share
 
-    def verdict(self, target_share: float) -> str:
+    def verdict(self, target_share: float) -> Literal["same", "slower", "faster", "unknown"]:
         """same: the whole interval is within `target_share` of no difference; else slower or faster, or unknown."""
         if self.interval_share is None:
             return UNKNOWN

@@ -21,7 +21,7 @@ from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import PHASES
 from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
 from gpuledger.present.json.memory_snapshot import SnapshotJson
-from gpuledger.present.json.types import HealthJson, fill, health_json
+from gpuledger.present.json.types import HealthJson, MissingJson, fill, health_json
 from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
 from gpuledger.trace.model import GraphPlaces
@@ -32,14 +32,6 @@ class OriginJson(Json):
     tool_version: str | None
     schema_version: str | None
     gpus: list[str]
-
-
-class MissingJson(Json):
-    """What the profile does not hold, why, and what that leaves open; never counted as 0."""
-
-    what: str
-    reason: str
-    means: str
 
 
 class UseNsJson(Json):

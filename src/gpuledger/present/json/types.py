@@ -1,4 +1,4 @@
-"""What many documents have: the health of a profile, tables; and objects that are filled from a result by name."""
+"""What many documents have: a profile's health and what it lacks, tables; and objects filled from a result by name."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ class HealthJson(Json):
     sentence: str
 
 
+class MissingJson(Json):
+    """What the profile does not hold, why, and what that leaves open; never counted as 0."""
+
+    what: str
+    reason: str
+    means: str
+
+
 class TableJson(Json):
     """One table; the keys of a row are those of the CSV."""
 
@@ -39,7 +47,7 @@ class TableJson(Json):
 Kind = TypeVar("Kind", bound=Json)
 
 
-def fill(kind: type[Kind], record: object, **computed: Any) -> Kind:
+def fill(kind: type[Kind], record: object, /, **computed: Any) -> Kind:
     """An object of this kind: its keys as given here, all others from the fields of `record` that have their names."""
     return kind(**{key: plain(getattr(record, key)) for key in _required(kind) if key not in computed}, **computed)
 

@@ -9,10 +9,9 @@ scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.diagnosis.cases import CaseGroup, DiagnosisBenchmark, MeasuredSaving
+from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving
 from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import (
@@ -28,8 +27,11 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, fields_json
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.diagnosis import DiagnosisJson
 
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _LONG: Final = 32
@@ -319,10 +321,16 @@ def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore
             Group(tuple(tables)),
             Remarks(notes, 6),
         ),
-        data=lambda: _diagnosis_data(benchmark, scores),
+        data=lambda: _diagnosis_json(benchmark, scores),
         sheets=lambda: (_cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True),),
         remarks=notes,
     )
+
+
+def _diagnosis_json(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> DiagnosisJson:
+    from gpuledger.present.json.diagnosis import diagnosis_json
+
+    return diagnosis_json(benchmark, scores)
 
 
 def _diagnosis_headline(benchmark: DiagnosisBenchmark) -> Message:
@@ -382,14 +390,8 @@ def _group_sheet(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> 
         Column("tool", say("Tool"), Unit.TEXT, lambda row: row[1].tool, detail=0 if len(scores) > 1 else 4),
         *_tally_columns(lambda row: row[1].of_group(row[0].id)),
     )
-    rows = [(group, score) for group in _groups(benchmark) for score in scores]
+    rows = [(group, score) for group in benchmark.used_groups for score in scores]
     return Sheet.of("groups", say("By group"), columns, rows)
-
-
-def _groups(benchmark: DiagnosisBenchmark) -> list[CaseGroup]:
-    """Those that have cases."""
-    there = {case.group for case in benchmark.cases}
-    return [group for group in benchmark.groups if group.id in there]
 
 
 def _measured_percent(score: CaseScore) -> float | None:
@@ -446,35 +448,3 @@ def _notes(scores: Sequence[ToolScore]) -> list[str]:
             )
             notes.append(say("note: {note}", note=text))
     return notes
-
-
-def _diagnosis_data(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> dict[str, Any]:
-    """The document gpuledger.diagnosis/1."""
-    return {
-        "schema": "gpuledger.diagnosis/1",
-        "cases": len(benchmark.cases),
-        "tools": [
-            {
-                **fields_json(score, "tool version"),
-                "total": asdict(score.total),
-                "groups": [
-                    {**fields_json(group, "group=id seen"), **asdict(score.of_group(group.id))}
-                    for group in _groups(benchmark)
-                ],
-                "cases": [_case_json(case) for case in score.cases],
-            }
-            for score in scores
-        ],
-    }
-
-
-def _case_json(score: CaseScore) -> dict[str, Any]:
-    measured = score.measured if isinstance(score.measured, MeasuredSaving) else None
-    return {
-        **fields_json(score, "id=case.id kind=case.kind group=case.group accepted=case.accepted answered=is_answered"),
-        "first": score.first or None,
-        **fields_json(score, "place area_is_right=is_area_right said_percent"),
-        "measured_percent": None if measured is None else round(measured.percent, 3),
-        "measured_ns": None if measured is None else measured.saves_ns,
-        **fields_json(score, "false_claims not_in_list"),
-    }

@@ -5,12 +5,12 @@ reasons.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.capture_checks import CaptureCheck
 from gpuledger.present.document import Document, Drawn
 from gpuledger.present.safe_text import display_width, visible, wrapped
-from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.markdown import escaped, table_markdown
 from gpuledger.units import bytes_text
@@ -18,7 +18,7 @@ from gpuledger.units import bytes_text
 if TYPE_CHECKING:
     from gpuledger.doctor.check import DoctorCheck
     from gpuledger.doctor.checks import Diagnosis
-    from gpuledger.system.machine import Machine
+    from gpuledger.present.json.inventory import DoctorJson
 
 _MARKS: Final = {"ok": "✓", "warning": "!", "problem": "✗", "not checked": "-"}
 _WORDS: Final = max(map(len, _MARKS))
@@ -31,23 +31,17 @@ _IN_ORDER: Final = ("problem", "warning")
 
 def doctor_document(found: Diagnosis) -> Document:
     """The checks; JSON is the document gpuledger.doctor/1."""
-    cost = found.tracing_ns_per_call
     return Document(
         blocks=lambda: (Drawn(lambda terminal, _: _text(found, terminal), lambda _: _markdown(found)),),
-        data=lambda: {
-            "schema": "gpuledger.doctor/1",
-            "ready": found.is_ready,
-            "records_with": list(found.records_with),
-            "tracing_ns_per_call": None if cost is None else round(cost, 3),
-            "checks": [_check_json(check) for check in found.checks],
-            "tools": [
-                {"name": tool.name, "path": None if tool.path is None else str(tool.path), "version": tool.version}
-                for tool in found.tools
-            ],
-            "machine": _machine_json(found.machine),
-        },
+        data=lambda: _json(found),
         sheets=lambda: (_sheet(found, with_fixes=True),),
     )
+
+
+def _json(found: Diagnosis) -> DoctorJson:
+    from gpuledger.present.json.inventory import doctor_json
+
+    return doctor_json(found)
 
 
 def _text(found: Diagnosis, terminal: Terminal) -> str:
@@ -172,26 +166,6 @@ def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
 
     columns = [column(key, cell) for key, cell in cells.items()]
     return Sheet.of("doctor", "Checks", columns, found.checks)
-
-
-def _check_json(check: DoctorCheck) -> dict[str, Any]:
-    outcome = check.outcome
-    return {
-        **fields_json(check, "name verdict=outcome.verdict found=outcome.found"),
-        "means": outcome.means or None,
-        "fix": outcome.fix or None,
-        "commands": list(outcome.commands),
-    }
-
-
-def _machine_json(machine: Machine) -> dict[str, Any]:
-    gpu = "index name memory_bytes sm_mhz highest_sm_mhz power_limit_mw split=is_split compute_mode throttled_by"
-    return {
-        "driver": machine.driver,
-        "cuda": machine.cuda,
-        "gpus": [fields_json(each, gpu) for each in machine.gpus],
-        "no_gpu_because": machine.reason or None,
-    }
 
 
 def reasons_text(reasons: Sequence[tuple[str, str]], width: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
 from gpuledger.messages import Message, joined, say
@@ -21,12 +21,14 @@ from gpuledger.present.document import (
     SheetTitle,
 )
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit, fields_json, plain
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
-from gpuledger.present.writers.json import health_json
 from gpuledger.trace.model import Decoding, NotMeasured, Origin, Severity, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.json.inventory import InfoJson
 
 
 def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) -> Document:
@@ -59,7 +61,7 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
             ),
             Only(Medium.TEXT, (*private, Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))),
         ),
-        data=lambda: _data(name, trace, found, verbose=verbose),
+        data=lambda: _json(name, trace, found, verbose=verbose),
         sheets=lambda: (_rows_sheet(trace, found),),
     )
 
@@ -94,38 +96,10 @@ def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
     return Sheet.of("rows", "Rows", columns, (*ours, *theirs))
 
 
-def _data(name: str, trace: Trace, found: Contents, *, verbose: bool) -> dict[str, Any]:
-    """The document gpuledger.info/1."""
-    origin = trace.origin
-    gpu = (
-        "gpu=index name=gpu.name bus=gpu.bus compute_capability=gpu.compute_capability sm_count=gpu.sm_count "
-        "memory_bytes=gpu.memory_bytes bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s clock_hz=gpu.clock_hz "
-        "l2_bytes=gpu.l2_bytes processes streams kernels copies graphs"
-    )
-    content: dict[str, Any] = {
-        "schema": "gpuledger.info/1",
-        "profile": name,
-        "origin": {
-            **fields_json(origin, "tool tool_version schema_version container started_utc driver_version cuda_version"),
-            "asked_for": plain(origin.asked_for),
-            "decoding": origin.decoding and fields_json(origin.decoding, "by reason by_sqlite"),
-        },
-        "span_ns": plain(found.span),
-        "plain_window_ns": plain(trace.plain_window_ns),
-        "gpus": [fields_json(use, gpu) for use in found.gpus],
-        "processes": [
-            {"pid": os_pid(use.process.pid), **fields_json(use, "name=process.name threads calls ranges gpu_work")}
-            for use in found.processes
-        ],
-        "tables": dict(found.rows),
-        "source_rows": dict(origin.source_rows),
-        "launched_share": plain(found.launched),
-        "missing": [fields_json(missing, "what reason means") for missing in found.missing],
-        "health": health_json(trace.health),
-    }
-    if verbose:
-        content["private"] = fields_json(origin.private, "command host environment")
-    return content
+def _json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> InfoJson:
+    from gpuledger.present.json.inventory import info_json
+
+    return info_json(name, trace, found, verbose=verbose)
 
 
 def origin_line(trace: Trace, found: Contents) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
 from gpuledger.present.document import (
     Block,
@@ -22,9 +22,8 @@ from gpuledger.present.document import (
     SheetTitle,
 )
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
-from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.bench import figure, heading
-from gpuledger.present.writers.json import sheet_json
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN
 from gpuledger.runbook.figures import SavingRow
@@ -32,85 +31,23 @@ from gpuledger.runbook.plan import CellJob, Choices
 from gpuledger.runbook.summary import CellRow, ComparisonRow, RunSummary, TargetRow
 from gpuledger.units import share_text, three_figures, time_text
 
-_VERDICTS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}
-
-
-def summary_data(summary: RunSummary) -> dict[str, Any]:
-    """The document gpuledger.runbook/1."""
-    return {
-        "schema": "gpuledger.runbook/1",
-        "runbook": summary.book.name,
-        "question": summary.book.question,
-        "verdict": _VERDICTS[summary.exit_code],
-        "size": summary.choices.size or None,
-        "variables": summary.variables,
-        "environment": summary.environment,
-        "missing": dict(summary.missing),
-        "cells": [_cell_json(row) for row in summary.cells],
-        "comparisons": [_comparison_json(row) for row in summary.comparisons],
-        "savings": [_saving_json(row) for row in summary.savings],
-        "slowed": list(summary.slowed_cells),
-        "targets": [_target_json(row) for row in summary.targets],
-        "misses": summary.misses,
-        "failures": [error.claim for error in summary.failures],
-    }
-
-
-def _cell_json(row: CellRow) -> dict[str, Any]:
-    found = row.finding
-    return {
-        "cell": dict(row.cell.values),
-        **fields_json(row, "folder=cell.folder state=record.state reason=record.reason kept"),
-        "seconds": round(row.record.seconds, 3),
-        "figures": {key: measured.value for key, measured in row.figures.items()},
-        "not_measured": {key: measured.reason for key, measured in row.figures.items() if measured.value is None},
-        "step_ns": None if found is None else found.step_ns,
-        "finding": (found.code or None) if found else None,
-        "saving_ns_per_step": None if found is None else found.saving_ns,
-        "steps": [
-            {**fields_json(step, "step state reason exit_code"), "seconds": round(step.seconds, 3)}
-            for step in row.record.steps
-        ],
-    }
-
-
-def _comparison_json(row: ComparisonRow) -> dict[str, Any]:
-    return {
-        "kind": row.kind,
-        **_from_to(row.cells),
-        **fields_json(row, "verdict reason"),
-        "gate": "missed" if row.state == MISSED else None,
-        **fields_json(row, "before_ns after_ns delta_ns interval_ns conclusion"),
-    }
-
-
-def _saving_json(row: SavingRow) -> dict[str, Any]:
-    return {
-        **_from_to(row.cells),
-        "finding": row.code or None,
-        **fields_json(row, "predicted_ns low_ns profiled_ns corrected_ns plain_ns ratio within_share verdict reason"),
-    }
-
-
-def _target_json(row: TargetRow) -> dict[str, Any]:
-    return {
-        "key": row.target.key,
-        "cell": None if row.cell is None else dict(row.cell.values),
-        **fields_json(row, "wanted limit found=figure.value verdict reason=figure.reason"),
-    }
-
-
-def _from_to(cells: tuple[MatrixCell, MatrixCell]) -> dict[str, Any]:
-    return {"from": dict(cells[0].values), "to": dict(cells[1].values)}
+if TYPE_CHECKING:
+    from gpuledger.present.json.runbook import RunbookJson, RunbooksJson
 
 
 def summary_document(summary: RunSummary) -> Document:
     """A run; JSON is the document gpuledger.runbook/1."""
     return Document(
         blocks=lambda: (Group(tuple(_blocks(summary))),),
-        data=lambda: summary_data(summary),
+        data=lambda: _json(summary),
         sheets=lambda: (_matrix_values(summary),),
     )
+
+
+def _json(summary: RunSummary) -> RunbookJson:
+    from gpuledger.present.json.runbook import runbook_json
+
+    return runbook_json(summary)
 
 
 def _axis_columns(book: Runbook) -> list[Column]:
@@ -175,9 +112,15 @@ def listing_document(books: Sequence[Runbook]) -> Document:
             Only(Medium.TEXT, (*(Points(book.name, (book.question,)) for book in books), last)),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED),)),
         ),
-        data=lambda: {"schema": "gpuledger.runbooks/1", "runbooks": sheet_json(sheet.name, sheet)["rows"]},
+        data=lambda: _listing_json(sheet),
         sheets=lambda: (sheet,),
     )
+
+
+def _listing_json(sheet: Sheet) -> RunbooksJson:
+    from gpuledger.present.json.runbook import runbooks_json
+
+    return runbooks_json(sheet)
 
 
 def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]:

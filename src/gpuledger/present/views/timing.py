@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit, fields_json
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
 
 if TYPE_CHECKING:
+    from gpuledger.present.json.timing import TimeJson, TimePairJson
     from gpuledger.system.nvml import GpuReadings, SampledRange
     from gpuledger.timing.timer import TimedPair, Timing
 
@@ -34,29 +35,30 @@ def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatche
             Only(Medium.TEXT, (SheetBlock(sheet), *((Remarks(marked, 6),) if notes else ()))),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),
         ),
-        data=lambda: timing_data(name, timing, gpu, unwatched),
+        data=lambda: _json(name, timing, gpu, unwatched),
         sheets=lambda: (_figures_sheet([_figures(name, timing, gpu)]),),
         remarks=marked,
     )
 
 
-def timing_data(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> dict[str, Any]:
-    """The document gpuledger.time/1, with every sample, so that two can be compared later."""
-    return _measured(name, timing) | {
-        "samples_ns": [round(sample, 3) for sample in timing.samples_ns],
-        "gpu": None if gpu is None else _gpu_json(gpu),
-        "gpu_not_watched": unwatched or None,
-    }
+def _json(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> TimeJson:
+    from gpuledger.present.json.timing import timing_json
+
+    return timing_json(name, timing, gpu, unwatched)
 
 
 def _figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, Any]:
     """One row, so that the rows of several operations make a table."""
-    low, high = timing.spread.interval_ns or (None, None)
+    from gpuledger.json_types import builtins
+
+    document = builtins(_json(name, timing, gpu, ""))
+    apart = ("schema", "interval_ns", "samples_ns", "gpu", "gpu_not_watched")
+    low, high = document["interval_ns"] or (None, None)
     seen = {key: None if gpu is None else getattr(gpu, key) for key in ("sm_mhz", "memory_mhz", "power_mw")}
     return {
-        **{key: value for key, value in _measured(name, timing).items() if key not in ("schema", "interval_ns")},
-        "interval_low_ns": low and round(low, 3),
-        "interval_high_ns": high and round(high, 3),
+        **{key: value for key, value in document.items() if key not in apart},
+        "interval_low_ns": low,
+        "interval_high_ns": high,
         **{key: sampled and sampled.median for key, sampled in seen.items()},
         "throttled": gpu and gpu.is_throttled,
     }
@@ -70,35 +72,6 @@ def _figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
         for row in rows
     ]
     return Sheet.of("time", "One call", columns, cells)
-
-
-def _measured(name: str, timing: Timing) -> dict[str, Any]:
-    """All that was measured on the clock, under the keys of the document."""
-    spread = timing.spread
-    return {
-        "schema": "gpuledger.time/1",
-        "operation": name,
-        **fields_json(timing, "device device_name graph=is_graph"),
-        "why_eager": timing.why_eager or None,
-        "cold": timing.is_cold,
-        "median_ns": round(spread.median_ns, 3),
-        "interval_ns": _rounded(spread.interval_ns, 3),
-        "confidence_share": 0.95,
-        "p10_ns": round(spread.p10_ns, 3),
-        "p90_ns": round(spread.p90_ns, 3),
-        "min_ns": round(spread.least_ns, 3),
-        "max_ns": round(spread.most_ns, 3),
-        **fields_json(timing, "settled=is_settled target_share"),
-        "reached_share": None if spread.off_share is None else round(spread.off_share, 6),
-        "drift_share": round(spread.drift_share, 6),
-        "samples": spread.samples,
-        **fields_json(timing, "batch calls warmup_calls"),
-        "seconds": round(timing.seconds, 3),
-    }
-
-
-def _rounded(ends: tuple[float, float] | None, digits: int) -> list[float] | None:
-    return [round(end, digits) for end in ends] if ends else None
 
 
 def _sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
@@ -269,26 +242,6 @@ def percent_text(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _gpu_json(gpu: GpuReadings) -> dict[str, Any]:
-    def ends(seen: SampledRange | None) -> dict[str, int] | None:
-        return None if seen is None else fields_json(seen, "min=least median max=most")
-
-    return {
-        "looks": gpu.looks,
-        "sm_mhz": ends(gpu.sm_mhz),
-        "highest_sm_mhz": gpu.highest_sm_mhz,
-        "memory_mhz": ends(gpu.memory_mhz),
-        "power_mw": ends(gpu.power_mw),
-        "power_limit_mw": gpu.power_limit_mw,
-        "temperature_c": ends(gpu.temperature_c),
-        "throttled": gpu.is_throttled,
-        "limits": [
-            {"what": limit.what, "share": round(limit.share, 4), "throttling": limit.is_throttling}
-            for limit in gpu.limits
-        ],
-    }
-
-
 def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> Document:
     """The difference first, then both side by side."""
     sheet = _pair_sheet(names, pair, gpu)
@@ -304,7 +257,7 @@ def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadin
             Only(Medium.TEXT, (SheetBlock(sheet), *closing)),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *closing)),
         ),
-        data=lambda: _pair_data(names, pair, gpu, unwatched),
+        data=lambda: _pair_json(names, pair, gpu, unwatched),
         sheets=lambda: (_pair_rows(names, pair, gpu),),
         remarks=notes,
     )
@@ -381,22 +334,10 @@ def _pair_notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None
     return [*notes, *gpu_remarks(gpu, unwatched)]
 
 
-def _pair_data(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> dict[str, Any]:
-    spread, target = pair.spread, pair.first.target_share
-    return {
-        "schema": "gpuledger.timepair/1",
-        "verdict": spread.verdict(target),
-        "difference_ns": round(spread.difference_ns, 3),
-        "difference_share": round(spread.difference_share, 6),
-        "interval_ns": _rounded(spread.interval_ns, 3),
-        "interval_share": _rounded(spread.interval_share, 6),
-        "confidence_share": 0.95,
-        "settled": pair.is_settled,
-        "target_share": target,
-        "rounds": spread.first.samples,
-        "first": timing_data(names[0], pair.first, gpu, unwatched),
-        "second": timing_data(names[1], pair.second, gpu, unwatched),
-    }
+def _pair_json(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> TimePairJson:
+    from gpuledger.present.json.timing import timing_pair_json
+
+    return timing_pair_json(names, pair, gpu, unwatched)
 
 
 def _pair_rows(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
