@@ -20,7 +20,7 @@ from gpuledger.analyse.ranks.rank import RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
-from gpuledger.fleet import run
+from gpuledger.jobs import run
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.fleet import job_sheets
 from gpuledger.replay.passes import replay_times as replayed_times

@@ -66,7 +66,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_process_that_exports_a_job_takes_connections_or_can_be_reached(
     ranks: Path, open_folder: Path, tmp_path: Path, probe: list[str]
 ) -> None:
-    """Nor does one of `fleet` take connections: tests/fleet/test_fleet.py, where two workers read a job."""
+    """Nor does one of `fleet` take connections: tests/jobs/test_fleet.py, where two workers read a job."""
     place = str(open_folder)
     found: list[str] = []
 

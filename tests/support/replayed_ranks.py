@@ -9,7 +9,7 @@ from typing import Any
 from gpuledger.analyse.ranks.fixing import OPERATIONS, Fixing, fixing
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
-from gpuledger.fleet import run
+from gpuledger.jobs import run
 from gpuledger.ledger.steps import Selection
 from gpuledger.trace.model import Trace
 from support.call_notation import called

@@ -10,7 +10,7 @@ import pytest
 from gpuledger import build_report, open_trace
 from gpuledger.catalog.kernel_names import parse, without_ids, without_tile
 from gpuledger.errors import NothingRecorded
-from gpuledger.fleet.run import fleet
+from gpuledger.jobs.run import fleet
 from gpuledger.ledger import host
 from gpuledger.ledger.activity import of_layers
 from gpuledger.ledger.steps import Selection

@@ -201,15 +201,6 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
     )
 
 
-def fields_json(record: object, fields: str) -> dict[str, Any]:
-    """The named fields of a result, as JSON has them; `key=path.to.field` where a field goes by another name."""
-    content = {}
-    for name in fields.split():
-        key, _, path = name.partition("=")
-        content[key] = plain(attrgetter(path or key)(record))
-    return content
-
-
 def plain(value: object) -> Any:
     """A value as JSON has it: lists for tuples, the value of an enum, null for what was not measured."""
     match value:

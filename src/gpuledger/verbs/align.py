@@ -20,7 +20,7 @@ from gpuledger.analyse.align.sides_from import (
 )
 from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
-from gpuledger.fleet.run import job_profiles
+from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries

@@ -20,7 +20,7 @@ from gpuledger.analyse.diff.run_side import (
 )
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.errors import GpuledgerError, UnreadableProfile
-from gpuledger.fleet.run import job_profiles
+from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits

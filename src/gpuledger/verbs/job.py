@@ -10,8 +10,8 @@ from gpuledger.analyse.ranks.job import slowest_step_ns
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
-from gpuledger.fleet.run import Fleet, profiles_text
-from gpuledger.fleet.run import fleet as analysed
+from gpuledger.jobs.run import Fleet, profiles_text
+from gpuledger.jobs.run import fleet as analysed
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import joined, say
@@ -52,7 +52,7 @@ def fleet(
         scheduler=scheduler,
         count=workers,
         limits=limits,
-        tell=_progress_bar(progress),
+        tell=progress_bar(progress),
         operations=OPERATIONS,
     )
     progress.stage("putting the ranks together")
@@ -62,7 +62,7 @@ def fleet(
     return ShownAnswer((made,), lambda: fleet_document(merged, by_step))
 
 
-def _progress_bar(tell: Listener) -> Callable[[int, int], None]:
+def progress_bar(tell: Listener) -> Callable[[int, int], None]:
     """Progress in profiles, as a bar on the line that readers use for rows."""
 
     def draw(done: int, total: int) -> None:

@@ -27,7 +27,7 @@ from gpuledger.answers.one_gpu import (
     ranges_answer,
     steps_answer,
 )
-from gpuledger.fleet.run import fleet, job_profiles
+from gpuledger.jobs.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.changes.answer import Answer, FasterPart, answer, speed_up_of_tables
+from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.steps import Selection
@@ -20,8 +22,6 @@ from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownResult
-from gpuledger.whatif.answer import Answer, FasterPart, answer, speed_up_of_tables
-from gpuledger.whatif.changes import Changes, ProgramChange
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",

@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 import click
 
+from gpuledger.changes.changes import Changes
 from gpuledger.cli.completion import files, finding_codes
 from gpuledger.cli.inputs import limit_option, step_options
 from gpuledger.cli.progress import progress
@@ -42,7 +43,7 @@ from gpuledger.export.sections import (
     write_tables,
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
-from gpuledger.fleet.run import Failed, Fleet, Profile, fleet, job_profiles
+from gpuledger.jobs.run import Failed, Fleet, Profile, fleet, job_profiles
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
@@ -56,7 +57,6 @@ from gpuledger.system.files import refuse_existing, replacing, replacing_in
 from gpuledger.trace.model import Note, Severity
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, time_text
-from gpuledger.whatif.changes import Changes
 
 _DAY_NS = 86_400_000_000_000
 

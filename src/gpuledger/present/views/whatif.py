@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from gpuledger.changes.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
@@ -17,7 +18,6 @@ from gpuledger.present.views.critical import part_term
 from gpuledger.present.views.tables import tables_page
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
 
 if TYPE_CHECKING:
     from gpuledger.present.json.tables import WhatIfJson

@@ -19,7 +19,7 @@ from typing import Final
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, RankTrace, rank_places, rank_summary, rank_traces
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed
-from gpuledger.fleet import cluster
+from gpuledger.jobs import cluster
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say

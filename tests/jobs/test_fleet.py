@@ -26,16 +26,16 @@ from gpuledger.analyse.ranks.job import job as put_together
 from gpuledger.analyse.ranks.rank import RankWork, rank_summary
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.answers.several_profiles import job_answer
-from gpuledger.cli.verbs.fleet import _progress_bar
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
-from gpuledger.fleet import cluster, run
-from gpuledger.fleet.run import Failed, Profile, failure, job_profiles, profiles_text
+from gpuledger.jobs import cluster, run
+from gpuledger.jobs.run import Failed, Profile, failure, job_profiles, profiles_text
 from gpuledger.ledger.steps import Selection
 from gpuledger.present.document import Shades
 from gpuledger.present.views.fleet import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
 from gpuledger.system import resources
+from gpuledger.verbs.job import progress_bar
 from support.command import ROOT, gpuledger
 from support.own_processes import Watched
 from support.rank_traces import generator
@@ -258,7 +258,7 @@ def test_a_profile_that_kills_its_workers_is_named(ranks: Path, monkeypatch: pyt
 
 def test_interrupting_ends_the_workers(ranks: Path, tmp_path: Path) -> None:
     psutil = pytest.importorskip("psutil")
-    code = "from gpuledger.cli.main import main; from gpuledger.fleet import run; import test_fleet; "
+    code = "from gpuledger.cli.main import main; from gpuledger.jobs import run; import test_fleet; "
     code += "run.summarise = test_fleet.sleeps; main()"
     path = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     started = subprocess.Popen(
@@ -367,7 +367,7 @@ def test_only_a_cluster_needs_dask(ranks: Path, serial: str, monkeypatch: pytest
 
 
 def test_local_workers_load_no_dask(ranks: Path) -> None:
-    code = "import sys; from gpuledger.fleet import run; from gpuledger.ledger.steps import Selection\n"
+    code = "import sys; from gpuledger.jobs import run; from gpuledger.ledger.steps import Selection\n"
     code += "if __name__ == '__main__':\n"
     code += "    run.fleet([sys.argv[1]], Selection(), count=2)\n"
     code += "    sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
@@ -468,7 +468,7 @@ def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bar_counts_profiles() -> None:
     told: list[tuple[str, int]] = []
-    draw = _progress_bar(lambda what, rows: told.append((what, rows)))
+    draw = progress_bar(lambda what, rows: told.append((what, rows)))
     draw(0, 0)
     draw(1, 4)
     assert told == [("the folder", 0), ("█████··············· 1 of 4 profiles", 0)]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
-from gpuledger.fleet import run
+from gpuledger.jobs import run
 from gpuledger.ledger.steps import Selection
 from gpuledger.trace.tables import Kind
 from support.command import gpuledger

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import open_trace
+from gpuledger.changes.answer import Answer, answer
+from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.rules import EDIT_OF
 from gpuledger.ledger.books import LineKind
 from gpuledger.replay import scenario
 from gpuledger.replay.scenario import excerpt
 from gpuledger.trace.model import Trace
-from gpuledger.whatif.answer import Answer, answer
-from gpuledger.whatif.changes import Changes, ProgramChange
 from support.book_checks import analysed
 from support.program import Program
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.analyse.range_tree import RangeRole, range_shares
+from gpuledger.changes.changes import ProgramChange, edits_of
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.findings.rules import PlainHost
@@ -25,7 +26,6 @@ from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.spans import Spans, cut_to, intersection, total, union
 from gpuledger.trace.sweep import states
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.changes import ProgramChange, edits_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.whatif.answer import FasterPart
+from gpuledger.changes.answer import FasterPart
 from support.command import gpuledger
 
 
