@@ -31,10 +31,12 @@ from gpuledger.messages import joined, say, translated
 from gpuledger.present.writers.json import json_text
 from gpuledger.read import cache as policy
 from gpuledger.read import wanted_columns
-from gpuledger.read.cache import cached_open, store
-from gpuledger.read.cache.store import ProfileFingerprint, TraceFolder, fingerprint, pack_trace, unpack_trace
+from gpuledger.read.cache import cached_open
+from gpuledger.read.cache.store import ENDING, fingerprint, pack_trace, unpack_trace
 from gpuledger.read.nsys.sqlite import SqliteReader
 from gpuledger.read.source import look_at
+from gpuledger.system import kept_files
+from gpuledger.system.kept_files import FileState, KeptFiles
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin, Private, Process, Severity, Trace
 from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows
@@ -450,7 +452,7 @@ def test_the_sample_sees_what_the_times_do_not(profile: Path, monkeypatch: pytes
         def __init__(self, status: os.stat_result) -> None:
             self.st_size, self.st_mtime_ns, self.st_ctime_ns = status.st_size, 0, 0
 
-    monkeypatch.setattr("gpuledger.read.cache.store.os.fstat", lambda descriptor: Timeless(real(descriptor)))
+    monkeypatch.setattr("gpuledger.system.kept_files.os.fstat", lambda descriptor: Timeless(real(descriptor)))
     size = profile.stat().st_size
     seen = {fingerprint(look_at(profile))}
     for at in (600, 60_000, size // 16, size // 2, size - 60_000, size - 1):
@@ -462,8 +464,8 @@ def test_the_sample_sees_what_the_times_do_not(profile: Path, monkeypatch: pytes
 
 
 def test_a_file_that_may_still_change_within_its_tick_is_not_kept(kept: Path, profile: Path) -> None:
-    fresh = ProfileFingerprint("p", "s", 1, changed_ns=MINUTE + 1)
-    whole_seconds = ProfileFingerprint("p", "s", 1, changed_ns=MINUTE)
+    fresh = FileState("s", 1, changed_ns=MINUTE + 1)
+    whole_seconds = FileState("s", 1, changed_ns=MINUTE)
     assert [fresh.was_settled(MINUTE + late) for late in (-SECOND, 0, SECOND // 100, SECOND)] == [*[False] * 3, True]
     assert [whole_seconds.was_settled(MINUTE + late) for late in (SECOND, 3 * SECOND)] == [False, True]
     later = time.time_ns() + MINUTE
@@ -539,10 +541,10 @@ def test_files_of_another_user_are_not_used(kept: Path, profile: Path, monkeypat
     opened(profile)
     [file] = stored(kept)
     me = os.geteuid()
-    monkeypatch.setattr("gpuledger.read.cache.store.os.geteuid", lambda: me + 1)
-    assert TraceFolder(kept).mapped(file.name.removesuffix(".trace")) is None
+    monkeypatch.setattr("gpuledger.system.kept_files.os.geteuid", lambda: me + 1)
+    assert KeptFiles(kept, ENDING).mapped(file.name.removesuffix(".trace")) is None
     with pytest.raises(PermissionError):
-        TraceFolder(kept).write("a", 1, [b"a"], Event())
+        KeptFiles(kept, ENDING).write("a", 1, [b"a"], Event())
 
 
 def test_no_place_for_it_is_no_error(profile: Path, tmp_path: Path) -> None:
@@ -693,19 +695,19 @@ def test_two_processes_at_once(kept: Path, profile: Path) -> None:
 
 
 def put(folder: Path, name: str, size: int, used_s: int) -> bool:
-    done = TraceFolder(folder).write(name, size, [bytes(size)], Event())
+    done = KeptFiles(folder, ENDING).write(name, size, [bytes(size)], Event())
     if done:
         os.utime(folder / f"{name}.trace", (used_s, used_s))
     return done
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MOST_BYTES", 1000)
-    monkeypatch.setattr(store, "MOST_SHARE", 1.0)
+    monkeypatch.setattr(kept_files, "MOST_BYTES", 1000)
+    monkeypatch.setattr(kept_files, "MOST_SHARE", 1.0)
     folder = tmp_path / "traces"
     for number, name in enumerate("abc"):
         put(folder, name, 300, 1000 + number)
-    mapped = TraceFolder(folder).mapped("a")  # now the last used
+    mapped = KeptFiles(folder, ENDING).mapped("a")  # now the last used
     assert put(folder, "d", 400, 5000)
     assert [path.stem for path in stored(folder)] == ["a", "c", "d"]
     assert put(folder, "e", 1000, 5000)
@@ -720,7 +722,7 @@ def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytes
     folder = tmp_path / "traces"
     assert put(folder, "a", 100, 1000)
     usage = shutil.disk_usage(tmp_path)._replace(free=1900)
-    monkeypatch.setattr("gpuledger.read.cache.store.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("gpuledger.system.kept_files.shutil.disk_usage", lambda _: usage)
     assert put(folder, "b", 100, 1001)
     assert put(folder, "c", 100, 1002)
     assert [path.stem for path in stored(folder)] == ["b", "c"]
@@ -732,7 +734,7 @@ def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytes
 def test_there_is_never_more_than_may_be(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, puts: list[tuple[str, int]]
 ) -> None:
-    monkeypatch.setattr(store, "MOST_BYTES", 1000)
+    monkeypatch.setattr(kept_files, "MOST_BYTES", 1000)
     folder = tmp_path_factory.mktemp("traces")
     for at, (name, size) in enumerate(puts):
         assert put(folder, name, size, 1000 + at)
@@ -741,7 +743,7 @@ def test_there_is_never_more_than_may_be(
 
 
 def test_other_peoples_files_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MOST_BYTES", 1000)
+    monkeypatch.setattr(kept_files, "MOST_BYTES", 1000)
     (tmp_path / "notes.txt").write_bytes(bytes(5000))
     assert put(tmp_path, "a", 900, 1000)
     assert put(tmp_path, "b", 900, 1000)

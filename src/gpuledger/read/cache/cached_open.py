@@ -19,11 +19,12 @@ from typing import Final
 
 from gpuledger.limits import Limits
 from gpuledger.read import cache as policy
-from gpuledger.read.cache.store import FORMAT, TraceFolder, fingerprint, now_ns, pack_trace, unpack_trace
+from gpuledger.read.cache.store import ENDING, FORMAT, fingerprint, pack_trace, unpack_trace
 from gpuledger.read.nsys import btree
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.system.files import cache_folder
+from gpuledger.system.kept_files import KeptFiles, now_ns
 from gpuledger.trace.model import Trace
 
 WORTH_S: Final = 0.25
@@ -37,11 +38,11 @@ _CODE: Final = (".py", ".so", ".pyd")
 
 def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limits, read: Callable[[], Trace]) -> Trace:
     """What `read` gives, from the cache where it holds this very request for this very state of the profile."""
-    folder, looked_ns, always = TraceFolder(cache_folder() / "traces"), now_ns(), policy.keeps_everything()
+    folder, looked_ns, always = KeptFiles(cache_folder() / "traces", ENDING), now_ns(), policy.keeps_everything()
     profile = fingerprint(source, member) if folder.path.is_absolute() else None
-    if profile is None or (profile.size_bytes < policy.SMALL_BYTES and not always):
+    if profile is None or (profile.state.size_bytes < policy.SMALL_BYTES and not always):
         return read()
-    state = _digest(profile.state, FORMAT, _readers())
+    state = _digest(profile.state.digest, FORMAT, _readers())
     request = _digest(btree.is_there(), limits, sorted((table.value, sorted(names)) for table, names in wanted.items()))
     name, key = f"{profile.place[:16]}-{state[:16]}-{request[:16]}", f"{profile.place} {state} {request}"
     trace = _from_folder(folder, name, key, wanted)
@@ -51,7 +52,7 @@ def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limi
     began = time.monotonic()
     trace = read()
     was_slow = always or time.monotonic() - began >= WORTH_S
-    if was_slow and profile.was_settled(looked_ns) and fingerprint(source, member) == profile:
+    if was_slow and profile.state.was_settled(looked_ns) and fingerprint(source, member) == profile:
         _TraceWriter(folder, name, key, trace).start()
     return trace
 
@@ -76,7 +77,7 @@ def _finish_at_exit() -> None:
 class _TraceWriter(threading.Thread):
     """Writes one file while the analyses go on: most of its time is the system's, outside Python's lock."""
 
-    def __init__(self, folder: TraceFolder, name: str, key: str, trace: Trace) -> None:
+    def __init__(self, folder: KeptFiles, name: str, key: str, trace: Trace) -> None:
         super().__init__(name="gpuledger cache", daemon=True)
         self.given_up, self.ended = threading.Event(), threading.Event()
         self._folder, self._file, self._key, self._trace = folder, name, key, trace
@@ -93,7 +94,7 @@ class _TraceWriter(threading.Thread):
             self.ended.set()
 
 
-def _from_folder(folder: TraceFolder, name: str, key: str, wanted: WantedColumns) -> Trace | None:
+def _from_folder(folder: KeptFiles, name: str, key: str, wanted: WantedColumns) -> Trace | None:
     """The trace that was kept. A file that is not what it should be is removed."""
     try:
         mapped = folder.mapped(name)

@@ -1,28 +1,18 @@
-"""The folder of cached traces: names and bytes in, mapped files out, and never more of them than there is room for.
+"""Traces as files in the folder of kept ones: raw columns, so that opening one copies nothing, each under a checksum.
 
-A file appears whole or not at all, under its name, and is never changed after: it is only mapped, or unlinked, which
-leaves whoever has it mapped alone. So any number of processes may use the folder at once. It is for its owner's eyes,
-as profiles are: 0700, its files 0600; a folder or file of another user is not used. A file holds a trace as raw
-columns, so that opening it copies nothing. Two digests tell which profile it is of, and in which state.
+Two digests tell which profile it is of, and in which state.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import mmap
 import os
-import shutil
-import stat
 import struct
-import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
-from threading import Event
 from typing import Any, Final
 
 import msgspec
@@ -30,108 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
-from gpuledger.errors import UnreadableProfile
 from gpuledger.messages import Message
 from gpuledger.read.request import WantedColumns
-from gpuledger.read.source import Source, opened
-from gpuledger.system.files import PARTIAL, Abandoned, whole_file
+from gpuledger.read.source import Source
+from gpuledger.records import dataclass
+from gpuledger.system.kept_files import FileState, file_state
 from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
 from gpuledger.trace.strings import NO_TEXT, Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows, Table
 
 ENDING: Final = ".trace"
-MOST_BYTES: Final = 10_000_000_000
-"""What all files may take together, or `MOST_SHARE` of the room that they could have, if that is less."""
-MOST_SHARE: Final = 0.1
-STALE_S: Final = 600.0
-"""A file that is still partial, and that nobody has written to for so long, is what a killed process left."""
 
-
-@dataclass(frozen=True, slots=True)
-class TraceFolder:
-    """One such folder. Methods raise OSError where the system refuses."""
-
-    path: Path
-
-    def mapped(self, name: str) -> mmap.mmap | None:
-        """The file of this name, which counts as used now; None if there is none."""
-        try:
-            descriptor = os.open(self.path / (name + ENDING), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or not status.st_size:
-                return None
-            with contextlib.suppress(OSError):  # a folder that can only be read: the order of use is lost, no more
-                os.utime(descriptor)
-            return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        finally:
-            os.close(descriptor)
-
-    def write(self, name: str, size: int, pieces: Iterable[bytes | memoryview], given_up: Event) -> bool:
-        """Write a file of `size` bytes, removing what has to go for it. False: it is too large, or was given up."""
-        for folder in (self.path.parent, self.path):  # `parents` would make the first one for all to look into
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.path.stat().st_uid != os.geteuid():
-            raise PermissionError(f"{self.path} belongs to another user")
-        self.path.chmod(0o700)
-        if not self._make_room(size):
-            return False
-        try:
-            with whole_file(self.path / (name + ENDING), private=True) as file:
-                for piece in pieces:
-                    if given_up.is_set():
-                        raise Abandoned
-                    file.write(piece)
-        except Abandoned:
-            return False
-        return True
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        (self.path / (name + ENDING)).unlink(missing_ok=True)
-
-    def remove_others(self, prefix: str, kept: str) -> None:
-        """Remove the files whose names begin with `prefix`, but not those that begin with `kept`."""
-        for path in self.path.glob(f"{prefix}*{ENDING}"):
-            if not path.name.startswith(kept):
-                path.unlink(missing_ok=True)
-
-    def _make_room(self, size: int) -> bool:
-        """Remove what a killed process left, then what was not used for longest, until `size` more bytes fit."""
-        partial = self._files(PARTIAL)
-        for path, status in list(partial.items()):
-            if time.time() - status.st_mtime > STALE_S:
-                path.unlink(missing_ok=True)
-                del partial[path]
-        whole = self._files(ENDING)
-        total = sum(status.st_size for status in (*whole.values(), *partial.values()))
-        most = min(MOST_BYTES, int(MOST_SHARE * (shutil.disk_usage(self.path).free + total)))
-        if size > most:
-            return False
-        for path, status in sorted(whole.items(), key=lambda file: (file[1].st_mtime_ns, file[0].name)):
-            if total + size <= most:
-                break
-            path.unlink(missing_ok=True)
-            total -= status.st_size
-        return total + size <= most
-
-    def _files(self, ending: str) -> dict[Path, os.stat_result]:
-        files = {}
-        for path in self.path.glob(f"*{ending}"):
-            with contextlib.suppress(FileNotFoundError):  # another process removed it
-                files[path] = path.lstat()
-        return files
-
-
-_END_BYTES: Final = 64 << 10
-_PAGE_BYTES: Final = 4 << 10
-_PAGES: Final = 16
 _MOST_FILES: Final = 1000
 _LOGS: Final = ("-wal", "-journal")
-_TICK_NS: Final = 50_000_000  # what a Linux file system's clock moves by is less
-_COARSE_TICK_NS: Final = 2_000_000_000  # FAT counts in two seconds, other old ones in one
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,56 +41,23 @@ class ProfileFingerprint:
 
     place: str
     """Stands for the path."""
-    state: str
-    """Stands for what lies there."""
-    size_bytes: int
-    changed_ns: int
-    """When any of it last changed, on the system's clock."""
-
-    def was_settled(self, looked_ns: int) -> bool:
-        """Whether a change after `looked_ns` must show in the file's times: they had moved on since the last one."""
-        is_coarse = self.changed_ns % 1_000_000_000 == 0
-        return looked_ns - self.changed_ns > (_COARSE_TICK_NS if is_coarse else _TICK_NS)
+    state: FileState
 
 
 def fingerprint(source: Source, member: str = "") -> ProfileFingerprint | None:
     """What `source` is now; None where that cannot be told from its own file or files alone."""
     try:
         path = source.path.resolve()
-        if source.head:
-            if any(path.with_name(path.name + ending).exists() for ending in _LOGS):
-                return None  # a database that goes on beside its file
-            files = [source]
-        else:
-            files = [Source(source.path / name, 0) for name in source.files]
-        if len(files) > _MOST_FILES:
-            return None
-        state, size, changed_ns = hashlib.sha256(), 0, 0
-        for file in files:
-            if not stat.S_ISREG(file.path.stat().st_mode):
-                return None
-            with opened(file) as stream:
-                status = os.fstat(stream.fileno())
-                about = (os.fsencode(file.path.name), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-                state.update(repr(about).encode())
-                # the first and last bytes of the file, and pages at equal distances between them
-                state.update(stream.read(_END_BYTES))
-                for page in range(1, _PAGES):
-                    stream.seek(status.st_size * page // _PAGES)
-                    state.update(stream.read(_PAGE_BYTES))
-                stream.seek(max(status.st_size - _END_BYTES, 0))
-                state.update(stream.read(_END_BYTES))
-            size += status.st_size
-            changed_ns = max(changed_ns, status.st_mtime_ns, status.st_ctime_ns)
-    except (OSError, RuntimeError, UnreadableProfile):  # gone, or a loop of links
+        if source.head and any(path.with_name(path.name + ending).exists() for ending in _LOGS):
+            return None  # a database that goes on beside its file
+        files = [source.path] if source.head else [source.path / name for name in source.files]
+        state = file_state(files) if len(files) <= _MOST_FILES else None
+    except (OSError, RuntimeError):  # gone, or a loop of links
+        return None
+    if state is None:
         return None
     place = hashlib.sha256(os.fsencode(path) + b"\0" + member.encode(errors="surrogatepass"))
-    return ProfileFingerprint(place.hexdigest(), state.hexdigest(), size, changed_ns)
-
-
-def now_ns() -> int:
-    """The clock that files' times are read from."""
-    return time.time_ns()
+    return ProfileFingerprint(place.hexdigest(), state)
 
 
 FORMAT: Final = 3
