@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from gpuledger.cli.kept_answers import asked_question
 from gpuledger.cli.progress import SILENT, ProgressLine, progress
 from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.messages import LANGUAGES
@@ -41,11 +43,22 @@ class Output:
     """Whether text and Markdown show whole nanoseconds, as JSON and CSV do."""
     progress: ProgressLine = SILENT
     """Tells people who wait; gone before anything is printed."""
+    shown: list[tuple[str, list[str]]] = field(default_factory=list)
+    """The answers that were shown, each with the remarks beside it."""
 
     @property
     def width(self) -> int | None:
         """Columns of the terminal; None where there is none, so that what is piped or stored is whole."""
         return columns(sys.stdout) if self.path is None else None
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """All that tells how an answer is written."""
+        return self.format, self.language, self.raw, self.width, self._has_colours
+
+    @property
+    def _has_colours(self) -> bool:
+        return self.path is None and has_colours(sys.stdout)
 
     def beside(self, ending: str) -> Path:
         """A file in the output's folder with its name and another ending: report.md, -ledger.png: report-ledger.png."""
@@ -74,12 +87,13 @@ class Output:
             document,
             self.format,
             width=self.width,
-            has_colours=self.path is None and has_colours(sys.stdout),
+            has_colours=self._has_colours,
             language=self.language,
             command=command,
             raw=self.raw,
         )
-        self.write(text, (*remarks, *beside))
+        self.shown.append((text, [*remarks, *beside]))
+        self.write(*self.shown[-1])
 
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
         """Write the result, whole or not at all, and what is to be said beside it."""
@@ -119,7 +133,16 @@ def output_options(
             raise click.UsageError(f"this verb writes no page; it writes {', '.join(formats)}.")
         with progress(quiet=quiet) as line:
             line.begin(options.get("profile"))
-            verb(*arguments, output=Output(chosen, path, force, quiet, language, raw, line), **options)
+            output = Output(chosen, path, force, quiet, language, raw, line)
+            question = asked_question(click.get_current_context(), output.form)
+            answer = None if question is None else question.kept()
+            if answer is not None:
+                output.write(*answer)
+                return
+            began = time.monotonic()
+            verb(*arguments, output=output, **options)
+            if question is not None and len(output.shown) == 1 and question.is_worth_keeping(time.monotonic() - began):
+                question.keep(*output.shown[0])
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (

@@ -27,8 +27,10 @@ from gpuledger.system.files import cache_folder
 from gpuledger.system.kept_files import KeptFiles, now_ns
 from gpuledger.trace.model import Trace
 
+LARGE_BYTES: Final = 32_000_000
+"""A profile of this size is kept, however soon it was read."""
 WORTH_S: Final = 0.25
-"""Reading must have taken so long for its result to be kept."""
+"""A smaller one is where its reading took so long."""
 PATIENCE_S: Final = 3.0
 """So long the next profile, or the end of the process, waits for a file that is still being written."""
 
@@ -51,8 +53,8 @@ def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limi
     finish_writing(PATIENCE_S)  # readers fork, which wants no other thread; and a trace is not to be held for long
     began = time.monotonic()
     trace = read()
-    was_slow = always or time.monotonic() - began >= WORTH_S
-    if was_slow and profile.state.was_settled(looked_ns) and fingerprint(source, member) == profile:
+    is_worth_it = always or profile.state.size_bytes >= LARGE_BYTES or time.monotonic() - began >= WORTH_S
+    if is_worth_it and profile.state.was_settled(looked_ns) and fingerprint(source, member) == profile:
         _TraceWriter(folder, name, key, trace).start()
     return trace
 

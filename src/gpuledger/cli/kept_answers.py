@@ -1,0 +1,135 @@
+"""Answers that took a while, kept as they were written: the same question about the same files is answered at once.
+
+A question is a verb with its options, its format and the width it is written for, asked of files in one state by one
+version of the code. Whatever else an answer may depend on is part of the question too: manifests beside a profile,
+pyproject.toml, the environment's GPULEDGER_ settings. Nothing here loads what reads profiles. docs/concepts/cache.md
+says what is kept, and where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+import click
+
+from gpuledger.capture.output_files import manifests_of
+from gpuledger.records import dataclass
+from gpuledger.system.files import cache_folder
+from gpuledger.system.kept_files import FileState, KeptFiles, file_state, now_ns
+from gpuledger.verbs import VERBS
+from gpuledger.version import own_version
+
+SMALL_BYTES: Final = 4_000_000
+"""Files that are smaller together are answered about soon enough."""
+WORTH_S: Final = 0.25
+"""An answer that took less is not kept."""
+MOST_BYTES: Final = 20_000_000
+"""Nor is one that is larger."""
+
+_SETTING: Final = "GPULEDGER_CACHE"
+_FILES: Final = ("profile", "files", "before", "after", "mock", "e2e", "given", "names_from", "memory", "families")
+"""The parameters of verbs that name what is read."""
+_DOES_MORE: Final = ("ncu", "charts", "junit", "github", "baseline", "gates", "gate", "known_file", "scheduler")
+"""With one of these a verb writes other files, ends with another exit code, or says when it was asked."""
+_WHERE_TO: Final = ("path", "force", "quiet", "format_")
+"""Where an answer goes is no part of the question; in which format is told apart below."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question whose answer may be kept."""
+
+    folder: KeptFiles
+    name: str
+    files: tuple[Path, ...]
+    state: FileState
+    asked_ns: int
+
+    def kept(self) -> tuple[str, list[str]] | None:
+        """The answer and the remarks beside it, if they are kept and whole."""
+        try:
+            mapped = self.folder.mapped(self.name)
+            if mapped is None:
+                return None
+            digest, content = mapped[: hashlib.sha256().digest_size], mapped[hashlib.sha256().digest_size :]
+            if hashlib.sha256(content).digest() != digest:
+                self.folder.remove(self.name)
+                return None
+        except OSError:
+            return None
+        text, remarks = json.loads(content)
+        return text, remarks
+
+    def is_worth_keeping(self, seconds: float) -> bool:
+        """Whether it took long enough to answer, or everything is to be kept."""
+        return seconds >= WORTH_S or os.environ.get(_SETTING) == "always"
+
+    def keep(self, text: str, remarks: list[str]) -> None:
+        """Keep an answer, unless a file has changed since the question, or is so new that it could without a trace."""
+        content = json.dumps([text, remarks]).encode()
+        if len(content) > MOST_BYTES or not self.state.was_settled(self.asked_ns) or _state(self.files) != self.state:
+            return
+        pieces = [hashlib.sha256(content).digest(), content]
+        with contextlib.suppress(OSError):  # a full disk, no permission: the next answer takes as long as this one
+            self.folder.write(self.name, sum(map(len, pieces)), pieces, Event())
+
+
+def asked_question(context: click.Context, written: tuple[object, ...]) -> AskedQuestion | None:
+    """The question that a command asks, `written` in this way; None where its answer is not to be kept."""
+    setting = os.environ.get(_SETTING)
+    verb, parameters = context.command.name or "", context.params
+    folder = KeptFiles(cache_folder() / "answers", ".answer")
+    if setting == "0" or verb not in VERBS or not VERBS[verb].answer or not folder.path.is_absolute():
+        return None
+    if any(parameters.get(name) for name in _DOES_MORE) or parameters.get("sql") == "-":
+        return None
+    asked_ns, state = now_ns(), None
+    with contextlib.suppress(OSError, ValueError):  # a name that cannot be one, a folder that cannot be looked into
+        files = tuple(_files(parameters))
+        state = _state(files)
+    if state is None or (state.size_bytes < SMALL_BYTES and setting != "always"):
+        return None
+    question = (
+        *(verb, sorted((name, repr(value)) for name, value in parameters.items() if name not in _WHERE_TO)),
+        *(written, [str(path.resolve()) for path in files], state.digest, _settings(), _code()),
+    )
+    return AskedQuestion(folder, hashlib.sha256(repr(question).encode()).hexdigest(), files, state, asked_ns)
+
+
+def _files(parameters: dict[str, Any]) -> Iterator[Path]:
+    """Every file that is named, those in folders, the manifests of captures, and the logs of databases."""
+    for name in _FILES:
+        given = parameters.get(name) or ()
+        for value in given if isinstance(given, tuple) else (given,):
+            path = Path(value)
+            yield from sorted(path.iterdir()) if path.is_dir() else (path,)
+            beside = (*manifests_of(path), *(path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")))
+            yield from (other for other in beside if other.is_file())
+
+
+def _state(files: tuple[Path, ...]) -> FileState | None:
+    try:
+        return file_state(files) if files else None
+    except (OSError, RuntimeError, ValueError):  # a glob, a member of an archive, a loop of links
+        return None
+
+
+def _settings() -> tuple[object, ...]:
+    """What else may change an answer: settings of ours, and kernel families in the project's pyproject.toml."""
+    ours = sorted((name, value) for name, value in os.environ.items() if name.startswith("GPULEDGER_"))
+    project = Path("pyproject.toml")
+    return ours, hashlib.sha256(project.read_bytes()).hexdigest() if project.is_file() else None
+
+
+def _code() -> tuple[object, ...]:
+    """The version, and the times of the package's files, for changes that have no version."""
+    package = Path(__file__).parents[1]
+    files = (path for path in package.rglob("*") if path.suffix in (".py", ".so", ".md", ".po", ".html", ".js", ".css"))
+    return own_version(), sorted((str(path), path.stat().st_mtime_ns) for path in files)
