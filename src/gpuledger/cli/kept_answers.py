@@ -125,7 +125,7 @@ def _settings() -> tuple[object, ...]:
     """What else may change an answer: settings of ours, and kernel families in the project's pyproject.toml."""
     ours = sorted((name, value) for name, value in os.environ.items() if name.startswith("GPULEDGER_"))
     project = Path("pyproject.toml")
-    return ours, hashlib.sha256(project.read_bytes()).hexdigest() if project.is_file() else None
+    return ours, _state((project,)) if project.is_file() else None
 
 
 def _code() -> tuple[object, ...]:
