@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.memory.allocations import NoPlace, lifetimes, memory_moment, with_rest
+from gpuledger.analyse.memory.allocations import NoPlace, lifetimes, memory_moment
 from gpuledger.analyse.memory.snapshot_figures import OomKind, SnapshotFigures, memory_curve_by_event, snapshot_figures
+from gpuledger.present.views.memory_snapshot import with_rest
 from gpuledger.read.snapshot import open_snapshot
 from support.memory_snapshots import MIB, Program, captured, unpacked_snapshots, written
 

@@ -29,8 +29,6 @@ from gpuledger.messages import Message, catalogue
 from gpuledger.present.document import Document, Page, Paragraph, Section, SheetBlock
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.views.page import breakdown
-from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded_json, html
 from gpuledger.trace.measured import KernelReport
@@ -133,7 +131,7 @@ def test_the_critical_path_is_that_of_the_verb(drawn: Drawn, decode: Path) -> No
 
 
 def test_a_long_run_without_steps_is_left_to_the_verb(decode: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breakdown, "MOST_OPERATIONS", 100)
+    monkeypatch.setattr("gpuledger.answers.report.MOST_OPERATIONS", 100)
     section = parsed(page_of(reported(decode))).one("critical")
     assert "gpuledger critical PROFILE" in section.text
     assert not section.all("svg")
@@ -369,7 +367,7 @@ def hostile_page(folder: Path) -> str:
     path = named_export(folder / "x.sqlite", names, ranges=(*HOSTILE, long))
     report = reported(path, Selection(range_pattern="step"))
     renamed = Report(HOSTILE[0], report.trace, report.window, report.devices, report.findings)
-    return write(report_document(renamed), "html", command=f"gpuledger report {HOSTILE[5]}")
+    return write(renamed.document(), "html", command=f"gpuledger report {HOSTILE[5]}")
 
 
 def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:

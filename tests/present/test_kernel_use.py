@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from gpuledger import build_report
 from gpuledger.analyse.utilization.against_counters import agreement, held_against
 from gpuledger.analyse.utilization.kernel_use import use_of_kernels
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.present.views.page.report_page import report_pictures
 from gpuledger.read import open_trace
@@ -81,7 +82,7 @@ def test_a_report_says_how_compute_uses_the_gpu(llama: Path) -> None:
 
 def test_a_page_draws_kernels_from_samples_under_their_roofs(llama: Path) -> None:
     report = build_report(open_trace(llama, only=tuple(Table)))
-    assert "-sampled-roofline.png" in [named.ending for named in report_pictures(report, "en")]
+    assert "-sampled-roofline.png" in [named.ending for named in report_pictures(ReportAnswer(report), "en")]
     page = report.to_html()
     assert "Kernels in depth (samples)" in page
     assert "sampled-roofline-chart" in page

@@ -173,7 +173,7 @@ def test_english_reads_no_catalogue(decode: Path) -> None:
     code = """if True:
         import sys
         from gpuledger.cli.main import cli, verb_named
-from gpuledger.verbs import VERBS
+        from gpuledger.verbs import VERBS
         from gpuledger.messages import catalogue
         for verb in VERBS:
             verb_named(verb)

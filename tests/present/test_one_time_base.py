@@ -13,6 +13,7 @@ import pytest
 
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.answers.one_gpu import steps_answer
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
@@ -88,7 +89,7 @@ def test_a_gap_or_step_that_is_printed_is_found_where_it_is_said_to_be(report: P
 
 
 def test_the_evidence_is_found_where_it_is_said_to_be(report: ProfiledRun) -> None:
-    document = report_document(report).json()
+    document = report_document(ReportAnswer(report)).json()
     by_gpu = {device.gpu: device for device in report.devices}
     for finding in document["findings"]:
         for piece in finding["evidence_data"]:
@@ -108,14 +109,14 @@ def every_gap(device: Device) -> Iterator[tuple[int, int]]:
 
 
 def test_text_says_per_step_what_json_says_of_the_steady_steps(report: ProfiledRun) -> None:
-    document = report_document(report).json()
+    document = report_document(ReportAnswer(report)).json()
     for told, device in zip(document["devices"], report.devices, strict=True):
         steady = told["steady"]
         assert sum(line["ns"] for line in steady["ledger"]) == steady["steady_ns"]
         assert sum(line["ns"] for line in told["ledger"]) == told["window_ns"]
         assert steady["steps"] == device.step_count
         if told["device"] == report.main_device.gpu:
-            text = write(report_document(report), "text").splitlines()
+            text = write(report_document(ReportAnswer(report)), "text").splitlines()
             amounts = {Line(line["line"]).label: line["ns"] for line in steady["ledger"] if "idle." in line["line"]}
             for words, ns in (amounts | {"total": steady["steady_ns"]}).items():
                 row = re.compile(rf"  {re.escape(words)}[ ▏▎▍▌▋▊▉█]*[0-9.]+ % +(.+)")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.ledger.steps import Selection
-from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.verbs.report import Report, build_report
@@ -118,7 +117,7 @@ def reported(path: Path, wanted: Selection | None = None) -> Report:
 
 def page_of(report: Report, language: str = "en") -> str:
     """Its page."""
-    return write(report_document(report), "html", language=language, command="gpuledger report run.sqlite")
+    return write(report.document(), "html", language=language, command="gpuledger report run.sqlite")
 
 
 def named_export(path: Path, names: Sequence[str], *, steps: int = 4, ranges: Sequence[str] = ()) -> Path:

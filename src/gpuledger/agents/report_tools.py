@@ -17,6 +17,7 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.agents.tool import DEVICE, HANDLE, AgentTool
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.findings.finding import Finding
@@ -56,7 +57,7 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
     """
     opened = profiles.of(handle)
     run = opened.run
-    whole = builtins(report_json(run))
+    whole = builtins(report_json(ReportAnswer(run)))
     told = headline(run.main_device, run.findings)
     main = next(device for device in whole["devices"] if device["device"] == run.main_device.gpu)
     rest = [found["code"] for found in whole["findings"][_MOST_FINDINGS:]]

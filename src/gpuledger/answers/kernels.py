@@ -6,19 +6,25 @@ Judged kernels or samples in, what tables and documents say of them as a whole o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
 from gpuledger.analyse.kernels.roofs import device_of
 from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline, kernels_tally, timeline_tally
-from gpuledger.analyse.utilization.against_counters import Agreement, CounterComparison, agreement
-from gpuledger.analyse.utilization.stretches import ComputeSplit, SampledUse, compute_split
+from gpuledger.analyse.utilization.against_counters import Agreement, CounterComparison, agreement, held_against
+from gpuledger.analyse.utilization.stretches import (
+    ComputeSplit,
+    SampledRoofline,
+    SampledUse,
+    compute_split,
+    sampled_roofline,
+)
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.ledger.device import Device
 from gpuledger.trace.measured import KernelReport
-from gpuledger.trace.model import Gpu, Note
+from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,31 @@ class UseAnswer:
     def split(self) -> ComputeSplit:
         """Compute by how it uses the GPU."""
         return compute_split(self.device, None if self.use is None else self.use[0].class_of_row)
+
+
+@dataclass(frozen=True)
+class TimelineUse:
+    """What samples say of the GPUs of a timeline, and what Nsight Compute `counted` of the same kernels."""
+
+    origin: Origin
+    use: Mapping[int, SampledUse | NotMeasured]
+    counted: KernelReport | None
+
+    @property
+    def sampled(self) -> dict[int, SampledUse]:
+        return {gpu: use for gpu, use in self.use.items() if not isinstance(use, NotMeasured)}
+
+    @cached_property
+    def against(self) -> list[tuple[CounterComparison, ...]] | None:
+        """Samples of each sampled GPU against the counters; None where nothing was counted."""
+        if self.counted is None:
+            return None
+        return [held_against(kernels, self.counted) for kernels, _ in self.sampled.values()]
+
+    @property
+    def rooflines(self) -> list[SampledRoofline | NotMeasured]:
+        """Kernels of each sampled GPU under its roofs."""
+        return [sampled_roofline(use, self.origin.gpu(gpu)) for gpu, use in self.sampled.items()]
 
 
 def agreements(held: tuple[CounterComparison, ...]) -> dict[GpuMetric, Agreement]:

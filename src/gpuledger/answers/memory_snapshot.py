@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuledger.analyse.memory.snapshot_figures import SnapshotFigures, snapshot_figures
+from gpuledger.analyse.memory.snapshot_figures import (
+    MemoryCurve,
+    SnapshotFigures,
+    memory_curve,
+    memory_curve_by_event,
+    snapshot_figures,
+)
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import snapshot_findings
 from gpuledger.trace.measured import MemorySnapshot
+from gpuledger.trace.spans import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,19 @@ class SnapshotAnswer:
     def start_ns(self) -> int:
         """When the history begins; 0 where no times were noted."""
         return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)
+
+    def over_time(self, window: Span | None = None) -> dict[int, MemoryCurve]:
+        """Memory of each GPU over a stretch of the wall clock; by default over its history, where that has times."""
+        return {
+            of_gpu.gpu: memory_curve(of_gpu, *span)
+            for of_gpu in self.figures
+            if (span := window or of_gpu.history_span) is not None
+        }
+
+    @property
+    def by_event(self) -> dict[int, MemoryCurve]:
+        """Memory of each GPU with a history, event by event."""
+        return {of_gpu.gpu: memory_curve_by_event(of_gpu) for of_gpu in self.figures if of_gpu.has_history}
 
 
 def snapshot_answer(snapshot: MemorySnapshot) -> SnapshotAnswer:

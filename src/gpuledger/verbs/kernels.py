@@ -60,6 +60,7 @@ def _of_timeline(
 ) -> ShownAnswer[StepOverview]:
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.utilization.stretches import use_of_device
+    from gpuledger.answers.kernels import TimelineUse
     from gpuledger.ledger.device import analyse_devices
     from gpuledger.present.views.kernels import kernel_sentences
     from gpuledger.present.views.timeline import step_kernels_sheet, timeline_document
@@ -72,17 +73,15 @@ def _of_timeline(
     devices = analyse_devices(trace, name, wanted)
     results = tuple(overview(trace, device, wanted.scope_pattern) for device in devices)
     steps = list(zip(results, devices, strict=True))
-    use = {device.gpu: use_of_device(trace, device) for device in devices}
+    use = TimelineUse(trace.origin, {device.gpu: use_of_device(trace, device) for device in devices}, counted)
     return ShownAnswer(
         results,
         lambda: timeline_document(
             name,
             use,
             [step_kernels_sheet(kernels, device, wanted.families) for kernels, device in steps],
-            trace.origin,
             trace.health,
             devices[0].zero_ns,
-            counted,
             unsampled=[sentence for kernels, device in steps for sentence in kernel_sentences(kernels, device)],
         ),
     )

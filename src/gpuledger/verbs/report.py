@@ -27,9 +27,10 @@ class Report(ShownResult, ProfiledRun):
 
     def document(self) -> Document:
         """What `gpuledger report` shows."""
+        from gpuledger.answers.report import ReportAnswer
         from gpuledger.present.views.report import report_document
 
-        return report_document(self)
+        return report_document(ReportAnswer(self))
 
     @property
     def headline(self) -> str:

@@ -13,7 +13,6 @@ holds it: bytes by the line that allocated them and by whole stacks. The bytes s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -248,9 +247,6 @@ def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     return begins, ends - begins
 
 
-MOST_STACKS: Final = 10  # so many are listed; the others are one line
-
-
 class NoPlace(Enum):
     """Why bytes have no line of the program."""
 
@@ -286,15 +282,6 @@ def holders(
         sums[1] += allocations
     held = (Holder(line, path, *sums) for (line, path), sums in by_place.items())
     return tuple(sorted(held, key=lambda holder: (-holder.size_bytes, str(holder.place), holder.path)))
-
-
-def with_rest(held: Sequence[Holder], most: int = MOST_STACKS) -> tuple[Holder, ...]:
-    """The first ones, and the others as one line: the sum stays."""
-    others = held[most:]
-    if len(others) < 2:  # one line for one other saves none
-        return tuple(held)
-    rest = Holder(NoPlace.REST, (), sum(one.size_bytes for one in others), sum(one.allocations for one in others))
-    return (*held[:most], rest)
 
 
 def user_path(snapshot: MemorySnapshot, stack: int) -> tuple[str, ...]:

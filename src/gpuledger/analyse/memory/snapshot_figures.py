@@ -30,7 +30,7 @@ from gpuledger.analyse.memory.allocations import (
     user_path,
 )
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +302,11 @@ class SnapshotFigures:
     @property
     def start_ns(self) -> int | None:
         return self.instant_ns(0)
+
+    @property
+    def history_span(self) -> Span | None:
+        """When the history was; None where torch noted no times."""
+        return None if self.start_ns is None else Span(self.start_ns, self.instant_ns(self.end.moment) or 1)
 
     def since_start_ns(self, moment: int) -> int | None:
         """How long after the history began an event was; 0 before the first."""

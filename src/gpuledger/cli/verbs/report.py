@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import MissingPackage
-from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.report import report_document
@@ -83,12 +83,13 @@ def report(
         output.show(memory_snapshot(profile, limits, output.progress, is_brief=brief).document())
         return
     snapshot = None if memory is None else memory_snapshot(memory, limits, output.progress).results[0]
-    made = build(profile, wanted=wanted, ncu=ncu, names_from=names_from, limits=limits, progress=output.progress)
+    run = build(profile, wanted=wanted, ncu=ncu, names_from=names_from, limits=limits, progress=output.progress)
+    made = ReportAnswer(run)
     pictures = _write_pictures(made, output) if charts else []
     output.show(report_document(made, pictures, is_brief=brief, memory=snapshot))
 
 
-def _write_pictures(made: ProfiledRun, output: Output) -> list[tuple[str, str]]:
+def _write_pictures(made: ReportAnswer, output: Output) -> list[tuple[str, str]]:
     """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
     from gpuledger.present.charts.svg import png
     from gpuledger.present.views.page.report_page import report_pictures

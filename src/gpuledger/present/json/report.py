@@ -7,17 +7,16 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gpuledger.analyse.inventory import missing
 from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import UseClass
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.answers.kernels import UseAnswer
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.finding import Evidence, Finding
-from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.json_types import Count, Json, Ns, Share
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import variation
+from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.steps import PHASES
 from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
 from gpuledger.present.json.memory_snapshot import SnapshotJson
@@ -236,28 +235,27 @@ class ReportJson(Json):
     ] = UNSET
 
 
-def report_json(report: ProfiledRun, memory: SnapshotJson | None = None) -> ReportJson:
+def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> ReportJson:
     """The report; `memory` is of the same run."""
-    by_gpu = {device.gpu: device for device in report.devices}
+    run = report.run
+    by_gpu = {device.gpu: device for device in run.devices}
     return ReportJson(
         schema="gpuledger.report/1",
-        profile=report.name,
-        origin=fill(OriginJson, report.trace.origin, gpus=[gpu.name for gpu in report.trace.origin.gpus]),
-        health=health_json((*report.trace.health, *report.kernel_health)),
-        not_measured=[fill(MissingJson, lack) for lack in missing(report.trace)],
-        zero_ns=report.zero_ns,
-        window_ns=report.devices[0].ledger.window_ns,
-        devices=[
-            _device(device, report.use.get(device.gpu), report.against.get(device.gpu, ())) for device in report.devices
-        ],
-        steps=_steps(report.main_device),
+        profile=run.name,
+        origin=fill(OriginJson, run.trace.origin, gpus=[gpu.name for gpu in run.trace.origin.gpus]),
+        health=health_json((*run.trace.health, *run.kernel_health)),
+        not_measured=[fill(MissingJson, lack) for lack in report.missing],
+        zero_ns=run.zero_ns,
+        window_ns=run.devices[0].ledger.window_ns,
+        devices=[_device(device, run.use.get(device.gpu), run.against.get(device.gpu, ())) for device in run.devices],
+        steps=None if report.variation is None else _steps(run.main_device, report.variation),
         levels=[
-            fill(LevelJson, level, name=str(level.name), source=str(level.kind)) for level in report.main_device.levels
+            fill(LevelJson, level, name=str(level.name), source=str(level.kind)) for level in run.main_device.levels
         ],
-        findings=[finding_json(finding, report.zero_ns) for finding in report.findings],
-        graph_names=_graph_names(report.trace.places),
-        made_at=made_at() if report.kernels else UNSET,
-        kernels=[matched_json(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()] or UNSET,
+        findings=[finding_json(finding, run.zero_ns) for finding in run.findings],
+        graph_names=_graph_names(run.trace.places),
+        made_at=made_at() if run.kernels else UNSET,
+        kernels=[matched_json(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()] or UNSET,
         memory=UNSET if memory is None else memory,
     )
 
@@ -306,10 +304,7 @@ def _ledger(lines: Mapping[Line, int], whole_ns: int, by_use: Mapping[Line, Mapp
     ]
 
 
-def _steps(device: Device) -> StepsJson | None:
-    varied = variation(device)
-    if varied is None:
-        return None
+def _steps(device: Device, varied: Variation) -> StepsJson:
     phases = device.phases.of_step[varied.steps.warm_up :]
     return fill(
         StepsJson,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from gpuledger.analyse.memory.allocations import Holder, NoPlace, with_rest
-from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
+from gpuledger.analyse.memory.allocations import Holder, NoPlace
+from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
@@ -24,6 +24,7 @@ from gpuledger.units import bytes_text, count_text, instant_text, share_text, ti
 _SHOWN: Final = 2
 """Functions of a path that a table has room for."""
 
+_MOST_HOLDERS: Final = 10
 _MOST_LEAKS: Final = 10
 
 _SIZE: Final = Column("bytes", "MB", Unit.MB, page_name=say("Size"))
@@ -107,7 +108,7 @@ def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> do
             [doc.Paragraph(answer) for answer in answers],
             [],
             more=[
-                *picture_blocks(analysed.figures),
+                *picture_blocks(analysed),
                 doc.Heading(say("What to do")),
                 *([snapshot_findings(analysed)] if analysed.findings else []),
                 *sheet_blocks(sheets),
@@ -320,6 +321,15 @@ def _held_sheet(name: str, title: str, holders: Sequence[Holder], whole: int) ->
     return Sheet(name, title, _HELD, rows, (total,) if shown else ())
 
 
+def with_rest(held: Sequence[Holder]) -> tuple[Holder, ...]:
+    """The first ones, and the others as one line: the sum stays."""
+    others = held[_MOST_HOLDERS:]
+    if len(others) < 2:  # one line for one other saves none
+        return tuple(held)
+    rest = Holder(NoPlace.REST, (), sum(one.size_bytes for one in others), sum(one.allocations for one in others))
+    return (*held[:_MOST_HOLDERS], rest)
+
+
 def _holder_cell(holder: Holder) -> Cell:
     if isinstance(holder.place, NoPlace):
         return Term(holder.place.name.lower(), holder_words(holder))
@@ -334,29 +344,25 @@ def _path_cell(path: Sequence[str]) -> Cell:
     return Term(whole, " < ".join((*path[:_SHOWN], "…"))) if len(path) > _SHOWN else whole
 
 
-def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[doc.Block]:
+def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
     """Memory over time and over events, on a page."""
     blocks: list[doc.Block] = []
-    for of_gpu in figures:
-        if of_gpu.start_ns is not None:
-            start_ns, end_ns = of_gpu.start_ns, of_gpu.instant_ns(of_gpu.end.moment) or 1
-            ends = ("0", time_text(end_ns - start_ns))
-            title = say("Memory over time, GPU {gpu}", gpu=of_gpu.gpu)
-            blocks += [doc.Heading(title), memory_chart(of_gpu, f"memory-time-gpu{of_gpu.gpu}", start_ns, end_ns, ends)]
-        if of_gpu.has_history:
-            ends = ("0", say("{count} events", count=count_text(len(of_gpu.memory.history))))
-            title = say("Memory event by event, GPU {gpu}", gpu=of_gpu.gpu)
-            curve = memory_curve_by_event(of_gpu)
-            blocks += [doc.Heading(title), _curve_chart(of_gpu, f"memory-events-gpu{of_gpu.gpu}", curve, ends)]
+    over_time, by_event = analysed.over_time(), analysed.by_event
+    for figures in analysed.figures:
+        gpu, span = figures.gpu, figures.history_span
+        if span is not None:
+            ends = ("0", time_text(span.end_ns - span.start_ns))
+            title = say("Memory over time, GPU {gpu}", gpu=gpu)
+            blocks += [doc.Heading(title), memory_chart(figures, f"memory-time-gpu{gpu}", over_time[gpu], ends)]
+        if figures.has_history:
+            ends = ("0", say("{count} events", count=count_text(len(figures.memory.history))))
+            title = say("Memory event by event, GPU {gpu}", gpu=gpu)
+            blocks += [doc.Heading(title), memory_chart(figures, f"memory-events-gpu{gpu}", by_event[gpu], ends)]
     return blocks
 
 
-def memory_chart(figures: SnapshotFigures, name: str, start_ns: int, end_ns: int, ends: tuple[str, str]) -> doc.Chart:
-    """Allocated as an area, reserved as a line over it, from one instant to the other."""
-    return _curve_chart(figures, name, memory_curve(figures, start_ns, end_ns), ends)
-
-
-def _curve_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
+def memory_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
+    """Allocated as an area, reserved as a line over it."""
     from gpuledger.present.charts.over_time import memory_area  # text has no charts
 
     said = say(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuledger.analyse.inventory import contents
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Remarks
 from gpuledger.present.finding_words import shown_finding
@@ -34,7 +34,7 @@ _MOST_FINDINGS = 3
 
 
 def report_document(
-    report: ProfiledRun,
+    report: ReportAnswer,
     pictures: Sequence[tuple[str, str]] = (),
     *,
     is_brief: bool = False,
@@ -47,12 +47,12 @@ def report_document(
     return Document(
         blocks=lambda: _blocks(report, pictures, memory, is_brief=is_brief),
         data=lambda: _json(report, memory),
-        sheets=lambda: tuple(ledger_sheet(device) for device in report.devices),
+        sheets=lambda: tuple(ledger_sheet(device) for device in report.run.devices),
         page=lambda: _page(report, memory),
     )
 
 
-def _json(report: ProfiledRun, memory: SnapshotAnswer | None) -> ReportJson:
+def _json(report: ReportAnswer, memory: SnapshotAnswer | None) -> ReportJson:
     from gpuledger.present.json.report import report_json
 
     if memory is None:
@@ -63,49 +63,51 @@ def _json(report: ProfiledRun, memory: SnapshotAnswer | None) -> ReportJson:
     return report_json(report, snapshot_json(memory, sheets_with_findings(memory)))
 
 
-def _page(report: ProfiledRun, memory: SnapshotAnswer | None) -> Page:
+def _page(report: ReportAnswer, memory: SnapshotAnswer | None) -> Page:
     from gpuledger.present.views.page.report_page import report_page
 
     return report_page(report, memory)
 
 
 def _blocks(
-    report: ProfiledRun, pictures: Sequence[tuple[str, str]], memory: SnapshotAnswer | None, *, is_brief: bool
+    report: ReportAnswer, pictures: Sequence[tuple[str, str]], memory: SnapshotAnswer | None, *, is_brief: bool
 ) -> tuple[Block, ...]:
+    run = report.run
     # a report that joins several files is handed on, so it says when it was made
-    facts = (made_line(),) if report.kernels else ()
-    whole_ns = report.main_device.steady_ns
-    findings = tuple(shown_finding(finding, finding.saving_ns / whole_ns) for finding in report.findings)
+    facts = (made_line(),) if run.kernels else ()
+    whole_ns = run.main_device.steady_ns
+    findings = tuple(shown_finding(finding, finding.saving_ns / whole_ns) for finding in run.findings)
     opening: tuple[Block, ...] = (
-        Opening(report.name, origin_line(report.trace, contents(report.trace)), facts),
-        Conclusion(verdict(report)),
+        Opening(run.name, origin_line(run.trace, report.contents), facts),
+        Conclusion(verdict(run)),
         Findings(findings, most=_MOST_FINDINGS, is_brief=is_brief),
-        *_memory_blocks(report, memory),
+        *_memory_blocks(run, memory),
     )
     if is_brief:
-        return *opening, Remarks(tuple(next_command(report)))
+        return *opening, Remarks(tuple(next_command(run)))
     return (
         *opening,
-        ledger_block(report, pictures),
-        Group(tuple(use_blocks_of(report))),
-        Group(tuple(kernel_blocks(report))),
+        ledger_block(run, pictures),
+        Group(tuple(use_blocks_of(run))),
+        Group(tuple(kernel_blocks(run))),
         Remarks(tuple(closing(report))),
     )
 
 
-def _memory_blocks(report: ProfiledRun, memory: SnapshotAnswer | None) -> Sequence[Block]:
+def _memory_blocks(run: ProfiledRun, memory: SnapshotAnswer | None) -> Sequence[Block]:
     if memory is None:
         return ()
     from gpuledger.present.views.memory_snapshot import TimelineClock, memory_blocks  # few reports have one
 
-    return memory_blocks(memory, TimelineClock.of(report))
+    return memory_blocks(memory, TimelineClock.of(run))
 
 
-def opening_blocks(report: ProfiledRun) -> tuple[Block, ...]:
+def opening_blocks(report: ReportAnswer) -> tuple[Block, ...]:
     """What a notebook shows: the verdict, where the time went, and what to do."""
+    run = report.run
     return (
-        Opening(report.name, origin_line(report.trace, contents(report.trace))),
-        Conclusion(verdict(report)),
-        ledger_block(report),
-        Findings(tuple(shown_finding(finding, saving_share(report, finding)) for finding in report.findings)),
+        Opening(run.name, origin_line(run.trace, report.contents)),
+        Conclusion(verdict(run)),
+        ledger_block(run),
+        Findings(tuple(shown_finding(finding, saving_share(run, finding)) for finding in run.findings)),
     )

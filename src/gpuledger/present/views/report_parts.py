@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
-from gpuledger.analyse.inventory import OS_CALLS_MISSING, about_unclassified
-from gpuledger.analyse.ranks.rank import rank_places
+from gpuledger.analyse.inventory import OS_CALLS_MISSING
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
@@ -29,22 +29,22 @@ _ENLARGED: Final = 0.25
 _KINDS: Final = tuple(LineKind)
 
 
-def verdict(report: ProfiledRun) -> Message:
+def verdict(run: ProfiledRun) -> Message:
     """What was lost, then two or three sentences: how much the GPU works, and what stands in the way."""
-    if report.lost is None:
-        return _verdict(report)
-    claim, rest = capitalised(report.lost.claim), _verdict(replace(report, findings=report.findings[1:]))
-    share = share_text(report.main_device.idle_ns(Cause.LOST) / report.main_device.steady_ns)
+    if run.lost is None:
+        return _verdict(run)
+    claim, rest = capitalised(run.lost.claim), _verdict(replace(run, findings=run.findings[1:]))
+    share = share_text(run.main_device.idle_ns(Cause.LOST) / run.main_device.steady_ns)
     if share == share_text(0):
         return say("{claim}. {verdict}", claim=claim, verdict=rest)
     return say("{claim}. Up to {share} of the time only looks idle. {verdict}", claim=claim, share=share, verdict=rest)
 
 
-def _verdict(report: ProfiledRun) -> Message:
-    device = report.main_device
-    summary = headline(device, report.findings)
-    works = _at_work(device, summary, several=len(report.devices) > 1)
-    obstacles = _obstacles(summary, report.findings, device.steady_ns)
+def _verdict(run: ProfiledRun) -> Message:
+    device = run.main_device
+    summary = headline(device, run.findings)
+    works = _at_work(device, summary, several=len(run.devices) > 1)
+    obstacles = _obstacles(summary, run.findings, device.steady_ns)
     return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
 
 
@@ -153,9 +153,9 @@ def drawing_order(lines: Mapping[Line, int]) -> list[Line]:
     return sorted(lines, key=lambda line: (_KINDS.index(line.kind), -lines[line], line))
 
 
-def ledger_block(report: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> LedgerBlock:
+def ledger_block(run: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> LedgerBlock:
     """Where the time of the main GPU went; `files` are pictures that lie beside a Markdown document."""
-    device = report.main_device
+    device = run.main_device
     lines = device.line_ns
     compute = {line: ns for line, ns in lines.items() if line.is_compute}
     small = small_families(lines)
@@ -172,13 +172,13 @@ def ledger_block(report: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> 
     rows = tuple(
         LedgerRow(name, ns / device.steady_ns, time_text(ns // device.step_count), tone) for name, ns, tone in amounts
     )
-    return LedgerBlock(ledger_title(device), rows, _ledger_chart(report), tuple(files))
+    return LedgerBlock(ledger_title(device), rows, _ledger_chart(run), tuple(files))
 
 
-def _ledger_chart(report: ProfiledRun) -> Chart:
+def _ledger_chart(run: ProfiledRun) -> Chart:
     """A bar for every GPU, the main one first."""
-    main = report.main_device
-    others = [device for device in report.devices if device is not main]
+    main = run.main_device
+    others = [device for device in run.devices if device is not main]
     bars = [
         Bar(say("GPU {gpu}", gpu=device.gpu) if others else "", _bar_parts(device, device.line_ns))
         for device in (main, *others)
@@ -208,55 +208,56 @@ def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
     )
 
 
-def saving_share(report: ProfiledRun, finding: Finding) -> float | None:
+def saving_share(run: ProfiledRun, finding: Finding) -> float | None:
     """What a finding would save of the time of its own GPU; None where that is nothing, or not known."""
-    steady_ns = {device.gpu: device.steady_ns for device in report.devices}.get(finding.gpu)
+    steady_ns = {device.gpu: device.steady_ns for device in run.devices}.get(finding.gpu)
     return finding.saving_ns / steady_ns if steady_ns and finding.saving_ns else None
 
 
-def kernel_blocks(report: ProfiledRun) -> list[Block]:
+def kernel_blocks(run: ProfiledRun) -> list[Block]:
     """What Nsight Compute says of the kernels, where it was asked."""
-    matched = report.kernels.get(report.main_device.gpu)
+    matched = run.kernels.get(run.main_device.gpu)
     if matched is None:
         return []
     from gpuledger.present.views.ncu import integrated_blocks  # few reports have them
 
-    return integrated_blocks(matched, report.main_device)
+    return integrated_blocks(matched, run.main_device)
 
 
-def use_blocks_of(report: ProfiledRun) -> list[Block]:
+def use_blocks_of(run: ProfiledRun) -> list[Block]:
     """How compute time uses the GPU, where it was sampled."""
-    device = report.main_device
-    if device.gpu not in report.use:
+    device = run.main_device
+    if device.gpu not in run.use:
         return []
     from gpuledger.present.views.utilization import summary_blocks, use_blocks
 
-    return [*use_blocks(device, report.use[device.gpu]), *summary_blocks(report.against.get(device.gpu, ()))]
+    return [*use_blocks(device, run.use[device.gpu]), *summary_blocks(run.against.get(device.gpu, ()))]
 
 
-def closing(report: ProfiledRun) -> list[Message]:
+def closing(report: ReportAnswer) -> list[Message]:
     """What is not known, and the next command."""
-    others = [device for device in report.devices if device is not report.main_device]
+    run = report.run
+    others = [device for device in run.devices if device is not run.main_device]
     lines = [_at_work(device, headline(device, ()), several=True) for device in others]
-    if len(report.devices) * len(report.trace.origin.processes) > 1 and (ranks := rank_places(report.trace)):
+    if report.rank_count:
         lines.append(
             say(
                 "The profile holds {count} ranks: `gpuledger fleet` shows who waits for whom, `--device=N` "
                 "shows one GPU.",
-                count=count_text(len(ranks)),
+                count=count_text(report.rank_count),
             )
         )
-    if (unknown := about_unclassified(report.trace, report.main_device)) is not None:
-        lines.append(unknown)
-    calls = report.trace[Table.CALLS]
+    if report.unclassified is not None:
+        lines.append(report.unclassified)
+    calls = run.trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
         lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))
-    notes = (*report.trace.health, *report.kernel_health)
+    notes = (*run.trace.health, *run.kernel_health)
     losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
     lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *always_shown(notes))]
-    return [*lines, *next_command(report)]
+    return [*lines, *next_command(run)]
 
 
-def next_command(report: ProfiledRun) -> list[Message]:
+def next_command(run: ProfiledRun) -> list[Message]:
     """What to run next."""
-    return [say("next: {command}", command=report.findings[0].next)] if report.findings else []
+    return [say("next: {command}", command=run.findings[0].next)] if run.findings else []

@@ -4,15 +4,14 @@ a step's kernels in order), and one stretch of a run as a picture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from gpuledger.analyse.kernels.step_kernels import StepOverview
 from gpuledger.analyse.timeline import EventFinder, Events, EventSource
-from gpuledger.analyse.utilization.against_counters import held_against
-from gpuledger.analyse.utilization.stretches import SampledUse
+from gpuledger.answers.kernels import TimelineUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -29,8 +28,7 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.views.utilization import against_blocks, shown_sheet, use_answer, use_sheet
-from gpuledger.trace.measured import KernelReport
-from gpuledger.trace.model import Note, NotMeasured, Origin
+from gpuledger.trace.model import Note
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
 
@@ -95,57 +93,47 @@ def _foot(name: str, time_ns: int, overview: StepOverview, steps: int, calls: in
 
 def timeline_document(
     profile: str,
-    use: Mapping[int, SampledUse | NotMeasured],
+    answer: TimelineUse,
     in_order: Sequence[Sheet],
-    origin: Origin,
     notes: Sequence[Note],
     zero_ns: int,
-    counted: KernelReport | None = None,
     *,
     unsampled: Sequence[str] = (),
 ) -> Document:
     """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1.
 
-    What Nsight Compute `counted` of the same kernels is held against the samples. `unsampled` is said first where no
-    GPU was sampled.
+    `unsampled` is said first where no GPU was sampled.
     """
-    sampled = [sampled_use for sampled_use in use.values() if not isinstance(sampled_use, NotMeasured)]
+    sampled = answer.sampled.values()
     sentences: Sequence[str] = [
         sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)
     ]
     sentences = sentences or unsampled
-    against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
     opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
 
     def json() -> StepKernelsJson:
         from gpuledger.present.json.utilization import step_kernels_json
 
-        compared = None if counted is None else against
-        return step_kernels_json(profile, use, compared, in_order, notes, zero_ns)
+        return step_kernels_json(profile, answer.use, answer.against, in_order, notes, zero_ns)
 
     return Document(
         blocks=lambda: (
             *opening,
-            *(block for compared in against for block in against_blocks(compared)),
+            *(block for compared in answer.against or () for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
         data=json,
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
-        page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(use, origin)),
+        page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(answer)),
     )
 
 
-def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin) -> list[Chart]:
+def _charts(answer: TimelineUse) -> list[Chart]:
     """The kernels of each GPU under its roofs, where it was sampled and its peaks are known."""
     from gpuledger.present.views.page.rooflines import sampled_roofline_chart
 
-    charts = [
-        sampled_roofline_chart(sampled, origin.gpu(gpu))
-        for gpu, sampled in use.items()
-        if not isinstance(sampled, NotMeasured)
-    ]
-    return [chart for chart in charts if chart is not None]
+    return [chart for chart in map(sampled_roofline_chart, answer.rooflines) if chart is not None]
 
 
 _MOST_EVENTS: Final = 3_000

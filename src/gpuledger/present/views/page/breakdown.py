@@ -8,14 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.gap_summary import GapSummary, gap_summary
-from gpuledger.analyse.inventory import about_unclassified
-from gpuledger.analyse.path_summary import PathSummary, path_summary
-from gpuledger.analyse.step_summary import phase_times
-from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.analyse.gap_summary import GapSummary
+from gpuledger.analyse.path_summary import PathSummary
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.ledger.step_variation import Variation
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts import amounts
@@ -43,9 +41,8 @@ from gpuledger.present.views.gpu_time import (
     triggers_sheet,
     usual_sheet,
 )
-from gpuledger.present.views.page.over_time import ShownTimeline
+from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
-from gpuledger.replay.scenario import scenario
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -55,9 +52,6 @@ sum to its length, so that nothing unusual is averaged away."""
 
 _MOST_LINES: Final = 14
 """So many lines are told apart in the strip; of more, the smallest go into one."""
-
-MOST_OPERATIONS: Final = 300_000
-"""A part without steps that holds more is not gone through for a page: that would take longer than all else on it."""
 
 _GAP_SERIES: Final = (
     ("compute-elementwise", say("share of the gaps")),
@@ -70,13 +64,12 @@ _MEDIAN_STEP: Final = (
 )
 
 
-def ledger_section(report: ProfiledRun) -> doc.Section:
+def ledger_section(report: ReportAnswer) -> doc.Section:
     """Every line of the main GPU as a table; the bar of them stands on the first screen."""
-    device = report.main_device
+    device = report.run.main_device
     caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
-    remark = about_unclassified(report.trace, device)
     blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
-    blocks += [] if remark is None else [doc.Paragraph(remark, "note")]
+    blocks += [] if report.unclassified is None else [doc.Paragraph(report.unclassified, "note")]
     return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
 
 
@@ -104,10 +97,10 @@ def _ledger_sheet(device: Device) -> Sheet:
     )
 
 
-def steps_section(report: ProfiledRun) -> doc.Section:
+def steps_section(report: ReportAnswer) -> doc.Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
-    device = report.main_device
-    steps, levels = variation(device), levels_sheet(device)
+    device = report.run.main_device
+    steps, levels = report.variation, levels_sheet(device)
     repeats = [doc.SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
     if steps is None:
         missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
@@ -126,7 +119,7 @@ def steps_section(report: ProfiledRun) -> doc.Section:
             count=count_text(len(steps.steps)),
             each=neighbours,
         )
-    usual, phases = usual_sheet(device, steps), phases_sheet(device, phase_times(device, steps))
+    usual, phases = usual_sheet(device, steps), phases_sheet(device, report.phases)
     blocks: list[doc.Block] = [
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
@@ -141,10 +134,9 @@ def steps_section(report: ProfiledRun) -> doc.Section:
     return doc.Section("steps", say("Steps"), (*blocks, *repeats))
 
 
-def steps_chart(device: Device) -> doc.Chart | None:
-    """The strip of a GPU's steps; None where there are none."""
-    steps = variation(device)
-    return None if steps is None else _step_strip(device, steps).chart
+def steps_chart(report: ReportAnswer) -> doc.Chart | None:
+    """The strip of the main GPU's steps; None where there are none."""
+    return None if report.variation is None else _step_strip(report.run.main_device, report.variation).chart
 
 
 def _neighbours(steps: Variation) -> int:
@@ -214,11 +206,10 @@ def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.She
     return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
 
 
-def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
+def gaps_section(report: ReportAnswer) -> doc.Section:
     """The tables of `gpuledger gaps`, and the histogram."""
-    device = report.main_device
-    summary = gap_summary(report.trace, device)
-    chart, title = _gaps_chart(summary), say("Why the GPU was idle")
+    device, summary = report.run.main_device, report.gaps
+    chart, title = gaps_chart(summary), say("Why the GPU was idle")
     if chart is None:
         return doc.Section("gaps", title, (doc.Paragraph(say("The GPU was never idle in this window.")),))
     said = say(
@@ -241,18 +232,16 @@ def gaps_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
             anchor="longest-gaps",
             without=("cause_ns", "tid"),  # `gpuledger gaps` has them
             name_letters=24,
-            places=tuple(timeline.place(Span(gap.start_ns + zero_ns, gap.end_ns + zero_ns)) for gap in summary.longest),
+            places=tuple(
+                place_on_timeline(report, Span(gap.start_ns + zero_ns, gap.end_ns + zero_ns)) for gap in summary.longest
+            ),
         ),
     )
     return doc.Section("gaps", title, blocks, say("Idle time"))
 
 
-def gaps_chart(report: ProfiledRun) -> doc.Chart | None:
+def gaps_chart(summary: GapSummary) -> doc.Chart | None:
     """Gaps by length, shortest first: their share of all gaps, and of all idle time. None where there are none."""
-    return _gaps_chart(gap_summary(report.trace, report.main_device))
-
-
-def _gaps_chart(summary: GapSummary) -> doc.Chart | None:
     if not summary.gaps or not summary.idle_ns:
         return None
     columns = []
@@ -264,16 +253,14 @@ def _gaps_chart(summary: GapSummary) -> doc.Chart | None:
     return doc.Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")
 
 
-def critical_section(report: ProfiledRun) -> doc.Section:
+def critical_section(report: ReportAnswer) -> doc.Section:
     """The chain of the main GPU in the steps that findings are replayed in: what it is made of, what is beside it."""
-    title = say("The critical path")
-    model = scenario(report.trace, report.main_device, sampled=True)
-    if len(model.part.work) > MOST_OPERATIONS:
+    title, summary = say("The critical path"), report.path
+    if summary is None:
         said = say("The profile is long and has no steps to pick from; run this for its path:")
         return doc.Section(
             "critical", title, (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),)))
         )
-    summary = path_summary(report.trace, model)
     tables = (
         doc.SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
         doc.SheetBlock(calls_sheet(summary), anchor="critical-calls"),

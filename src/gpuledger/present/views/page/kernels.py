@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -37,18 +37,18 @@ _KERNELS: Final = (
 """NVIDIA's columns but two, which `gpuledger stats` has, after name and family."""
 
 
-def kernels_section(report: ProfiledRun) -> Section:
+def kernels_section(report: ReportAnswer) -> Section:
     """Every kernel of the profile, the longest first; of very many, the rest in one row, so that the table adds up."""
-    kernels, title = cuda_gpu_kern_sum(report.trace), say("Kernels")
+    kernels, title = report.kernel_times, say("Kernels")
     if not kernels:
-        missing = report.trace.missing(Table.KERNELS)
+        missing = report.run.trace.missing(Table.KERNELS)
         reason = say("no kernel was recorded") if missing is None else missing.reason
         return Section("kernels", title, (not_measured(reason),))
     said = say(
         "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
         "kernels do."
     )
-    families = _families(report)
+    families = _families(report.run)
     rows = tuple(
         (
             kernel.name,
@@ -87,9 +87,9 @@ def _other_kernels(rows: Sequence[Sequence[Cell]]) -> tuple[Cell, ...]:
     return Term("other", words), None, sum(shares_of, 0.0), total_ns, count, total_ns / count, None, None
 
 
-def _families(report: ProfiledRun) -> dict[str, str]:
+def _families(run: ProfiledRun) -> dict[str, str]:
     """The family of every kernel name, the user's own families included."""
-    activities, strings = report.main_device.work, report.trace.strings
+    activities, strings = run.main_device.work, run.trace.strings
     is_kernel = activities.family >= 0
     family_of = np.full(len(strings) + 1, -1, np.int16)  # the last is for graphs, which have no name
     family_of[take(activities.name, is_kernel)] = take(activities.family, is_kernel)
@@ -100,9 +100,9 @@ def _families(report: ProfiledRun) -> dict[str, str]:
     }
 
 
-def report_roofline(report: ProfiledRun) -> Chart | None:
+def report_roofline(run: ProfiledRun) -> Chart | None:
     """Every launch that Nsight Compute profiled, under its roofs; None where nothing is known."""
-    matched = report.kernels.get(report.main_device.gpu)
+    matched = run.kernels.get(run.main_device.gpu)
     if matched is None:
         return None
     launches = [
@@ -120,16 +120,13 @@ def report_roofline(report: ProfiledRun) -> Chart | None:
     return launch_roofline(launches, said)
 
 
-def roofline_section(report: ProfiledRun) -> Section:
+def roofline_section(report: ReportAnswer) -> Section:
     """What Nsight Compute says, where it was asked, and samples, where there are any."""
-    gpu, short = report.main_device.gpu, say("Kernels in depth")
-    sampled: list[Block] = []
-    if gpu in report.use:
-        chart = sampled_roofline_chart(report.use[gpu], report.trace.origin.gpu(gpu))
-        sampled = [*([] if chart is None else [chart]), *use_blocks_of(report)]
-    counted = kernel_blocks(report)
+    short, chart = say("Kernels in depth"), sampled_roofline_chart(report.roofline)
+    sampled: list[Block] = [*([] if chart is None else [chart]), *use_blocks_of(report.run)]
+    counted = kernel_blocks(report.run)
     if counted:
-        counted.insert(0, report_roofline(report) or not_measured(NOT_COLLECTED))
+        counted.insert(0, report_roofline(report.run) or not_measured(NOT_COLLECTED))
     elif sampled:
         return Section("roofline", say("Kernels in depth (samples)"), tuple(sampled), short)
     else:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.figures import memory_figures, memory_use
-from gpuledger.analyse.over_time import StreamsOverTime, queue_delays, stream_use
-from gpuledger.analyse.range_tree import RangeNode, RangeTree, range_tree
-from gpuledger.analyse.timeline import EventFinder, Stretch, shown_stretches, stretch_of
-from gpuledger.attribution.flame_trees import FlameTree, flame_trees
+from gpuledger.analyse.range_tree import RangeNode, RangeTree
+from gpuledger.answers.report import ReportAnswer
+from gpuledger.attribution.flame_trees import FlameTree
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.profiled_run import ProfiledRun, finding_place
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
@@ -32,60 +28,33 @@ from gpuledger.present.views.program_time import (
 )
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
-from gpuledger.trace.statistics import largest
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
-
-_LONGEST_GAPS: Final = 5
-"""So many gaps can be looked at on the timeline, beside those that findings are about."""
 
 MOST_ROWS: Final = 150
 """Ranges in the table."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ShownTimeline:
-    """What the page shows of when things happened."""
-
-    finder: EventFinder
-    stretches: tuple[Stretch, ...]
-    report: ProfiledRun
-
-    @classmethod
-    def of(cls, report: ProfiledRun) -> ShownTimeline:
-        """The stretches where findings and the longest gaps are."""
-        device = report.main_device
-        finder, gaps = EventFinder(report.trace, device.host, device.work), device.ledger.gaps
-        spans = [_span(report, finding) for finding in report.findings]
-        spans += [
-            Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
-            for gap in largest(gaps.length_ns, _LONGEST_GAPS).tolist()
-        ]
-        return cls(finder, shown_stretches(finder, device, spans), report)
-
-    def place(self, span: Span) -> doc.TimelinePlace | None:
-        """Where on the page a stretch of time is shown; None: nowhere."""
-        number = stretch_of(span, self.stretches)
-        return None if number is None else self._placed(number, span)
-
-    def place_of(self, finding: Finding) -> doc.TimelinePlace:
-        """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
-        return self.place(_span(self.report, finding)) or self._placed(0, self.stretches[0].core)
-
-    def _placed(self, number: int, span: Span) -> doc.TimelinePlace:
-        zero_ns = self.report.zero_ns
-        return doc.TimelinePlace(number, span.start_ns - zero_ns, span.end_ns - zero_ns)
+def place_on_timeline(report: ReportAnswer, span: Span) -> doc.TimelinePlace | None:
+    """Where on the page a stretch of time is shown; None: nowhere."""
+    number = report.stretch_of(span)
+    return None if number is None else _placed(report, number, span)
 
 
-def _span(report: ProfiledRun, finding: Finding) -> Span:
-    device = next((device for device in report.devices if device.gpu == finding.gpu), report.main_device)
-    return finding_place(finding, device)
+def place_of_finding(report: ReportAnswer, finding: Finding) -> doc.TimelinePlace:
+    """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
+    shown = place_on_timeline(report, report.place(finding))
+    return shown or _placed(report, 0, report.stretches[0].core)
 
 
-def timeline_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Section:
+def _placed(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
+    return doc.TimelinePlace(number, span.start_ns - report.run.zero_ns, span.end_ns - report.run.zero_ns)
+
+
+def timeline_section(report: ReportAnswer) -> doc.Section:
     """The timeline, with what it does not show."""
-    blocks: list[doc.Block] = [doc.TimelineBlock(report, timeline.finder, timeline.stretches)]
-    steps, shown = report.main_device.steps, sum(stretch.step is not None for stretch in timeline.stretches)
+    blocks: list[doc.Block] = [doc.TimelineBlock(report.run, report.finder, report.stretches)]
+    steps, shown = report.run.main_device.steps, sum(stretch.step is not None for stretch in report.stretches)
     if steps is not None and shown < len(steps):
         said = say(
             "{shown} of {count} steps are in this page; `gpuledger view` shows the whole run in Perfetto.",
@@ -96,30 +65,30 @@ def timeline_section(report: ProfiledRun, timeline: ShownTimeline) -> doc.Sectio
     return doc.Section("timeline", say("Timeline"), tuple(blocks))
 
 
-def window_ends(report: ProfiledRun) -> tuple[str, str]:
+def window_ends(run: ProfiledRun) -> tuple[str, str]:
     """Where the window begins and ends, as `--time` takes it."""
-    start_ns, end_ns = (instant - report.zero_ns for instant in report.window)
+    start_ns, end_ns = (instant - run.zero_ns for instant in run.window)
     return instant_text(start_ns) if start_ns else "0", instant_text(end_ns)
 
 
-def streams_section(report: ProfiledRun) -> doc.Section:
+def streams_section(report: ReportAnswer) -> doc.Section:
     """Every GPU and stream."""
-    chart, use = streams_chart(report)
+    use = report.streams
     said = say(
         "The window in {bins} bins of {time}; the stronger the color, the busier the stream.",
         bins=len(use.edges_ns) - 1,
         time=time_text(int(use.edges_ns[1] - use.edges_ns[0])),
     )
-    blocks: list[doc.Block] = [doc.Paragraph(said, "lead"), chart]
+    blocks: list[doc.Block] = [doc.Paragraph(said, "lead"), streams_chart(report)]
     if use.left_out:
         blocks.append(doc.Paragraph(say("{count} streams with less work are not shown.", count=use.left_out), "note"))
     return doc.Section("streams", say("Streams over time"), tuple(blocks))
 
 
-def streams_chart(report: ProfiledRun) -> tuple[doc.Chart, StreamsOverTime]:
+def streams_chart(report: ReportAnswer) -> doc.Chart:
     """The map of streams over the window."""
-    use = stream_use(report.main_device.work, report.window)
-    length_ns = report.window.end_ns - report.window.start_ns
+    use, window = report.streams, report.run.window
+    length_ns = window.end_ns - window.start_ns
     several_pids = len({stream.pid for stream in use.streams}) > 1
     rows = []
     for stream in use.streams:
@@ -131,14 +100,13 @@ def streams_chart(report: ProfiledRun) -> tuple[doc.Chart, StreamsOverTime]:
         rows.append(Row(name, stream.busy_ns, say("{share} busy", share=busy)))
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
     said = joined("; ", (joined(": ", (row.name, row.said)) for row in rows))
-    draw = partial(heat_map, say("How busy each stream was"), said, rows, widths, window_ends(report), say("busy"))
-    return doc.Chart(draw, name="stream-map"), use
+    draw = partial(heat_map, say("How busy each stream was"), said, rows, widths, window_ends(report.run), say("busy"))
+    return doc.Chart(draw, name="stream-map")
 
 
-def launches_section(report: ProfiledRun) -> doc.Section:
+def launches_section(report: ReportAnswer) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    device = report.main_device
-    delays = queue_delays(device)
+    delays, costs = report.queue_delays, report.launches
     said = say(
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
@@ -148,7 +116,6 @@ def launches_section(report: ProfiledRun) -> doc.Section:
         if isinstance(delays, NotMeasured)
         else [_delays_chart(delays), doc.Paragraph(said, "note")]
     )
-    costs = launch_costs(report.trace, device)
     blocks += _tables(
         (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
         (say("Calls that wait for the GPU, steady steps"), waiting_calls_sheet(costs)),
@@ -166,18 +133,17 @@ def _delays_chart(delays: Sequence[tuple[str, int]]) -> doc.Chart:
     return doc.Chart(partial(columns, title, said, (("compute-gemm", ""),), shown, tall=110), name="queue-chart")
 
 
-def memory_section(report: ProfiledRun) -> doc.Section:
+def memory_section(report: ReportAnswer) -> doc.Section:
     """Memory in use, copies and allocations."""
-    device, trace = report.main_device, report.trace
+    trace, use = report.run.trace, report.memory_use
     blocks: list[doc.Block] = []
-    use = memory_use(trace, device.gpu, report.window)
     if isinstance(use, NotMeasured):
         blocks.append(doc.not_measured(use.reason))
     else:
         said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
-        draw = partial(memory_area, say("Device memory in use"), said, use.most_bytes, window_ends(report))
+        draw = partial(memory_area, say("Device memory in use"), said, use.most_bytes, window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
-    sheets = memory_sheets(device, memory_figures(trace, device))
+    sheets = memory_sheets(report.run.main_device, report.memory)
     blocks += _tables(
         (say("Copies, steady steps"), sheets.copies),
         (say("Allocation calls, steady steps"), sheets.allocation_calls),
@@ -195,18 +161,15 @@ def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
     return [doc.SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
 
 
-def ranges_section(report: ProfiledRun) -> doc.Section:
+def ranges_section(report: ReportAnswer) -> doc.Section:
     """The program's ranges and what else was named, of the main GPU: trees of time to zoom into, and a table."""
-    device, title = report.main_device, say("Flame graph")
-    missing = report.trace.missing(Table.RANGES, Table.CALLS)
-    trees = flame_trees(report.trace, device)
-    if missing is None and len(device.host.calls):  # work belongs to a range through its call
-        tree = range_tree(report.trace, device, folded=True)
-        if tree.nodes:
-            return doc.Section("ranges", title, (*_tree_blocks(tree, trees), _ranges_table(tree, device.gpu)))
-        reason: str = say("no range was recorded")
-    else:
-        reason = say("no launch call is in the profile") if missing is None else missing.reason
+    title, tree, trees = say("Flame graph"), report.ranges, report.flame_trees
+    if tree is not None and tree.nodes:
+        table = _ranges_table(tree, report.run.main_device.gpu)
+        return doc.Section("ranges", title, (*_tree_blocks(tree, trees), table))
+    missing = report.run.trace.missing(Table.RANGES, Table.CALLS)
+    reason: str = say("no launch call is in the profile") if tree is None else say("no range was recorded")
+    reason = reason if missing is None else missing.reason
     return doc.Section("ranges", title, (doc.FlameBlock(trees, None) if trees else doc.not_measured(reason),))
 
 

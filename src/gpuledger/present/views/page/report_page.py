@@ -6,12 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from gpuledger.analyse.inventory import Contents, contents
-from gpuledger.analyse.overlap import overlap
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
-from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import variation
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.messages import joined, say, translated
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import Picture
@@ -39,9 +35,9 @@ from gpuledger.present.views.page.breakdown import (
 )
 from gpuledger.present.views.page.kernels import kernels_section, report_roofline, roofline_section
 from gpuledger.present.views.page.over_time import (
-    ShownTimeline,
     launches_section,
     memory_section,
+    place_of_finding,
     ranges_section,
     streams_chart,
     streams_section,
@@ -68,32 +64,32 @@ _MISSING: Final = (
 )
 
 
-def report_page(report: ProfiledRun, memory: SnapshotAnswer | None = None) -> doc.Page:
+def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> doc.Page:
     """The page, with what a memory snapshot of the same run says where there is one; an empty section says why."""
-    about, timeline = contents(report.trace), ShownTimeline.of(report)
+    run = report.run
     findings = doc.Findings(
         tuple(
-            shown_finding(finding, saving_share(report, finding), timeline.place_of(finding))
-            for finding in report.findings
+            shown_finding(finding, saving_share(run, finding), place_of_finding(report, finding))
+            for finding in run.findings
         ),
-        names_gpu=len(report.devices) > 1,
-        zero_ns=report.zero_ns,
+        names_gpu=len(run.devices) > 1,
+        zero_ns=run.zero_ns,
     )
     top = replace(findings, entries=findings.entries[:_TOP], form=doc.FindingsForm.TOP)
     nothing = doc.Paragraph(say("No fix stands out; look at the kernels themselves."))
     return doc.Page(
-        name=report.name,
-        headline=origin_line(report.trace, about),
-        verdict=verdict(report),
-        tiles=_tiles(report, report.main_device),
-        opening=(ledger_block(report), *([top] if top.entries else [])),
+        name=run.name,
+        headline=origin_line(run.trace, report.contents),
+        verdict=verdict(run),
+        tiles=_tiles(report),
+        opening=(ledger_block(run), *([top] if top.entries else [])),
         sections=(
-            timeline_section(report, timeline),
+            timeline_section(report),
             doc.Section("findings", say("What to do"), (findings if findings.entries else nothing,)),
             ledger_section(report),
             ranges_section(report),
             kernels_section(report),
-            gaps_section(report, timeline),
+            gaps_section(report),
             steps_section(report),
             critical_section(report),
             streams_section(report),
@@ -102,22 +98,22 @@ def report_page(report: ProfiledRun, memory: SnapshotAnswer | None = None) -> do
             *(() if memory is None else (_snapshot_section(report, memory),)),
             roofline_section(report),
             _communication_section(report),
-            _health_section(report, about),
+            _health_section(report),
         ),
     )
 
 
-def _tiles(report: ProfiledRun, device: Device) -> tuple[doc.Tile, ...]:
+def _tiles(report: ReportAnswer) -> tuple[doc.Tile, ...]:
+    device, steps = report.run.main_device, report.variation
     working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
     of_all = say("of {time}", time=time_text(device.steady_ns))
     tiles = [doc.Tile(say("GPU busy"), share_text(working / device.steady_ns), of_all)]
-    steps = variation(device)
     if steps is not None:
         spread = say("P10 {low}, P90 {high}", low=time_text(steps.p10_ns), high=time_text(steps.p90_ns))
         tiles.append(doc.Tile(say("Median step"), time_text(steps.median_ns), spread))
         odd = say("{count} unusual", count=count_text(len(steps.outliers)))
         tiles.append(doc.Tile(say("Steps"), count_text(len(steps.steps)), odd))
-    top = next((finding for finding in report.findings if finding.saving_ns), None)
+    top = next((finding for finding in report.run.findings if finding.saving_ns), None)
     if top is not None:
         saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(top.saving_ns / device.steady_ns)
@@ -125,34 +121,32 @@ def _tiles(report: ProfiledRun, device: Device) -> tuple[doc.Tile, ...]:
     return tuple(tiles)
 
 
-def _snapshot_section(report: ProfiledRun, memory: SnapshotAnswer) -> doc.Section:
+def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Section:
     """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
-    clock = TimelineClock.of(report)
+    clock = TimelineClock.of(report.run)
     blocks: list[doc.Block] = [doc.Paragraph(answer, "lead") for answer in answer_on_timeline(memory, clock)]
-    if len(report.trace[Table.ALLOCS]):
+    if len(report.run.trace[Table.ALLOCS]):
         blocks.append(doc.Paragraph(_EVENTS_OF_TRACE, "note"))
     if clock is None:
-        blocks += picture_blocks(memory.figures)
+        blocks += picture_blocks(memory)
     else:
-        window = clock.wall_window
+        curves, ends = memory.over_time(clock.wall_window), window_ends(report.run)
         for figures in memory.figures:
             title = say("Memory over the report's window, GPU {gpu}", gpu=figures.gpu)
-            name = f"snapshot-gpu{figures.gpu}"
-            chart = memory_chart(figures, name, window.start_ns, window.end_ns, window_ends(report))
+            chart = memory_chart(figures, f"snapshot-gpu{figures.gpu}", curves[figures.gpu], ends)
             blocks += [doc.Heading(title), chart]
     blocks.append(snapshot_findings(memory))
     blocks += sheet_blocks(snapshot_sheets(memory))
     return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks))
 
 
-def _communication_section(report: ProfiledRun) -> doc.Section:
+def _communication_section(report: ReportAnswer) -> doc.Section:
     """How communication and copies overlap with compute; across ranks, another page answers."""
-    overlaps = [overlap(device) for device in report.devices]
     blocks: list[doc.Block] = [
         doc.SheetBlock(overlap_sheet(work), caption=say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu))
-        for work in overlaps
+        for work in report.overlaps
     ]
-    if not any(work.communication.running_ns for work in overlaps):
+    if not any(work.communication.running_ns for work in report.overlaps):
         blocks.insert(0, doc.Paragraph(say("No communication ran on a GPU here."), "lead"))
     said = say(
         "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
@@ -162,15 +156,15 @@ def _communication_section(report: ProfiledRun) -> doc.Section:
     return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"))
 
 
-def _health_section(report: ProfiledRun, about: Contents) -> doc.Section:
+def _health_section(report: ReportAnswer) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
-    notes = (*report.trace.health, *report.kernel_health)
-    missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in about.missing)
+    notes = (*report.run.trace.health, *report.run.kernel_health)
+    missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in report.missing)
     lacks = doc.SheetBlock(
         Sheet("missing", "Missing", _MISSING, missing), caption=say("Not in this profile"), anchor="missing"
     )
     blocks: tuple[doc.Block, ...] = (
-        doc.Points(say("Source"), _source_facts(report, about)),
+        doc.Points(say("Source"), _source_facts(report)),
         *([lacks] if missing else []),
         notes_block(notes) if notes else doc.Paragraph(say("Nothing was lost while reading."), "note"),
         doc.Heading(say("Reproduce")),
@@ -179,11 +173,11 @@ def _health_section(report: ProfiledRun, about: Contents) -> doc.Section:
     return doc.Section("health", say("Health and provenance"), blocks, say("Health"))
 
 
-def _source_facts(report: ProfiledRun, about: Contents) -> tuple[str, ...]:
-    origin, unknown = report.trace.origin, say("not recorded")
+def _source_facts(report: ReportAnswer) -> tuple[str, ...]:
+    origin, launched, unknown = report.run.trace.origin, report.contents.launched, say("not recorded")
     tool = joined(" ", (origin.tool, origin.tool_version or unknown))
     facts = [
-        say("profile: {profile}", profile=report.name),
+        say("profile: {profile}", profile=report.run.name),
         say("recorded by: {tool}, export schema {schema}", tool=tool, schema=origin.schema_version or unknown),
         say("recorded at: {time} UTC", time=origin.started_utc or unknown),
         say(
@@ -192,8 +186,8 @@ def _source_facts(report: ProfiledRun, about: Contents) -> tuple[str, ...]:
         say("read by: gpuledger {version}", version=own_version()),
         made_line(),
     ]
-    if not isinstance(about.launched, NotMeasured):
-        share = share_text(about.launched)
+    if not isinstance(launched, NotMeasured):
+        share = share_text(launched)
         facts.append(say("{share} of the GPU work has its launch call in the profile", share=share))
     return tuple(facts)
 
@@ -206,17 +200,15 @@ class Named:
     picture: Picture
 
 
-def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
+def report_pictures(report: ReportAnswer, language: str) -> list[Named]:
     """Those that there is something to show in."""
-    device = report.main_device
-    use, gpu = report.use.get(device.gpu), report.trace.origin.gpu(device.gpu)
     charts = (
-        ("ledger", ledger_block(report).chart),
-        ("steps", steps_chart(device)),
-        ("streams", streams_chart(report)[0]),
-        ("gaps", gaps_chart(report)),
-        ("roofline", report_roofline(report)),
-        ("sampled-roofline", None if use is None else sampled_roofline_chart(use, gpu)),
+        ("ledger", ledger_block(report.run).chart),
+        ("steps", steps_chart(report)),
+        ("streams", streams_chart(report)),
+        ("gaps", gaps_chart(report.gaps)),
+        ("roofline", report_roofline(report.run)),
+        ("sampled-roofline", sampled_roofline_chart(report.roofline)),
     )
     tell = partial(translated, language=language)
     return [Named(f"-{name}.png", chart.picture(tell)) for name, chart in charts if chart is not None]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from gpuledger.analyse.kernels.judgement import JudgedLaunch
-from gpuledger.analyse.utilization.stretches import SampledUse, sampled_roofline
+from gpuledger.analyse.utilization.stretches import SampledRoofline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import joined, say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
@@ -16,7 +16,7 @@ from gpuledger.present.document import Chart
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.terms import BOUNDS
 from gpuledger.present.views.utilization import CLASS_BOUNDS, CLASS_WORDS
-from gpuledger.trace.model import Gpu, NotMeasured
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, share_text, time_text
 
 NOT_COLLECTED: Final = say("operations and DRAM traffic were not collected together; collect the roofline sections")
@@ -91,10 +91,9 @@ def _roofs(launches: Sequence[JudgedLaunch]) -> list[Ceiling]:
     return flat + [Ceiling(f"DRAM {bytes_text(round(per_s))}/s", per_s, slanted=True) for per_s in dram]
 
 
-def sampled_roofline_chart(use: SampledUse, gpu: Gpu | None) -> Chart | None:
+def sampled_roofline_chart(sampled: SampledRoofline | NotMeasured | None) -> Chart | None:
     """Kernels by their samples, and the roofs at the clock that was sampled; None where the peaks are not known."""
-    sampled = sampled_roofline(use, gpu)
-    if isinstance(sampled, NotMeasured):
+    if not isinstance(sampled, SampledRoofline):
         return None
     whole_ns = sum(point.kernel.time_ns for point in sampled.points)
     spots = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import capitalised
 from gpuledger.present import document as doc
@@ -32,9 +33,9 @@ class _Around(ByColour):
         return 'fill="currentColor"' if tone in ("ink", "muted") else super().fill(tone)
 
 
-def notebook_html(report: ProfiledRun) -> str:
+def notebook_html(run: ProfiledRun) -> str:
     """What a notebook shows of a report: the verdict, where the time went, and the first findings."""
-    return f'<div style="max-width: 60em">{"".join(_blocks_html(opening_blocks(report)))}</div>'
+    return f'<div style="max-width: 60em">{"".join(_blocks_html(opening_blocks(ReportAnswer(run))))}</div>'
 
 
 def fragment_html(document: doc.Document) -> str:
