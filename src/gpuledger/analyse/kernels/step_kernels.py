@@ -27,6 +27,9 @@ from gpuledger.trace.spans import Ints, shares_in_order
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
+MOST_SHAPES: Final = 5_000
+"""Kernels of more names and shapes are not all told apart by shape: sizes that vary by call are no line each."""
+
 Key = tuple[str, Dim3, Dim3]  # what tells kernels apart: bare name, grid and block
 
 
@@ -81,7 +84,8 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     where = places(trace, device, chosen)
     rows = trace[Table.KERNELS].at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
-    shape = (rows[side][:, axis] for side in ("grid", "block") for axis in range(3))
+    grid, block = _told_apart(name_code, rows["grid"], rows["block"])
+    shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
     number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)
     # numbered by the first of each: entries come in the order of execution
@@ -91,12 +95,12 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     calls = np.bincount(number)
     mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
     names = [trace.strings.text(code) or "" for code in work.name[chosen[first]].tolist()]
-    columns = (name_code[first], rows["grid"][first], rows["block"][first], where.of[first], calls, times, mean)
+    columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, mean)
     entries = tuple(
         StepKernel(
-            name, bare[code], tuple(grid), tuple(block), where.names[place], where.layered[place], count, time, mean_ns
+            name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], count, time, mean_ns
         )
-        for name, code, grid, block, place, count, time, mean_ns in zip(
+        for name, code, wide, deep, place, count, time, mean_ns in zip(
             names, *(column.tolist() for column in columns), strict=True
         )
     )
@@ -109,6 +113,20 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     # what began before the steady stretch but reaches into it is compute of no entry
     elsewhere = int(own.sum()) - int(times.sum()) if scope is None else 0
     return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
+
+
+def _told_apart(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints]:
+    """Grids and blocks; 0 for the names with the most of them, where all together are too many."""
+    first, _ = group(name, *grid.T, *block.T)
+    if len(first) <= MOST_SHAPES:
+        return grid, block
+    shapes = np.bincount(name[first])
+    most_first = np.argsort(-shapes, kind="stable")
+    left = len(first) - np.cumsum(shapes[most_first] - 1)  # once so many names have one shape each
+    varies = np.zeros(len(shapes), np.bool_)
+    varies[most_first[: 1 + int(np.argmax(left <= max(MOST_SHAPES, left[-1])))]] = True
+    known = ~varies[name][:, np.newaxis]
+    return grid * known, block * known
 
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:

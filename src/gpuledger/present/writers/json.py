@@ -11,4 +11,8 @@ from gpuledger.present.safe_text import visible_json
 
 def json_text(content: Mapping[str, Any]) -> str:
     """One document, ended by a newline. Names keep their letters; what a terminal would obey is escaped."""
-    return visible_json(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
+    import msgspec
+
+    # the standard library is quick only without indents, and these would be searched for what hides
+    text = visible_json(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return msgspec.json.format(text, indent=1) + "\n"
