@@ -122,7 +122,7 @@ def _told_apart(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints]:
         return grid, block
     shapes = np.bincount(name[first])
     most_first = np.argsort(-shapes, kind="stable")
-    left = len(first) - np.cumsum(shapes[most_first] - 1)  # once so many names have one shape each
+    left = len(first) - np.cumsum(np.maximum(shapes[most_first] - 1, 0))  # once so many names have one shape each
     varies = np.zeros(len(shapes), np.bool_)
     varies[most_first[: 1 + int(np.argmax(left <= max(MOST_SHAPES, left[-1])))]] = True
     known = ~varies[name][:, np.newaxis]
