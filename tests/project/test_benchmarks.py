@@ -437,12 +437,19 @@ def test_the_guard_compares_with_what_is_stored(work: Path, export: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("ratio", "slower", "verdict"), [(4.1, True, "SLOWER"), (4.0, False, "as before"), (0.9, False, "much faster")]
+    ("ratios", "slower", "verdict"),
+    [
+        ((4.1, 2.0), True, "SLOWER"),
+        ((2.0, 4.1), True, "SLOWER"),  # a sleep, which takes no processor
+        ((4.0, 4.0), False, "as before"),
+        ((0.9, 1.2), False, "as before"),
+        ((0.9, 0.9), False, "much faster"),
+    ],
 )
-def test_twice_as_slow_is_too_slow(ratio: float, slower: bool, verdict: str) -> None:
-    found = quick.Guarded("report", 1.0, ratio, 2.0, 2.0)
+def test_slower_than_there_is_room_for(ratios: tuple[float, float], slower: bool, verdict: str) -> None:
+    found = quick.Guarded("report", 1.0, ratios, (2.0, 2.0), 2.0)
     assert found.is_slower is slower
-    assert found.said.endswith(f"stored 2.00 x: {verdict}")
+    assert found.said.endswith(f"stored 2.00 x and 2.00 x: {verdict}")
 
 
 # Peers
