@@ -26,15 +26,13 @@ from typing import Any, Final
 import mutations
 from mutations import Change, as_bytes, sometimes
 
-from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
-from gpuledger.api import build_report
+from gpuledger.answers.memory_snapshot import snapshot_answer
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
-from gpuledger.findings.memory import snapshot_findings
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, snapshot_document
+from gpuledger.present.views.memory_snapshot import snapshot_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
@@ -49,6 +47,7 @@ from gpuledger.runbook.files import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
+from gpuledger.verbs.report import build_report
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4
@@ -509,10 +508,7 @@ def _snapshots() -> list[bytes]:
 def _read_snapshot(given: bytes, folder: Path) -> object:
     path = folder / "snapshot.pickle"
     path.write_bytes(given)
-    snapshot = open_snapshot(path)
-    figures = snapshot_figures(snapshot)
-    made = AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
-    return write(snapshot_document(made), "text")
+    return write(snapshot_document(snapshot_answer(open_snapshot(path))), "text")
 
 
 _OPCODES: Final = tuple(bytes([opcode]) for opcode in b"(}])uesatldKMJGXCBN012hjqr.\x80\x85\x86\x8a\x8c\x8d\x94\x95")

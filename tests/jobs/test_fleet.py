@@ -34,6 +34,7 @@ from gpuledger.ledger.steps import Selection
 from gpuledger.present.document import Shades
 from gpuledger.present.views.fleet import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
+from gpuledger.stages import Nobody
 from gpuledger.system import resources
 from gpuledger.verbs.job import progress_bar
 from support.command import ROOT, gpuledger
@@ -468,7 +469,12 @@ def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bar_counts_profiles() -> None:
     told: list[tuple[str, int]] = []
-    draw = progress_bar(lambda what, rows: told.append((what, rows)))
+
+    class Noting(Nobody):
+        def __call__(self, table: str, rows: int) -> None:
+            told.append((table, rows))
+
+    draw = progress_bar(Noting())
     draw(0, 0)
     draw(1, 4)
     assert told == [("the folder", 0), ("█████··············· 1 of 4 profiles", 0)]

@@ -14,26 +14,22 @@ from gpuledger.present.safe_text import display_width
 from gpuledger.present.views.bench import bench_document
 from gpuledger.present.writers import write
 from gpuledger.verbs import VERBS
+from gpuledger.verbs.questions import QUESTIONS
 from support.command import ROOT, gpuledger
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
 CASES = {
+    **dict.fromkeys(QUESTIONS, ("attn.sqlite",)),
     "align": ("attn.sqlite", "decode.sqlite", "--range=attention"),
     "critical": ("zoo_node.sqlite",),
     "diff": ("experts_batched.sqlite", "experts_grouped.sqlite"),
     "fleet": ("two_gloo.sqlite",),
-    "gaps": ("attn.sqlite",),
     "info": ("attn.sqlite",),
     "kernels": ("attn.sqlite",),
-    "launches": ("attn.sqlite",),
-    "memory": ("attn.sqlite",),
     "ops": ("attn.json.gz",),
-    "overlap": ("attn.sqlite",),
     "phases": ("experts_batched.sqlite",),
-    "ranges": ("attn.sqlite",),
     "report": ("attn.sqlite",),
-    "steps": ("attn.sqlite",),
     "query": ("attn.sqlite", "SELECT start_ns FROM kernels"),
     "whatif": ("attn.sqlite", "--speedup=compute=2", "--fix=LAUNCH-BOUND", "--host=2"),
 }

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.verbs.questions import QUESTIONS
 from gpuledger.version import own_version
 from support.command import CAPTURES, ROOT, gpuledger
 from support.document_keys import lost
@@ -37,12 +38,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "report-sampled": ("report", "metrics_llama", "--ncu", NCU / "metrics_llama.csv.xz"),
     "info": ("info", "attn"),
     "stats": ("stats", "attn"),
-    "gaps": ("gaps", "attn"),
-    "steps": ("steps", "attn"),
-    "launches": ("launches", "attn"),
-    "memory": ("memory", "attn"),
-    "ranges": ("ranges", "attn"),
-    "overlap": ("overlap", "attn"),
+    **{name: (name, "attn") for name in QUESTIONS},
     "ops": ("ops", TORCH),
     "critical": ("critical", "attn"),
     "phases": ("phases", "attn"),
@@ -58,9 +54,6 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "runbooks": ("run", "--list"),
 }
 """Each document by name, and what writes it: words without a dash or an ending are captures."""
-
-OF_QUESTIONS = ("gaps", "steps", "launches", "memory", "ranges", "overlap", "ops")
-"""Their documents are all described by gpuledger.tables-1.json."""
 
 ELSEWHERE = {
     "bench": "needs torch; tests/workloads",
@@ -113,7 +106,8 @@ def today(name: str) -> dict[str, Any]:
 
 
 def hold_against_its_schema(name: str, document: dict[str, Any]) -> None:
-    schema_of("tables" if name in OF_QUESTIONS else name.removesuffix("-sampled")).validate(document)
+    """The documents of questions are all described by gpuledger.tables-1.json."""
+    schema_of("tables" if name in QUESTIONS else name.removesuffix("-sampled")).validate(document)
 
 
 EVERY = [*COMMANDS, "baseline"]
@@ -121,7 +115,7 @@ EVERY = [*COMMANDS, "baseline"]
 
 def test_every_document_is_looked_at() -> None:
     schemas = {path.stem.removeprefix("gpuledger.").removesuffix("-1") for path in SCHEMAS.glob("*-1.json")}
-    assert schemas - {"tables"} == {name.removesuffix("-sampled") for name in EVERY if name not in OF_QUESTIONS} | (
+    assert schemas - {"tables"} == {name.removesuffix("-sampled") for name in EVERY if name not in QUESTIONS} | (
         ELSEWHERE.keys()
     )
 

@@ -48,13 +48,18 @@ Kind = TypeVar("Kind", bound=Json)
 
 
 def fill(kind: type[Kind], record: object, /, **computed: Any) -> Kind:
-    """An object of this kind: its keys as given here, all others from the fields of `record` that have their names."""
-    return kind(**{key: plain(getattr(record, key)) for key in _required(kind) if key not in computed}, **computed)
+    """An object of this kind: its keys as given here, all others from the fields of `record` that have their names.
+
+    A key that need not be there is left out where `record` has no such field.
+    """
+    keys = [(key, unset) for key, unset in _keys(kind) if key not in computed]
+    return kind(**{key: plain(getattr(record, key, *unset)) for key, unset in keys}, **computed)
 
 
 @functools.cache
-def _required(kind: type[Json]) -> tuple[str, ...]:
-    return tuple(field.name for field in msgspec.structs.fields(kind) if field.required)
+def _keys(kind: type[Json]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Its keys, with what stands for one that is not there where it need not be."""
+    return tuple((field.name, () if field.required else (field.default,)) for field in msgspec.structs.fields(kind))
 
 
 def health_json(notes: Iterable[Note]) -> list[HealthJson]:
