@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli import kept_answers
+from gpuledger.read import open_trace
+from gpuledger.system.kept_files import FileState
 from gpuledger.verbs import profiles
 from support.command import CAPTURES, Ran, gpuledger
 from support.opened import plain
@@ -44,14 +46,14 @@ def _aged(path: Path) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The profiles that are opened, and so not answered about from what was kept."""
     names: list[str] = []
-    opened = profiles.open_trace
+    opened = open_trace
 
     def noted(path: str | Path, **options: object) -> object:
         names.append(Path(path).name)
         return opened(path, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(profiles, "open_trace", noted)
-    monkeypatch.setattr(kept_answers.FileState, "was_settled", lambda *_: True)  # a copy changed its times just now
+    monkeypatch.setattr(FileState, "was_settled", lambda *_: True)  # a copy changed its times just now
     return names
 
 

@@ -85,6 +85,11 @@ def _classes(dataclass: Decorator) -> dict[str, Any]:
 
 STANDARD, OURS = _classes(dataclasses.dataclass), _classes(records.dataclass)
 
+def _counted(tally: Any) -> int:
+    tally.count = 3
+    return int(tally.count)
+
+
 USES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "repr": lambda of: [repr(of["Point"](1)), repr(of["Named"](1, name="q")), repr(of["Quiet"]("a"))],
     "defaults": lambda of: (of["Point"](1).y, of["Point"](1).seen, of["Named"](1).name),
@@ -102,7 +107,7 @@ USES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "assign": lambda of: setattr(of["Point"](1), "x", 2),
     "assign what is no field": lambda of: setattr(of["Loose"]("a"), "b", 2),
     "delete": lambda of: delattr(of["Point"](1), "x"),
-    "change": lambda of: (tally := of["Tally"](), setattr(tally, "count", 3), tally.count)[2],
+    "change": lambda of: _counted(of["Tally"]()),
     "replace": lambda of: repr(dataclasses.replace(of["Named"](1, 2), y=5, name="r")),
     "fields": lambda of: [(each.name, each.type, each.compare) for each in dataclasses.fields(of["Named"])],
     "as dict": lambda of: dataclasses.asdict(of["Named"](1, names=("a", "b"))),
