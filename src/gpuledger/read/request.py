@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
 from gpuledger.trace.model import Note, Severity
 from gpuledger.trace.tables import Table
+from gpuledger.units import bytes_text
 
 Progress = Callable[[str, int], None]
 """Told now and then: which table is being read, how many of its rows so far."""
@@ -21,6 +23,11 @@ WantedColumns = Mapping[Table, frozenset[str]]
 def counted(severity: Severity, code: str, count: int, sentence: str) -> list[Note]:
     """The note on so many rows or values; none where there are none."""
     return [Note(severity, code, sentence, count)] if count else []
+
+
+def more_event_bytes(limits: Limits) -> str:
+    """The option that lets an event, or a line of text, be longer."""
+    return f"--limit=event-bytes={bytes_text(8 * limits.event_bytes).replace(' ', '')}"
 
 
 def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:

@@ -288,11 +288,7 @@ class _SnapshotReading:
                 raise too_many_gpus(self._name, len(held), self._limits.gpus)
             mine = np.flatnonzero(is_good & (gpu == one))
             mine = mine[np.argsort(address[mine], kind="stable")]
-            made = MemorySegments(
-                address[mine],
-                size[mine],
-                integers(tree, nodes["is_expandable"], 0)[mine] == 1,
-            )
+            made = MemorySegments(address[mine], size[mine], integers(tree, nodes["is_expandable"], 0)[mine] == 1)
             held[one] = made, self._blocks(nodes["blocks"][mine])
         return held
 

@@ -120,8 +120,7 @@ class TextCoder:
         check()
         lost = len(named) - len(stored)
         sentence = say(
-            "{count} names are missing from the export; their events show the string's number",
-            count=count_text(lost),
+            "{count} names are missing from the export; their events show the string's number", count=count_text(lost)
         )
         notes = (*decoder.notes(), *counted(Severity.WARNING, "names-missing", lost, sentence))
         return TextCoding(Strings(code), notes, np.array(list(by_id), np.int64), codes)

@@ -268,8 +268,7 @@ class NsysDevices:
         notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
         unknown = len(self._gpus) - len(described) if described else 0
         sentence = say(
-            "work ran on {count} GPUs that the export does not match to the ones it describes",
-            count=unknown,
+            "work ran on {count} GPUs that the export does not match to the ones it describes", count=unknown
         )
         return (*notes, *counted(Severity.WARNING, "gpus-unknown", unknown, sentence))
 

@@ -366,8 +366,7 @@ class _ExportReading:
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
         unended = int((is_open & is_range).sum())
         sentence = say(
-            "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
-            count=count_text(unended),
+            "{count} NVTX ranges have no end; they are taken to end at the last NVTX event", count=count_text(unended)
         )
         self._note(Severity.WARNING, "ranges-open", sentence, unended)
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
@@ -440,11 +439,7 @@ _LOST_WITHOUT = {
 _BOUNDS = dict.fromkeys(("device", "registers", *schema.LAUNCH_SIZES), (-(2**31), 2**31)) | {
     "bytes": (0, LARGEST_BYTES)
 }
-_NVTX_KINDS = {
-    "push_pop": schema.NVTX_PUSH_POP,
-    "start_end": schema.NVTX_START_END,
-    "mark": schema.NVTX_MARK,
-}
+_NVTX_KINDS = {"push_pop": schema.NVTX_PUSH_POP, "start_end": schema.NVTX_START_END, "mark": schema.NVTX_MARK}
 _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
     (Table.KERNELS, schema.KERNEL.name): _ExportReading.kernels,
     (Table.COPIES, schema.MEMCPY.name): _ExportReading.memcpy,

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +166,7 @@ class _Gathering:
             untimed=self._untimed,
             begin_end=self._begin_end,
             names_cut=self.codes.cut,
-            has_named_threads=self._shaper.has_named_threads,
+            has_named_threads=bool(self._shaper.named_threads),
         )
 
 
@@ -185,63 +185,54 @@ class ColumnShape:
 Shapes = dict[Feed, dict[str, ColumnShape]]
 
 
-class TracePart(Protocol):
+@dataclass(frozen=True, slots=True)
+class TracePart:
     """A part of a trace. Its columns must be asked for in the order of `_order`, once each."""
 
-    @property
-    def rest(self) -> GatheredEvents:
-        """All of it but the columns."""
-
-    @property
-    def shapes(self) -> Shapes:
-        """What columns it has."""
-
-    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
-        """Write one column."""
+    rest: GatheredEvents
+    """All of it but the columns."""
+    shapes: Shapes
+    fill: Callable[[Feed, str, NDArray[Any]], None]
+    """Writes one column."""
 
 
-class LocalPart:
+def local_part(whole: GatheredEvents) -> TracePart:
     """A part that this process has read; a column is given up when it is asked for."""
 
-    def __init__(self, whole: GatheredEvents) -> None:
-        self.rest, self._feeds = replace(whole, feeds={}), whole.feeds
-        self.shapes = {
-            feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
-            for feed, columns in whole.feeds.items()
-        }
+    def fill(feed: Feed, key: str, into: NDArray[Any]) -> None:
+        into[...] = whole.feeds[feed].pop(key)
 
-    def take(self, feed: Feed, key: str) -> NDArray[Any]:
-        return self._feeds[feed].pop(key)
-
-    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
-        into[...] = self.take(feed, key)
+    return TracePart(replace(whole, feeds={}), _shapes(whole), fill)
 
 
-class RemotePart:
-    """A part that another process has read and sends with `send`."""
+def remote_part(receiving: Connection) -> TracePart | None:
+    """A part that another process has read and sends with `send`; None where it could not."""
 
-    def __init__(self, receiving: Connection) -> None:
-        self._receiving = receiving
-        announced: tuple[GatheredEvents, Shapes] | None = receiving.recv()
-        self.is_whole = announced is not None
-        if announced is not None:
-            self.rest, self.shapes = announced
-
-    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
+    def fill(_feed: Feed, _key: str, into: NDArray[Any]) -> None:
         for slab in _slabs(into):
-            self._receiving.recv_bytes_into(slab)
+            receiving.recv_bytes_into(slab)
+
+    announced: tuple[GatheredEvents, Shapes] | None = receiving.recv()
+    return None if announced is None else TracePart(*announced, fill)
 
 
 def send(sending: Connection, whole: GatheredEvents | None) -> None:
-    """Hand a part to `Arriving`; None if it could not be read."""
+    """Hand a part to `remote_part`; None if it could not be read."""
     if whole is None:
         sending.send(None)
         return
-    part = LocalPart(whole)
-    sending.send((part.rest, part.shapes))
-    for feed, key in _order([part.shapes]):
-        for slab in _slabs(part.take(feed, key)):
+    shapes = _shapes(whole)
+    sending.send((replace(whole, feeds={}), shapes))
+    for feed, key in _order([shapes]):
+        for slab in _slabs(whole.feeds[feed].pop(key)):
             sending.send_bytes(slab)
+
+
+def _shapes(whole: GatheredEvents) -> Shapes:
+    return {
+        feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
+        for feed, columns in whole.feeds.items()
+    }
 
 
 def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
@@ -339,13 +330,7 @@ def _order_of_naming(columns: Sequence[NDArray[Any]], texts: list[str]) -> list[
 WORTH_IT: Final = 48 << 20
 """A shorter text is read before a process has started."""
 
-_MOST: Final = 8
-_MOST_PACKED: Final = 4
-"""More processes would only unpack the same."""
-
 _WINDOW: Final = 1 << 20
-_BEFORE: Final = b'{"traceEvents": ['
-_AFTER: Final = b"]}"
 
 _Span = tuple[int, int | None]
 """Where a part begins and ends: at the first end of an event from there on. None is the text's end."""
@@ -357,7 +342,8 @@ def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progr
     if not _may_fork():
         return None
     size = unpacked_size(source) if is_packed else source.size
-    count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), _MOST_PACKED if is_packed else _MOST)
+    most = 4 if is_packed else 8  # more processes would only unpack the same
+    count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), most)
     if size < WORTH_IT or count < 2:
         return None
     edges = [size * part // count for part in range(count)]
@@ -395,13 +381,12 @@ def _may_fork() -> bool:
 
 def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
     """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
-    parts: list[TracePart] = [LocalPart(first)]
+    parts = [local_part(first)]
     try:
         for receiving in others:
-            arriving = RemotePart(receiving)
-            if not arriving.is_whole:
+            if (part := remote_part(receiving)) is None:
                 return None
-            parts.append(arriving)
+            parts.append(part)
         if any(part.rest.has_named_threads for part in parts) or any(part.rest.notes for part in parts[:-1]):
             return None
         if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
@@ -427,7 +412,7 @@ class _Part:
         if start:
             window, cut = _next_cut(stream)
             begins = window.index(b",", cut) + 1  # the comma before the first event
-            self._before, self._stream = _BEFORE, RejoinedStream(window[begins:], stream)
+            self._before, self._stream = b'{"traceEvents": [', RejoinedStream(window[begins:], stream)
             if self._left is not None:
                 self._left -= begins
                 if self._left < 0:
@@ -453,7 +438,7 @@ class _Part:
             return b""
         self._is_ended = True
         window, cut = _next_cut(self._stream)
-        return window[:cut] + _AFTER
+        return window[:cut] + b"]}"
 
 
 def _next_cut(stream: ByteStream) -> tuple[bytes, int]:

@@ -320,8 +320,7 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
 
 def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
     sentence = say(
-        "{count} events have no usable time or duration and were left out or truncated",
-        count=count_text(whole.untimed),
+        "{count} events have no usable time or duration and were left out or truncated", count=count_text(whole.untimed)
     )
     notes = counted(Severity.LOSS, "events-untimed", whole.untimed, sentence)
     sentence = say(
