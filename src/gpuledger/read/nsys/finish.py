@@ -130,9 +130,7 @@ class _Decoder:
     """Bytes to text. What is not UTF-8 stays visible as `\\xNN`, so that two different names stay different."""
 
     def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._odd = 0
-        self._cut = 0
+        self._longest, self._odd, self._cut = longest, 0, 0
 
     def texts(self, stored: list[bytes]) -> list[str]:
         """All of them at once where that can be, as nearly always: there may be a million."""
@@ -168,7 +166,6 @@ class _Decoder:
 Raw = dict[str, Ints]
 """One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
 
-
 _ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 
@@ -176,9 +173,7 @@ class TableFinisher:
     """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
 
     def __init__(self, coding: TextCoding, hosts: Ints, devices: NsysDevices) -> None:
-        self.devices = devices
-        self._coding = coding
-        self._hosts = hosts
+        self.devices, self._coding, self._hosts = devices, coding, hosts
 
     def rows(self, table: Table, wanted: frozenset[str], raw: Raw) -> Rows:
         """The finished table. What is done with leaves `raw`, so that a column is not there twice for long."""
@@ -270,7 +265,6 @@ def _number(values: Ints) -> Ints:
 MOST_COUNTERS: Final = 100_000
 """GPUs times counters of an export that can be real; of one with more, none has a name."""
 
-_NAMES: Final = "TARGET_INFO_GPU_METRICS"
 _GPU_BITS: Final = 0xFF
 
 
@@ -307,6 +301,6 @@ def lost_samples(export: NsysExport) -> list[Note]:
 
 def _names(export: NsysExport) -> dict[tuple[int, int], str]:
     """The name of each counter; NULL stands for the hardware where the samples do not say it."""
-    rows = text_rows(export, _NAMES, ("metricName",), integers=("typeId", "metricId"))
+    rows = text_rows(export, "TARGET_INFO_GPU_METRICS", ("metricName",), integers=("typeId", "metricId"))
     listed = {(row["typeId"], row["metricId"]): row["metricName"] for row in rows}
     return {(NULL, metric): name for (_, metric), name in listed.items()} | listed

@@ -22,11 +22,6 @@ from gpuledger.trace.model import PID_BITS, Gpu, Note, Origin, Private, Process,
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_SEVERITY_WARNING, _SEVERITY_ERROR = 2, 3
-
-_CAPTURE_OUTCOME = "Number of "
-"""How nsys begins its counts of events; they are reported as warnings by some versions, and are none."""
-
 
 def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]) -> Origin:
     """Everything but the events."""
@@ -52,8 +47,8 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
         processes=_processes(export, tables),
-        rank=_from_environment(captured, _RANK),
-        world_size=_from_environment(captured, _WORLD_SIZE),
+        rank=_from_environment(captured, "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+        world_size=_from_environment(captured, "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
         # no two captures of a host begin in the same nanosecond
         capture=None if epoch_ns is None else f"{system.get('Hostname', [''])[0]} {epoch_ns}",
         source_rows=tuple((name, export.count(name)) for name in sorted(export.tables) if schema.holds_events(name)),
@@ -65,11 +60,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
 _STARTED: Final = "TARGET_INFO_SESSION_START_TIME"
 
 
-_RANK: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-_WORLD_SIZE: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-
-
-def _from_environment(captured: Mapping[str, list[str]], names: tuple[str, ...]) -> int | None:
+def _from_environment(captured: Mapping[str, list[str]], *names: str) -> int | None:
     """A number that the launcher gave to the process, by the first of these variables that nsys recorded."""
     given = [value for key, values in captured.items() if "ENVIRONMENT" in key for value in values]
     for name in names:
@@ -97,13 +88,9 @@ def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]])
 
 def _processes(export: NsysExport, tables: Mapping[Table, Rows]) -> tuple[Process, ...]:
     """The processes that some event belongs to, with their names where the export lists them."""
-    seen: set[int] = set()
-    for rows in tables.values():
-        if "pid" in rows:
-            seen.update(distinct(rows["pid"]).tolist())
-    seen.discard(-1)
+    seen = {pid for rows in tables.values() if "pid" in rows for pid in distinct(rows["pid"]).tolist()}
     names = {row["pid"]: row["name"] for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",))}
-    return tuple(Process(pid, names.get(pid & (1 << PID_BITS) - 1)) for pid in sorted(seen))
+    return tuple(Process(pid, names.get(pid & (1 << PID_BITS) - 1)) for pid in sorted(seen - {-1}))
 
 
 def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
@@ -136,16 +123,13 @@ def text_rows(
 
 def diagnostics(export: NsysExport) -> tuple[Note, ...]:
     """What nsys itself warned about while it captured, each sentence once."""
-    counts = Counter[tuple[int, str]]()
+    counts, codes = Counter[tuple[str, str]](), {2: "nsys-warning", 3: "nsys-error"}
     for row in text_rows(export, "DIAGNOSTIC_EVENT", ("text",), integers=("severity",)):
         sentence = " ".join(row["text"].split()).rstrip(".")
-        if row["severity"] in (_SEVERITY_WARNING, _SEVERITY_ERROR) and not sentence.startswith(_CAPTURE_OUTCOME):
-            counts[row["severity"], sentence] += 1
-    codes = {_SEVERITY_WARNING: "nsys-warning", _SEVERITY_ERROR: "nsys-error"}
-    return tuple(
-        Note(Severity.WARNING, codes[severity], f"nsys: {sentence}", count)
-        for (severity, sentence), count in counts.items()
-    )
+        # some versions report counts of events as warnings, which they are not
+        if row["severity"] in codes and not sentence.startswith("Number of "):
+            counts[codes[row["severity"]], sentence] += 1
+    return tuple(Note(Severity.WARNING, code, f"nsys: {said}", count) for (code, said), count in counts.items())
 
 
 UNKNOWN = say("unknown GPU")
@@ -278,19 +262,14 @@ def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
     asked = {"sm_count": say("how many SMs")}
     if is_sampled:
         asked |= {"clock_hz": say("what clock"), "bandwidth_bytes_per_s": say("what memory bandwidth")}
-    return [
-        note
-        for name, figure in asked.items()
-        for note in counted(
-            Severity.INFO,
-            "gpu-figures-not-recorded",
-            sum(getattr(gpu, name) is None for gpu in gpus),
-            say(
-                "the export does not say {figure} its GPUs have: how well kernels use them is judged without",
-                figure=figure,
-            ),
+    notes = []
+    for name, figure in asked.items():
+        sentence = say(
+            "the export does not say {figure} its GPUs have: how well kernels use them is judged without", figure=figure
         )
-    ]
+        lacking = sum(getattr(gpu, name) is None for gpu in gpus)
+        notes += counted(Severity.INFO, "gpu-figures-not-recorded", lacking, sentence)
+    return notes
 
 
 def _by_process(export: NsysExport, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:

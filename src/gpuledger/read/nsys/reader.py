@@ -41,13 +41,6 @@ from gpuledger.trace.strings import Stacks, python_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
-CHAINS: Final[Mapping[str, str]] = {
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "CUDA_CALLCHAINS",
-    "OSRT_API": "OSRT_CALLCHAINS",
-    "COMPOSITE_EVENTS": "SAMPLING_CALLCHAINS",
-}
-"""Which table holds the frames of the events of which other."""
-
 _FRAME: Final = ("id", "symbol", "stackDepth")
 
 
@@ -60,9 +53,8 @@ class StackReader:
         self._lengths: list[Ints] = []
         self._count = 0
 
-    def of_events(self, table: str, chain: Ints) -> Ints:
-        """The stack of each event of `table`, from its call chain's id."""
-        frames = CHAINS.get(table, "")
+    def of_events(self, frames: str, chain: Ints) -> Ints:
+        """The stack of each event, from its call chain's id; `frames` is the table that holds the chains."""
         if not set(_FRAME) <= self._export.tables.get(frames, frozenset()) or not (chain != NULL).any():
             return same(NULL, len(chain))
         read = self._export.integers(frames, list(_FRAME)).columns
@@ -70,8 +62,7 @@ class StackReader:
         ids, symbol, depth = (read[name][known] for name in _FRAME)
         order = np.lexsort((depth, ids))
         chains, lengths = np.unique(ids, return_counts=True)
-        symbol = self._coder.use(symbol)
-        first = self._add(symbol[order], lengths)
+        first = self._add(self._coder.use(symbol)[order], lengths)
         if not len(chains):
             return same(NULL, len(chain))
         place = np.minimum(np.searchsorted(chains, chain), len(chains) - 1)
@@ -172,21 +163,19 @@ class _ExportReading:
         """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
         if table is Table.COLLECTIVES and not may_have_payloads(self.export):
             return None
-        needed = schema.needed(table, wanted)
+        needed = schema.needed(table, _FEEDS[table], wanted)
         parts = [
             part
-            for feed in schema.FEEDS[table]
-            if (taken := self._take(feed, needed)) is not None
-            and (part := _SHAPE[table, feed.name](self, *taken)) is not None
+            for feed, shape in _FEEDS[table].items()
+            if (taken := self._take(feed, needed)) is not None and (part := shape(self, *taken)) is not None
         ]
         if not parts:
             return None
         return {name: one_after_another([part[name] for part in parts]) for name in parts[0]}
 
     def why_absent(self, table: Table) -> str:
-        names = [feed.name for feed in schema.FEEDS[table]]
-        broken = [self._unusable[name] for name in names if name in self._unusable]
-        if broken:
+        names = [feed.name for feed in _FEEDS[table]]
+        if broken := [self._unusable[name] for name in names if name in self._unusable]:
             return broken[0]
         if table is not Table.COLLECTIVES:
             return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
@@ -314,10 +303,10 @@ class _ExportReading:
         driver = self.coder.own("driver")
         named = self.coder.labels(raw.pop("class"), layers)
         layer = by_row(lambda ids: np.where(ids == NULL, driver, ids), named)
-        return raw | {"layer": layer, "kernel": same(NULL, len(layer))} | self._stack(raw, schema.RUNTIME)
+        return raw | {"layer": layer, "kernel": same(NULL, len(layer))} | self._stack(raw, "CUDA_CALLCHAINS")
 
     def os_calls(self, raw: Raw, *_: object) -> Raw:
-        return self._library_calls(raw | self._stack(raw, schema.OSRT), "os", schema.CLASS_OS_CALL)
+        return self._library_calls(raw | self._stack(raw, "OSRT_CALLCHAINS"), "os", schema.CLASS_OS_CALL)
 
     def cublas_calls(self, raw: Raw, *_: object) -> Raw:
         return self._library_calls(raw, "cublas", schema.CLASS_CUBLAS_CALL)
@@ -333,13 +322,13 @@ class _ExportReading:
         own = {"layer": same(self.coder.own(layer), len(nothing))}
         return {"correlation": nothing, "result": nothing, "stack": nothing, "kernel": nothing} | raw | own
 
-    def _stack(self, raw: Raw, feed: schema.NsysTable) -> Raw:
+    def _stack(self, raw: Raw, frames: str) -> Raw:
         """The stacks of events whose call chain was asked for."""
-        return {"stack": self.stacks.of_events(feed.name, raw["stack"])} if "stack" in raw else {}
+        return {"stack": self.stacks.of_events(frames, raw["stack"])} if "stack" in raw else {}
 
     def samples(self, raw: Raw, *_: object) -> Raw:
         source = same(self.coder.own("cpu"), len(raw["start_ns"]))
-        return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, schema.SAMPLE)
+        return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, "SAMPLING_CALLCHAINS")
 
     def python_samples(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         """Marks whose payload is a stack. An export without the JSON of payloads has none."""
@@ -440,25 +429,25 @@ _BOUNDS = dict.fromkeys(("device", "registers", *schema.LAUNCH_SIZES), (-(2**31)
     "bytes": (0, LARGEST_BYTES)
 }
 _NVTX_KINDS = {"push_pop": schema.NVTX_PUSH_POP, "start_end": schema.NVTX_START_END, "mark": schema.NVTX_MARK}
-_SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
-    (Table.KERNELS, schema.KERNEL.name): _ExportReading.kernels,
-    (Table.COPIES, schema.MEMCPY.name): _ExportReading.memcpy,
-    (Table.COPIES, schema.MEMSET.name): _ExportReading.memset,
-    (Table.GRAPHS, schema.GRAPH.name): _ExportReading.unchanged,
-    (Table.CALLS, schema.RUNTIME.name): _ExportReading.cuda_calls,
-    (Table.CALLS, schema.OSRT.name): _ExportReading.os_calls,
-    (Table.CALLS, schema.CUBLAS.name): _ExportReading.cublas_calls,
-    (Table.CALLS, schema.CUDNN.name): _ExportReading.cudnn_calls,
-    (Table.RANGES, schema.NVTX.name): _ExportReading.nvtx,
-    (Table.SYNCS, schema.SYNC.name): _ExportReading.syncs,
-    (Table.ALLOCS, schema.ALLOC.name): _ExportReading.allocs,
-    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _ExportReading.unchanged,
-    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.unchanged,
-    (Table.SAMPLES, schema.SAMPLE.name): _ExportReading.samples,
-    (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
-    (Table.COLLECTIVES, schema.NCCL.name): _ExportReading.collectives,
-    (Table.METRICS, schema.METRIC.name): _ExportReading.metrics,
+_FEEDS: Final[Mapping[Table, Mapping[schema.NsysTable, Callable[..., Raw | None]]]] = {
+    Table.KERNELS: {schema.KERNEL: _ExportReading.kernels},
+    Table.COPIES: {schema.MEMCPY: _ExportReading.memcpy, schema.MEMSET: _ExportReading.memset},
+    Table.GRAPHS: {schema.GRAPH: _ExportReading.unchanged},
+    Table.CALLS: {
+        schema.RUNTIME: _ExportReading.cuda_calls,
+        schema.OSRT: _ExportReading.os_calls,
+        schema.CUBLAS: _ExportReading.cublas_calls,
+        schema.CUDNN: _ExportReading.cudnn_calls,
+    },
+    Table.RANGES: {schema.NVTX: _ExportReading.nvtx},
+    Table.SYNCS: {schema.SYNC: _ExportReading.syncs},
+    Table.ALLOCS: {schema.ALLOC: _ExportReading.allocs},
+    Table.OVERHEADS: dict.fromkeys((schema.PROFILER_OVERHEAD, schema.CUPTI_OVERHEAD), _ExportReading.unchanged),
+    Table.SAMPLES: {schema.SAMPLE: _ExportReading.samples, schema.PYTHON_SAMPLE: _ExportReading.python_samples},
+    Table.COLLECTIVES: {schema.NCCL: _ExportReading.collectives},
+    Table.METRICS: {schema.METRIC: _ExportReading.metrics},
 }
+"""Which of nsys's tables make up each of ours, in this order, and what gives it our columns."""
 
 
 def _null_impossible(columns: Raw, known: dict[str, ColumnRange]) -> int:
