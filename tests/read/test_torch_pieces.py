@@ -371,7 +371,7 @@ def test_what_another_process_sends_is_what_it_read() -> None:
     for (_, sending), part in zip(pipes, PARTS, strict=True):
         send(sending, part())
     arrived, held = (
-        merged([part for receiving, _ in pipes if (part := remote_part(receiving)) is not None]),
+        merged([arrived for receiving, _ in pipes if (arrived := remote_part(receiving)) is not None]),
         merged([local_part(part()) for part in PARTS]),
     )
     assert replace(arrived, feeds={}) == replace(held, feeds={})

@@ -214,8 +214,10 @@ def job_notes(
     """Health notes under a heading of their own: those of several traces together, unless another name is given."""
     if notes:
         above = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, 1000)
-        tracks, marks = mark_tracks([note_mark(note, at_ns) for note in notes], "notes", "health", above, numbers)
-        yield TimelineSection((above, *tracks), marks)
+        said = [{"sentence": note.sentence, "severity": note.severity.value} for note in notes]
+        marks = [Mark(at_ns, note.code, of, {"count": note.count}) for note, of in zip(notes, said, strict=True)]
+        tracks, records = mark_tracks(marks, "notes", "health", above, numbers)
+        yield TimelineSection((above, *tracks), records)
 
 
 _STEPS, _FINDINGS, _PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)  # the order in which tracks of a GPU are shown
@@ -371,12 +373,6 @@ def finding_mark(finding: Finding, device: Device) -> Mark:
     figures = {"saving_ns": finding.saving_ns} | ({} if per_step is None else {"saving_ns_per_step": per_step})
     at_ns = finding_place(finding, device).start_ns
     return Mark(at_ns, finding.code, {name: text for name, text in words.items() if text}, figures)
-
-
-def note_mark(note: Note, at_ns: int) -> Mark:
-    """A health note at the beginning."""
-    words = {"sentence": note.sentence, "severity": note.severity.value}
-    return Mark(at_ns, note.code, words, {"count": note.count})
 
 
 def mark_tracks(

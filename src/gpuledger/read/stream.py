@@ -308,7 +308,6 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> 
 
 @contextmanager
 def _archive_errors(source: Source) -> Iterator[None]:
-    """Says in one sentence what is wrong with an archive."""
     try:
         yield
     except _BROKEN as error:

@@ -184,8 +184,6 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 @dataclass(slots=True)
 class _RunningQuery:
-    """One query under way, and what came of it."""
-
     done: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: DuckDBPyConnection | None = None

@@ -112,7 +112,6 @@ class CsvRows:
         self.cut = bool(begun)
 
     def _lines(self, text: TextIO) -> Iterator[str]:
-        """Lines that hold something."""
         most = self._limits.event_bytes
         while line := text.readline(most + 1):
             check()
@@ -261,8 +260,6 @@ def _values(rows: CsvRows) -> Generator[str, None, None]:
 
 @dataclass(slots=True)
 class _Launch:
-    """A launch as its rows come in."""
-
     who: LaunchIdentity
     run: int
     nvtx: tuple[str, ...] = ()
@@ -418,8 +415,6 @@ class _Long:
 
 
 class _Raw:
-    """A row per launch."""
-
     def __init__(self, file: str, columns: Columns, run: int) -> None:
         self._file, self._columns, self._run = file, columns, run
         self._width = max(columns.values()) + 1

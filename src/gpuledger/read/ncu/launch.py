@@ -184,7 +184,6 @@ def scale(unit: str) -> tuple[int, str]:
 
 
 def _simple(word: str, unit: str) -> tuple[int, str]:
-    """A unit without a slash."""
     if _is_count(word):
         return 0, word
     if word in _NS_EXPONENT:

@@ -241,7 +241,6 @@ def walk(source: Source, limits: Limits) -> ReportContainer:
 
 
 def _message(file: BinaryIO, size: int, limits: Limits) -> bytes:
-    """The next message with its length before it."""
     start = file.read(4)
     if len(start) < 4:
         raise _Damaged(say("truncated"))
@@ -257,7 +256,6 @@ _Value = int | bytes
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, _Value]]:
-    """The fields of a protobuf message: number and value."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -298,7 +296,6 @@ def _number(header: dict[int, _Value], field: int, default: int | None = None) -
 
 
 def _process(header: dict[int, _Value]) -> int | None:
-    """The number of the process that a block is about."""
     about = header.get(_PROCESS)
     number = dict(_fields(about)).get(1) if isinstance(about, bytes) else None
     return number if isinstance(number, int) else None
@@ -355,7 +352,6 @@ _CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.
 
 
 def _from_library(source: Source, container: ReportContainer, every_metric: bool, limits: Limits) -> ChildReply:
-    """What the library makes of the whole blocks of a report."""
     try:
         with tempfile.TemporaryDirectory(prefix="gpuledger-") as folder:
             report, answer = source.path.resolve(), Path(folder, "launches")

@@ -47,7 +47,6 @@ class TextCoding:
     _codes: Codes
 
     def codes(self, ids: Ints) -> Codes:
-        """The codes of a column of ids."""
         least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
         first_own = self._first_own
         if first_own is not None and (most < first_own or most >= _FIRST_OWN):

@@ -118,7 +118,6 @@ Layouts = dict[int, list[tuple[str, int, str]]]
 
 
 def _layouts(export: NsysExport) -> Layouts:
-    """Where the values that we want lie in payloads."""
     columns = export.integers(_ENTRIES, ["schemaId", "offset", "type"]).columns
     numbers = (values.tolist() for values in columns.values())
     layouts: Layouts = {}

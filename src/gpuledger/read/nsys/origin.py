@@ -18,7 +18,7 @@ from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.request import counted
 from gpuledger.trace.keys import distinct, group
-from gpuledger.trace.model import PID_BITS, Gpu, Note, Origin, Private, Process, Severity, os_pid
+from gpuledger.trace.model import Gpu, Note, Origin, Private, Process, Severity, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
@@ -33,6 +33,8 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
     driver = system.get("NvDriverVersion", [None])[0]
     if driver and driver.isdecimal() and len(driver) > 5:  # before 2023 without points: 5303002 -> 530.30.02
         driver = f"{driver[:3]}.{driver[3:5]}.{driver[5:]}"
+    pids = {pid for rows in tables.values() if "pid" in rows for pid in distinct(rows["pid"]).tolist()} - {-1}
+    names = {row["pid"]: row["name"] for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",))}
     started = text_rows(export, _STARTED, ("utcTime",))
     epoch_ns = next((row["utcEpochNs"] for row in text_rows(export, _STARTED, (), integers=("utcEpochNs",))), None)
     return Origin(
@@ -46,7 +48,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
         cuda_version=f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}" if cuda.isdecimal() else None,  # 13000 -> 13.0
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
-        processes=_processes(export, tables),
+        processes=tuple(Process(pid, names.get(os_pid(pid))) for pid in sorted(pids)),
         rank=_from_environment(captured, "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
         world_size=_from_environment(captured, "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
         # no two captures of a host begin in the same nanosecond
@@ -84,13 +86,6 @@ def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]])
     ]
     host = system.get("Hostname", [None])[0]
     return Private(tuple(command + [captured[key][0] for key in arguments]), host, tuple(environment))
-
-
-def _processes(export: NsysExport, tables: Mapping[Table, Rows]) -> tuple[Process, ...]:
-    """The processes that some event belongs to, with their names where the export lists them."""
-    seen = {pid for rows in tables.values() if "pid" in rows for pid in distinct(rows["pid"]).tolist()}
-    names = {row["pid"]: row["name"] for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",))}
-    return tuple(Process(pid, names.get(pid & (1 << PID_BITS) - 1)) for pid in sorted(seen - {-1}))
 
 
 def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
@@ -173,7 +168,6 @@ class NsysDevices:
         return tuple(self._gpus)
 
     def resolve(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
-        """The physical GPU of each row."""
         first, number = group(pid, device)
         pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
         gpus = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]

@@ -111,7 +111,6 @@ class ArrowExport:
         return UnreadableProfile(f"{self._folder.name}: a damaged export", found=found, hint="copy or export it again")
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
-        """These columns, some rows at a time."""
         path, rows = self._folder / (table + self._suffix), self.count(table)
         if rows > self._limits.rows_per_table:  # before anything is held: a run of one value is short
             raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
@@ -196,7 +195,6 @@ def _integers(column: pyarrow.Array) -> Ints | None:
 
 @contextlib.contextmanager
 def _arrow_errors(source: Source) -> Iterator[None]:
-    """What pyarrow says of a broken file, as one sentence."""
     try:
         import pyarrow as pa
         import pyarrow.parquet

@@ -91,7 +91,6 @@ class StackReader:
         return self._count - len(lengths)
 
     def stacks(self, coding: TextCoding) -> Stacks:
-        """All that were read, their text coded."""
         frames = np.concatenate([np.empty(0, np.int64), *self._frames])
         lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])
         return Stacks(np.cumsum(lengths), coding.codes(frames))
@@ -470,7 +469,6 @@ def _null_impossible(columns: Raw, known: dict[str, ColumnRange]) -> int:
 
 
 def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
-    """What is odd about rows that were kept."""
     notes = list[Note]()
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))

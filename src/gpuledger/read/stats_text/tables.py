@@ -92,7 +92,6 @@ class TextTable:
         return True
 
     def close(self) -> None:
-        """No more lines come."""
         self.damaged += bool(self._begun)
         self._begun = []
 
@@ -369,8 +368,6 @@ class _Run:
 
 
 class _Document:
-    """A text, line by line."""
-
     def __init__(self, hint: str, longest: int) -> None:
         self.tables: list[_TitledTable] = []
         self.incomplete: list[str] = []
@@ -382,7 +379,6 @@ class _Document:
         self._age, self._longest = 0, longest
 
     def take(self, line: str) -> None:
-        """Read one line, without its end."""
         if len(line) > self._longest:  # no name is kept that long
             if self._grid is not None:
                 self._grid.damaged += 1
@@ -421,7 +417,6 @@ class _Document:
             self.tables.append(_TitledTable(self.hint, TextTable([])))
 
     def close(self) -> None:
-        """No more lines come, for the table or at all."""
         if self._grid is not None:
             self._grid.close()
         self._grid = None
@@ -448,7 +443,6 @@ def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Docu
 
 
 def _runs_of(document: _Document) -> list[_Run]:
-    """The tables of a text, put into runs."""
     runs = [_Run()]
     for table in document.tables:
         names = [str(row["name"]) for row in table.grid.rows]
@@ -540,7 +534,6 @@ _OWN: Final = frozenset((*_STATISTICS, "name", "count", "style"))
 
 
 def _statistics(row: Values, unit: str) -> dict[str, Any]:
-    """The fields of a row, by the names they have in the model."""
     return {"name": row["name"], "count": row["count"]} | {f"{key}_{unit}": row.get(key) for key in _STATISTICS}
 
 

@@ -97,7 +97,6 @@ class EventStream:
                 return
 
     def notes(self) -> list[Note]:
-        """What could not be read."""
         cut = self._broken_off or self._stream.cut
         broken_off = say("{reason}: the trace is truncated", reason=cut)
         lost = say("{count} events could not be read and were left out", count=count_text(self._lost))
@@ -188,7 +187,6 @@ class EventStream:
         return None
 
     def _last(self, text: bytes) -> Iterator[list[Event]]:
-        """What is left at the end of the file."""
         if (end := self._end_of_events(text)) is not None:
             yield end[0]
             self._after_events(end[1])
@@ -204,7 +202,6 @@ class EventStream:
             self._broken_off = self._broken_off or say("the list of events does not end")
 
     def _after_events(self, text: bytes) -> None:
-        """Metadata that follows the events."""
         self.metadata |= _object(b"{" + text.strip().removeprefix(b",")) or {}
 
     def _patiently(self, text: bytes, *, at_end: bool) -> tuple[list[Event], bytes, bool]:
@@ -297,7 +294,6 @@ def _is_usual(letters: str) -> bool:
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
-    """A JSON object; None if it is not one."""
     try:
         content = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
     except (ValueError, RecursionError):
@@ -319,7 +315,6 @@ def _clean(text: object) -> str:
 
 
 def _event(value: object) -> Event | None:
-    """An event from whatever the patient decoder found."""
     if not isinstance(value, dict):
         return None
     given = value.get("args")
@@ -347,7 +342,6 @@ def _event(value: object) -> Event | None:
 
 
 def _identity(value: object) -> int | str:
-    """A process or thread."""
     if isinstance(value, int):
         return value if abs(value) < 2**62 else -1
     return -1 if value is None else _clean(value)

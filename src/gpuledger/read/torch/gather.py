@@ -83,8 +83,6 @@ def _args(events: list[Any]) -> list[Any]:
 
 
 class _Gathering:
-    """Collects the columns of all batches."""
-
     def __init__(self, name: str, wanted: WantedColumns, limits: Limits) -> None:
         self._name, self._limits = name, limits
         self._wanted = wanted
@@ -98,7 +96,6 @@ class _Gathering:
         self._untimed = self._begin_end = 0
 
     def take(self, batch: list[Any]) -> None:
-        """Add one batch."""
         self.events += len(batch)
         have_length = are_usual(batch)
         if not have_length:  # threads that have no number get theirs in the order of the text, however it is cut
@@ -154,7 +151,6 @@ class _Gathering:
         self._parts.setdefault(feed, []).append(narrowed(table, columns))
 
     def finish(self, events: EventStream) -> GatheredEvents:
-        """All batches together."""
         return GatheredEvents(
             feeds={feed: together(self._parts.pop(feed)) for feed in list(self._parts)},
             texts=list(self.codes),
@@ -236,14 +232,12 @@ def _shapes(whole: GatheredEvents) -> Shapes:
 
 
 def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
-    """The bytes of a column, some at a time."""
     letters = values.reshape(-1).view(np.uint8).data
     for first in range(0, len(letters), _SLAB):
         yield letters[first : first + _SLAB]
 
 
 def _order(shapes: Sequence[Shapes]) -> list[tuple[Feed, str]]:
-    """All columns that any part has."""
     columns = {(feed, key) for part in shapes for feed, keys in part.items() for key in keys}
     return sorted(columns, key=lambda column: (column[0][0].value, column[0][1], column[1]))
 
@@ -291,7 +285,6 @@ def _join_column(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], f
 
 
 def _texts(table: Table) -> set[str]:
-    """The columns of a table that hold codes of texts."""
     return {column.name for column in table.schema.columns if column.kind is Kind.TEXT}
 
 
@@ -470,7 +463,6 @@ def _text_from(source: Source, start: int, limits: Limits) -> Iterator[ByteStrea
 def _part(
     source: Source, span: _Span, wanted: WantedColumns, limits: Limits, progress: Progress
 ) -> GatheredEvents | None:
-    """One part; None if it cannot be read by itself."""
     try:
         with _text_from(source, span[0], limits) as text:
             return gather(_Part(text, *span), source.name, wanted, limits, progress)
