@@ -26,7 +26,6 @@ from gpuledger.read.ncu.launch import (
     LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
-    implausible_notes,
     is_wanted,
     metric_of,
     plain,
@@ -333,23 +332,10 @@ class _Launches:
         if self.cut:
             sentence = say("{file}: the file ends in the middle of a row; the rest is lost", file=self.file)
             yield Note(Severity.LOSS, "csv-cut-off", sentence)
-        sentence = say(
-            "{file}: {count} rows are damaged and were left out", file=self.file, count=count_text(self.damaged)
-        )
-        yield from counted(Severity.LOSS, "rows-damaged", self.damaged, sentence)
-        sentence = say(
-            "{file}: {count} values are given twice and differ; the first counts",
-            file=self.file,
-            count=count_text(self.repeated),
-        )
-        yield from counted(Severity.WARNING, "values-repeated", self.repeated, sentence)
-        sentence = say(
-            "{file}: {count} values are not numbers and were left out",
-            file=self.file,
-            count=count_text(self.unreadable),
-        )
-        yield from counted(Severity.WARNING, "values-unreadable", self.unreadable, sentence)
-        yield from implausible_notes(self.file, self.implausible)
+        yield from counted("rows-damaged", self.damaged, file=self.file)
+        yield from counted("values-repeated", self.repeated, file=self.file)
+        yield from counted("values-unreadable", self.unreadable, file=self.file)
+        yield from counted("values-implausible", self.implausible, file=self.file)
         if self.numbers.doubtful:
             sentence = say(
                 "{file}: 1.234 could mean a little over one or over a thousand; taken as one", file=self.file

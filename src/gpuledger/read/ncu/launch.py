@@ -14,11 +14,9 @@ from typing import Final
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, UnreadableProfile
-from gpuledger.messages import say
 from gpuledger.read.request import counted
 from gpuledger.trace.measured import Advice, Dim3, Profiled
-from gpuledger.trace.model import Note, Severity
-from gpuledger.units import count_text
+from gpuledger.trace.model import Note
 
 _LINK_FIRST: Final = re.compile(r"@url:([^:@]*):[^@]*@")
 _LINK_LAST: Final = re.compile(r"@(?:section|sass|source):(?:[^@]*:)?([^:@]*)@")
@@ -104,28 +102,12 @@ def unit_refused(file: str, metric: str, unit: str) -> GpuledgerError:
     )
 
 
-def implausible_notes(file: str, count: int) -> list[Note]:
-    """What is said of values that no counter can have."""
-    sentence = say(
-        "{file}: {count} values are larger than any counter can be and were left out",
-        file=file,
-        count=count_text(count),
-    )
-    return counted(Severity.WARNING, "values-implausible", count, sentence)
-
-
 def unit_notes(file: str, unknown: Mapping[str, int]) -> list[Note]:
     """Says which units are not known, for numbers that nothing depends on."""
     return [
-        Note(
-            Severity.INFO,
-            "units-unknown",
-            say(
-                "{file}: {count} values in '{unit}' were left out", file=file, count=count_text(count), unit=shown(unit)
-            ),
-            count,
-        )
+        note
         for unit, count in sorted(unknown.items())
+        for note in counted("units-unknown", count, file=file, unit=shown(unit))
     ]
 
 

@@ -30,7 +30,6 @@ from gpuledger.read.ncu.launch import (
     LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
-    implausible_notes,
     is_wanted,
     plain,
     profiled,
@@ -342,7 +341,10 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     unknown: Counter[str] = Counter()
     for number, count in handed.unknown_units.items():
         unknown[handed.units[number]] += count
-    notes = [*_losses(source, container, len(launches)), *implausible_notes(source.name, handed.implausible)]
+    notes = [
+        *_losses(source, container, len(launches)),
+        *counted("values-implausible", handed.implausible, file=source.name),
+    ]
     return NcuLaunches(launches, (*notes, *unit_notes(source.name, unknown)), container.tool_version)
 
 
@@ -417,10 +419,5 @@ def _losses(source: Source, container: ReportContainer, read: int) -> list[Note]
         )
         notes.append(Note(Severity.LOSS, "report-cut-off", sentence))
     lost = max(container.launches - read, 0)
-    sentence = say(
-        "{file}: {lost} of {count} launches cannot be read",
-        file=source.name,
-        lost=count_text(lost),
-        count=count_text(container.launches),
-    )
-    return notes + counted(Severity.LOSS, "launches-unreadable", lost, sentence)
+    launches = count_text(container.launches)
+    return notes + counted("launches-unreadable", lost, file=source.name, lost=count_text(lost), count=launches)

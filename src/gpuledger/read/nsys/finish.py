@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.limits import Limits
-from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
@@ -23,7 +22,7 @@ from gpuledger.read.request import counted
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, distinct, group, is_same, same
-from gpuledger.trace.model import PID_BITS, Note, Severity
+from gpuledger.trace.model import PID_BITS, Note
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes, Strings
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Rows, Table
@@ -117,11 +116,7 @@ class TextCoder:
         code: dict[str, int] = {}
         codes = np.array([code.setdefault(text, len(code)) for text in by_id.values()], np.int32)
         check()
-        lost = len(named) - len(stored)
-        sentence = say(
-            "{count} names are missing from the export; their events show the string's number", count=count_text(lost)
-        )
-        notes = (*decoder.notes(), *counted(Severity.WARNING, "names-missing", lost, sentence))
+        notes = (*decoder.notes(), *counted("names-missing", len(named) - len(stored)))
         return TextCoding(Strings(code), notes, np.array(list(by_id), np.int64), codes)
 
 
@@ -150,16 +145,8 @@ class _Decoder:
             return stored.decode(errors="backslashreplace")
 
     def notes(self) -> list[Note]:
-        odd = say("{count} names are not UTF-8; the invalid bytes are shown as \\xNN", count=count_text(self._odd))
-        cut = say(
-            "{count} names longer than {longest} bytes were truncated",
-            count=count_text(self._cut),
-            longest=count_text(self._longest),
-        )
-        return [
-            *counted(Severity.INFO, "names-not-utf8", self._odd, odd),
-            *counted(Severity.WARNING, "names-cut", self._cut, cut),
-        ]
+        cut = counted("names-cut", self._cut, longest=count_text(self._longest))
+        return [*counted("names-not-utf8", self._odd), *cut]
 
 
 Raw = dict[str, Ints]
@@ -291,11 +278,7 @@ def lost_samples(export: NsysExport) -> list[Note]:
     """Counters that have names, which nsys writes where it samples them, and no sample."""
     samples = actual_name("GPU_METRICS", export.tables)
     counters = 0 if samples is not None and export.count(samples) else len(set(_names(export).values()))
-    sentence = say(
-        "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU is not known",
-        count=count_text(counters),
-    )
-    return counted(Severity.LOSS, "samples-lost", counters, sentence)
+    return counted("samples-lost", counters)
 
 
 def _names(export: NsysExport) -> dict[tuple[int, int], str]:

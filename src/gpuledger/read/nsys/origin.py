@@ -240,15 +240,11 @@ class NsysDevices:
                 count=len(processes),
             )
             notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
-        sentence = say("the export does not number its GPUs as CUDA does; they are identical, and are taken in order")
-        notes += counted(Severity.INFO, "gpus-by-place", len(self._by_place), sentence)
+        notes += counted("gpus-by-place", len(self._by_place))
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
         notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
         unknown = len(self._gpus) - len(described) if described else 0
-        sentence = say(
-            "work ran on {count} GPUs that the export does not match to the ones it describes", count=unknown
-        )
-        return (*notes, *counted(Severity.WARNING, "gpus-unknown", unknown, sentence))
+        return (*notes, *counted("gpus-unknown", unknown))
 
 
 def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
@@ -258,11 +254,8 @@ def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
         asked |= {"clock_hz": say("what clock"), "bandwidth_bytes_per_s": say("what memory bandwidth")}
     notes = []
     for name, figure in asked.items():
-        sentence = say(
-            "the export does not say {figure} its GPUs have: how well kernels use them is judged without", figure=figure
-        )
         lacking = sum(getattr(gpu, name) is None for gpu in gpus)
-        notes += counted(Severity.INFO, "gpu-figures-not-recorded", lacking, sentence)
+        notes += counted("gpu-figures-not-recorded", lacking, figure=figure)
     return notes
 
 

@@ -35,11 +35,10 @@ from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, text_
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, last_match, one_after_another, same, take
-from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Severity, Trace
+from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, python_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import count_text
 
 _FRAME: Final = ("id", "symbol", "stackDepth")
 
@@ -201,25 +200,15 @@ class _ExportReading:
         known = {ours: read.summary(theirs) for ours, theirs in wanted.items()}
         unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
         unusable += _null_impossible(columns, known)
-        sentence = say(
-            "{count} values in {table} are not usable numbers and count as not recorded",
-            count=count_text(unusable),
-            table=name,
-        )
-        self._note(Severity.WARNING, "values-unusable", sentence, unusable)
+        self._add(counted("values-unusable", unusable, table=name))
         rows = len(columns["start_ns"])
         self._tell_lost_links(feed, name, {ours: known[ours].nulls < rows for ours in columns}, optional)
         keep = same(1, rows, np.bool_)
         if any(known[ours].nulls for ours in feed.required):
             keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
             rows, lost = int(keep.sum()), int((~keep).sum())
-            sentence = say(
-                "{count} rows of {table} have no usable {columns} and were left out",
-                count=count_text(lost),
-                table=name,
-                columns=joined(say(" or "), feed.required.values()),
-            )
-            self._note(Severity.LOSS, "rows-dropped", sentence, lost)
+            named = joined(say(" or "), feed.required.values())
+            self._add(counted("rows-dropped", lost, table=name, columns=named))
             columns = {ours: take(values, keep) for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
@@ -234,10 +223,7 @@ class _ExportReading:
             return
         for ours, lost in _LOST_WITHOUT.items():
             if ours in optional and not has_value.get(ours, False):
-                sentence = say(
-                    "no row of {table} has a usable {column}; {lost}", table=table, column=optional[ours], lost=lost
-                )
-                self._note(Severity.LOSS, "links-missing", sentence, 1)
+                self._add(counted("links-missing", 1, table=table, column=optional[ours], lost=lost))
 
     def tell_lacking(self, table: str, needed: Iterable[str]) -> bool:
         """Whether a table that is there cannot be used, which is told."""
@@ -257,12 +243,10 @@ class _ExportReading:
 
     def _leave_out(self, table: str, reason: str) -> None:
         self._unusable[table] = reason
-        self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+        self._add(counted("table-unusable", 1, reason=reason))
 
-    def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
-        note = Note(severity, code, sentence, count)
-        if count and note not in self.notes:  # a table of nsys may feed two of ours
-            self.notes.append(note)
+    def _add(self, notes: Iterable[Note]) -> None:
+        self.notes += [note for note in notes if note not in self.notes]  # a table of nsys may feed two of ours
 
     def _labels(self, enum: str) -> dict[int, str]:
         """The labels of one of nsys's enumerations; the built-in ones where the export brings none."""
@@ -282,12 +266,7 @@ class _ExportReading:
     def memcpy(self, raw: Raw, *_: object) -> Raw:
         kinds, memory = self._labels("ENUM_CUDA_MEMCPY_OPER"), self._labels("ENUM_CUDA_MEM_KIND")
         labelled = self.coder.labels(raw["kind"], kinds)
-        unknown = int((labelled == NULL).sum())
-        sentence = say(
-            "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
-            count=count_text(unknown),
-        )
-        self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
+        self._add(counted("copy-kind-unknown", int((labelled == NULL).sum())))
         ends = {side: self.coder.labels(raw[side], memory) for side in ("src_kind", "dst_kind")}
         return raw | ends | {"kind": labelled}
 
@@ -352,11 +331,7 @@ class _ExportReading:
         is_open = (raw["end_ns"] == NULL) & ~is_mark
         last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
-        unended = int((is_open & is_range).sum())
-        sentence = say(
-            "{count} NVTX ranges have no end; they are taken to end at the last NVTX event", count=count_text(unended)
-        )
-        self._note(Severity.WARNING, "ranges-open", sentence, unended)
+        self._add(counted("ranges-open", int((is_open & is_range).sum())))
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
         ranges = {column: values[is_range] for column, values in whole.items()}
         stacked = np.flatnonzero(ranges["kind"] == self.coder.own("push_pop"))
@@ -402,11 +377,7 @@ class _ExportReading:
 
     def metrics(self, raw: Raw, *_: object) -> Raw:
         columns, unnamed = metric_columns(self.export, self.coder, raw)
-        sentence = say(
-            "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
-            count=count_text(unnamed),
-        )
-        self._note(Severity.WARNING, "counters-unnamed", sentence, unnamed)
+        self._add(counted("counters-unnamed", unnamed))
         return columns
 
     def syncs(self, raw: Raw, *_: object) -> Raw:
@@ -472,15 +443,5 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     notes = list[Note]()
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
-        sentence = say(
-            "{count} {table} end before they start; NVIDIA's tables count them as they are",
-            count=count_text(backward),
-            table=table.value,
-        )
-        notes += counted(Severity.WARNING, "times-backward", backward, sentence)
-    graphs = len(tables.get(Table.GRAPHS, ()))
-    sentence = say(
-        "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
-        count=count_text(graphs),
-    )
-    return notes + counted(Severity.WARNING, "graphs-opaque", graphs, sentence)
+        notes += counted("times-backward", backward, table=table.value)
+    return notes + counted("graphs-opaque", len(tables.get(Table.GRAPHS, ())))

@@ -99,12 +99,10 @@ class EventStream:
     def notes(self) -> list[Note]:
         cut = self._broken_off or self._stream.cut
         broken_off = say("{reason}: the trace is truncated", reason=cut)
-        lost = say("{count} events could not be read and were left out", count=count_text(self._lost))
-        odd = say("{count} events hold malformed values; what could be read was kept", count=count_text(self._odd))
         return [
-            *counted(Severity.LOSS, "trace-cut-off", int(cut != ""), broken_off),
-            *counted(Severity.LOSS, "events-unreadable", self._lost, lost),
-            *counted(Severity.WARNING, "events-odd", self._odd, odd),
+            *([Note(Severity.LOSS, "trace-cut-off", broken_off)] if cut else []),
+            *counted("events-unreadable", self._lost),
+            *counted("events-odd", self._odd),
         ]
 
     def _next_piece(self, waiting: int) -> bytes:

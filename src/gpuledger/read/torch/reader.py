@@ -31,11 +31,11 @@ from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpac
 from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.trace.deadline import check
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Severity, Trace, thread_number
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import bytes_text, count_text
+from gpuledger.units import bytes_text
 
 
 class TorchDevices:
@@ -308,26 +308,15 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
 
 
 def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
-    sentence = say(
-        "{count} events have no usable time or duration and were left out or truncated", count=count_text(whole.untimed)
-    )
-    notes = counted(Severity.LOSS, "events-untimed", whole.untimed, sentence)
-    sentence = say(
-        "{count} events are given by begin and end, which torch does not do; left out",
-        count=count_text(whole.begin_end),
-    )
-    notes += counted(Severity.LOSS, "events-begin-end", whole.begin_end, sentence)
-    sentence = say("{count} names were too long and were truncated", count=count_text(whole.names_cut))
-    notes += counted(Severity.WARNING, "names-cut", whole.names_cut, sentence)
     mtia = sum(count for category, count in whole.seen.items() if category.startswith("mtia"))
-    sentence = say(
-        "{count} events of an MTIA accelerator were left out: only GPUs are supported", count=count_text(mtia)
-    )
-    notes += counted(Severity.LOSS, "mtia", mtia, sentence)
+    notes = [
+        *counted("events-untimed", whole.untimed),
+        *counted("events-begin-end", whole.begin_end),
+        *counted("torch names-cut", whole.names_cut),
+        *counted("mtia", mtia),
+    ]
     for table, rows in tables.items():
-        backward = int((rows.duration_ns < 0).sum())
-        sentence = say("{count} {table} end before they start", count=count_text(backward), table=table.value)
-        notes += counted(Severity.WARNING, "times-backward", backward, sentence)
+        notes += counted("torch times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
     return notes
 
 
