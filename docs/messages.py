@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gpuledger.messages import parse_catalogue
+from gpuledger.read.request import NOTES
 
 PACKAGE = Path(__file__).parent.parent / "src" / "gpuledger"
 CATALOGUE = PACKAGE / "messages" / "zh.po"
@@ -26,27 +27,37 @@ HEADER = {
 }
 
 
+SAYING = {"say": "gpuledger.messages", "counted": "gpuledger.read.request"}
+"""The functions that say something, and where they come from: others may have one of that name of their own."""
+
+
 def calls_of_say() -> list[tuple[str, ast.Call]]:
-    """Every call of `say` in the package, and where it is."""
+    """Every call of `say` in the package, and where it is; a call of `counted` as the call of `say` that it stands for.
+
+    So every note of readers is collected that some reader makes.
+    """
     calls = []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "gpuledger.messages" not in text:
+        if not any(module in text for module in SAYING.values()):
             continue
         nodes = list(ast.walk(ast.parse(text)))
-        # `say` of this package; others may have one of their own
-        if not any(isinstance(node, ast.ImportFrom) and _is_of_say(node) for node in nodes):
-            continue
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        imported = {alias.name for node in imports for alias in node.names if SAYING.get(alias.name) == node.module}
         calls += [
-            (f"{path.relative_to(PACKAGE)}:{node.lineno}", node)
+            (f"{path.relative_to(PACKAGE)}:{node.lineno}", node if node.func.id == "say" else _as_say(node))
             for node in nodes
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported
         ]
     return calls
 
 
-def _is_of_say(node: ast.ImportFrom) -> bool:
-    return node.module == "gpuledger.messages" and any(alias.name == "say" for alias in node.names)
+def _as_say(call: ast.Call) -> ast.Call:
+    """`counted(NAME, count, ...)` says the template of that name with its parts, the count among them."""
+    _, said = NOTES[ast.literal_eval(call.args[0])]
+    has_count = "{count}" in said and all(keyword.arg != "count" for keyword in call.keywords)
+    count = [ast.keyword(arg="count", value=call.args[1])] if has_count else []
+    return ast.Call(func=ast.Name(id="say"), args=[ast.Constant(said)], keywords=[*count, *call.keywords])
 
 
 def template(call: ast.Call) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.export.book_tracks import finding_mark
+from gpuledger.export.sections import finding_mark
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
 from gpuledger.ledger.steps import Selection
 from gpuledger.units import instant_text

@@ -17,7 +17,7 @@ from gpuledger import NotMeasured, Table, Trace, open_trace
 from gpuledger.analyse.ranks.rank_collectives import KINDS, rank_collectives
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.steps import Selection
-from gpuledger.read.nsys.nccl_payloads import Members, _describe, _Descriptions
+from gpuledger.read.nsys.nccl_payloads import Members, _launched
 from support.command import ROOT, gpuledger
 
 MIB = 1 << 20
@@ -119,15 +119,14 @@ def test_a_group_gives_what_its_sends_give(calls: list[tuple[str, int, int]]) ->
         (row, name, {"NCCL communicator ID": 7, "Message size [bytes]": size, "Peer rank": peer})
         for row, (name, size, peer) in enumerate(calls, 10)
     ]
-    made = _Descriptions()
     begin, end = [(0, "ncclGroupStart", None), (1, "ncclGroupStart", None)], [(98, "ncclGroupEnd", None)]
-    _describe([*begin, *told, *end, (99, "ncclGroupEnd", None)], 1, members, made)
+    [made] = _launched([*begin, *told, *end, (99, "ncclGroupEnd", None)], 1, members)
     sent = [size for name, size, _ in calls if name == "ncclSend"]
-    assert made.rows == [99]
+    assert made.row == 99
     known = sent and sum(sent) < 1 << 48
-    assert made.bytes == ([sum(sent)] if known else made.bytes)
+    assert made.bytes == (sum(sent) if known else made.bytes)
     peers = {peer for _, _, peer in calls}
-    assert (made.peer[0] in peers) == (len(peers) == 1)
+    assert (made.peer in peers) == (len(peers) == 1)
 
 
 # What nobody should write.

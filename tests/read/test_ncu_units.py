@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.read.ncu.csv import NumberStyle, style_of
-from gpuledger.read.ncu.launch import UnknownUnit, scale, to_base
+from gpuledger.read.ncu.launch import UnknownUnit, scale, scaled
 from support.command import ROOT
 
 CAPTURES = ROOT / "captures" / "ncu"
@@ -20,6 +20,12 @@ CORPUS = ROOT.parent / "shared" / "corpus" / "ncu"
 COUNTS = ("inst", "cycle", "sector", "sectors", "warp", "thread", "block", "request", "wavefront", "branches")
 PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 values = st.floats(0, 1e12, allow_subnormal=False)
+
+
+def to_base(value: float, unit: str) -> tuple[float, str]:
+    """The number in base units, and which: (1.5, 'Kbyte/block') -> (1500.0, 'byte/block')."""
+    exponent, base = scale(unit)
+    return scaled(value, exponent), base
 
 
 @pytest.mark.parametrize(

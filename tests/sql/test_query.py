@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 import gpuledger as public
 from gpuledger.errors import QueryRefused
 from gpuledger.limits import Limits
-from gpuledger.sql import engine
-from gpuledger.sql.answer import AnswerColumn, QueryAnswer, ask, to_read
-from gpuledger.sql.engine import run
+from gpuledger.sql.answer import _ONE_AT_A_TIME, AnswerColumn, QueryAnswer, ask, run, to_read
 from gpuledger.sql.statement import statement
 from gpuledger.sql.tables import TABLES, QueryTable, TableValues, instants, words
 from gpuledger.system.resources import address_space_bound
@@ -197,8 +195,8 @@ def test_ctrl_c_ends_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Event, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ask(SMALL, None, ENDLESS[1])
-    assert engine._ONE_AT_A_TIME.acquire(timeout=10)
-    engine._ONE_AT_A_TIME.release()
+    assert _ONE_AT_A_TIME.acquire(timeout=10)
+    _ONE_AT_A_TIME.release()
 
 
 def test_no_variable_of_ours_can_be_asked() -> None:

@@ -77,17 +77,13 @@ def _anchors(branch: _Tokens, common: frozenset[str]) -> frozenset[str]:
         elif kind != "often":
             choices, run = [*choices, frozenset((run,))], ""
             if kind == "group" and not is_optional:
-                choices.append(_of_all(_branches(branch[position + 1 : after - 1]), common))
+                inner = [_anchors(part, common) for part in _branches(branch[position + 1 : after - 1])]
+                if all(_worth(anchors, common) for anchors in inner):  # else nothing need be found
+                    choices.append(frozenset[str]().union(*inner))
         if after < len(branch) and branch[after][0] == "often":  # a letter that comes twice parts a run as well
             choices, run, after = [*choices, frozenset((run,))], "", after + 1
         position = after
     return max((*choices, frozenset((run,))), key=lambda choice: _worth(choice, common))
-
-
-def _of_all(branches: list[_Tokens], common: frozenset[str]) -> frozenset[str]:
-    """One of the anchors of each branch; none if a branch has none, as then nothing need be found."""
-    choices = [_anchors(branch, common) for branch in branches]
-    return frozenset[str]().union(*choices) if all(_worth(anchors, common) for anchors in choices) else frozenset()
 
 
 def _worth(anchors: frozenset[str], common: frozenset[str]) -> int:
@@ -307,7 +303,6 @@ class _Searched:
         return ""
 
     def _numbers(self, letters: bytes) -> tuple[int, ...]:
-        """The patterns that have an anchor in a word."""
         word = letters.decode("ascii")
         return tuple(
             number
@@ -358,7 +353,6 @@ def _compile(extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[
 
 
 def _fold(text: str) -> str:
-    """`text` in lower case, letter by letter."""
     return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 

@@ -125,8 +125,6 @@ class Viewer(ThreadingHTTPServer):
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """One connection."""
-
     server: Viewer
     protocol_version = "HTTP/1.1"
     server_version = "gpuledger"

@@ -146,6 +146,9 @@ class UniqueNumbers:
         self._taken.add(wanted)
         return wanted
 
+    def track_under(self, above: Track, kind: TrackKind, name: str, order: int, unit: str = "") -> Track:
+        return Track(self.uuid(), kind, name, above.uuid, above.pid, self.like(0), order, unit)
+
     def arrows(self, count: int) -> int:
         first = self._arrows + 1
         self._arrows += count

@@ -82,8 +82,9 @@ def host_side(
         own, kind_of_track = tracks[uuids[int(thread[row])]], int(kind[row])
         uuid = own.uuid
         if kind_of_track != _STACKED or lane[row]:
-            uuid, under = numbers.uuid(), _UNDER[kind_of_track]
-            tracks[uuid] = Track(uuid, TrackKind.SLICES, under, own.uuid, own.pid, numbers.like(0), kind_of_track)
+            lane_track = numbers.track_under(own, TrackKind.SLICES, _UNDER[kind_of_track], kind_of_track)
+            uuid = lane_track.uuid
+            tracks[uuid] = lane_track
         track[index] = uuid
     names = [(table, "name", short_function_name if table is rows.cuda else str) for table in rows]
     titles, title = _kinds_of_all(names)  # a CUDA function without its version, as NVIDIA shows it
@@ -179,9 +180,6 @@ def _backward_lengths(tables: Sequence[Rows]) -> tuple[Argument, ...]:
     return (Argument("recorded_duration_ns", ArgumentColumn(tuple(lengths), absent=0)),)
 
 
-FIRST_STREAM = 100  # streams come after everything else that is shown of a GPU
-
-
 class GpuRows(NamedTuple):
     """The tables of what ran on GPUs."""
 
@@ -228,10 +226,8 @@ def gpu_side(
     tracks = []
     for row in place.tolist():
         above, index = groups[int(keys[0][row])], int(stream[row])
-        order = FIRST_STREAM + index
-        tracks.append(
-            Track(numbers.uuid(), TrackKind.SLICES, names[index], above.uuid, above.pid, numbers.like(0), order)
-        )
+        order = 100 + index  # streams come after everything else that is shown of a GPU
+        tracks.append(numbers.track_under(above, TrackKind.SLICES, names[index], order))
     work = ((rows.kernels, "name", label), (rows.copies, "kind", lambda text: text or "Copy"))
     titles, title = _kinds_of_all(work)
     graphs, graph = np.unique(rows.graphs["graph"], return_inverse=True)

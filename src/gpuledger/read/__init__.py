@@ -86,7 +86,6 @@ def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progres
 
 
 def _refusal(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:
-    """Why this is no profile."""
     from gpuledger.read.stats_text.tables import no_timeline
 
     return no_timeline(path, limits=limits) or unrecognised(source)

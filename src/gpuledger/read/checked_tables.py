@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from gpuledger.catalog.calls import CAPTURE_BEGINS, CAPTURE_ENDS, NO_OPERATION, DeviceOperation, operation_number
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL
 from gpuledger.read.request import counted, too_many_gpus
-from gpuledger.trace.model import Gpu, Note, Severity
+from gpuledger.trace.model import Gpu, Note
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import count_text
 
 LARGEST: Final = 2**62
 """Times are smaller, before and after zero: 146 years; since 1970 that is until 2116."""
@@ -87,12 +85,7 @@ def _refuse_bytes(name: str, table: Table, amounts: Ints) -> None:
 
 def assumed_gpu(count: int, gpu: int) -> list[Note]:
     """What is said of rows that do not say where they ran."""
-    sentence = say(
-        "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
-        count=count_text(count),
-        gpu=f"GPU {gpu}",
-    )
-    return counted(Severity.LOSS, "gpu-not-recorded", count, sentence)
+    return counted("gpu-not-recorded", count, gpu=f"GPU {gpu}")
 
 
 def unrecorded_work(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> list[Note]:
@@ -108,11 +101,7 @@ def _without_calls(tables: Mapping[Table, Rows], calls: Rows) -> list[Note]:
     work = sum(len(tables.get(table, ())) for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
     if not work or (_operations(calls) != NO_OPERATION).any():
         return []
-    sentence = say(
-        "the GPU ran {count} operations, and the profile holds no call that launched any: why it was idle is not known",
-        count=count_text(work),
-    )
-    return [Note(Severity.LOSS, "launches-not-recorded", sentence, work)]
+    return counted("launches-not-recorded", work)
 
 
 def _operations(calls: Rows) -> NDArray[np.int8]:
@@ -129,12 +118,7 @@ def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Ta
     notes = list[Note]()
     for number, is_there in enumerate(_kinds_recorded(tables, asked)):
         count = 0 if is_there else int(np.count_nonzero(ran & (kind == number)))
-        sentence = say(
-            "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
-            count=count_text(count),
-            table=_KINDS[number],
-        )
-        notes += counted(Severity.LOSS, "work-not-recorded", count, sentence)
+        notes += counted("work-not-recorded", count, table=_KINDS[number])
     return notes
 
 
@@ -186,13 +170,7 @@ def _without_nodes(tables: Mapping[Table, Rows], calls: Rows) -> list[Note]:
     if (copies := tables.get(Table.COPIES)) is not None and "kind" in copies:
         is_memset = copies.codes("kind") == copies.strings.code("Memset")
         by_kind += (copies.where(is_memset), copies.where(~is_memset))
-    count = sum(_nodes_lacking(rows, by_graphs) for rows in by_kind)
-    sentence = say(
-        "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between them look like the "
-        "host's",
-        count=count_text(count),
-    )
-    return counted(Severity.LOSS, "graph-nodes-not-recorded", count, sentence)
+    return counted("graph-nodes-not-recorded", sum(_nodes_lacking(rows, by_graphs) for rows in by_kind))
 
 
 def _nodes_lacking(rows: Rows, by_graphs: Ints) -> int:

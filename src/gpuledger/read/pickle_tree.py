@@ -50,7 +50,6 @@ class PickleTree:
     children: Nodes
 
     def of(self, node: int) -> Nodes:
-        """The children of a container."""
         first = int(self.value[node])
         return self.children[first : first + int(self.count[node])]
 

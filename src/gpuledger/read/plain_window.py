@@ -12,7 +12,6 @@ from gpuledger.trace.model import NO_MANIFEST, NotMeasured
 
 MOST_BYTES: Final = 4_000_000
 """A larger file is no manifest of ours."""
-_LONGEST_NS: Final = 10**18
 
 
 def plain_window_ns(profile: Path) -> int | NotMeasured:
@@ -46,13 +45,9 @@ def _window_ns(plain: object) -> int | NotMeasured:
     if not isinstance(plain, dict):
         return NotMeasured(say("the program was not run unprofiled before the capture"))
     windows = plain.get("window_ns")
-    if isinstance(windows, list) and windows and all(_is_time(window) for window in windows):
+    if isinstance(windows, list) and windows and all(type(time) is int and 0 < time < 10**18 for time in windows):
         return round(sum(windows) / len(windows))
     reason = plain.get("reason")
     if not isinstance(reason, str) or not reason:
         return NotMeasured(say("the unprofiled run before the capture has no readable time"))
     return NotMeasured(say("no unprofiled run was timed before the capture: {reason}", reason=reason))
-
-
-def _is_time(window: object) -> bool:
-    return isinstance(window, int) and not isinstance(window, bool) and 0 < window < _LONGEST_NS

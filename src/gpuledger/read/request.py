@@ -6,10 +6,14 @@ And how it refuses what is too much, and notes what it lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.messages import Message
 from gpuledger.trace.model import Note, Severity
 from gpuledger.trace.tables import Table
+from gpuledger.units import bytes_text, count_text
 
 Progress = Callable[[str, int], None]
 """Told now and then: which table is being read, how many of its rows so far."""
@@ -18,9 +22,68 @@ WantedColumns = Mapping[Table, frozenset[str]]
 """What to read: columns of ours, by table. Times are always among them."""
 
 
-def counted(severity: Severity, code: str, count: int, sentence: str) -> list[Note]:
-    """The note on so many rows or values; none where there are none."""
-    return [Note(severity, code, sentence, count)] if count else []
+_LOSSES: Final = {
+    "events-begin-end": "{count} events are given by begin and end, which torch does not do; left out",
+    "events-unreadable": "{count} events could not be read and were left out",
+    "events-untimed": "{count} events have no usable time or duration and were left out or truncated",
+    "gpu-not-recorded": "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
+    "graph-nodes-not-recorded": "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between "
+    "them look like the host's",
+    "launches-not-recorded": "the GPU ran {count} operations, and the profile holds no call that launched any: why it "
+    "was idle is not known",
+    "launches-unreadable": "{file}: {lost} of {count} launches cannot be read",
+    "links-missing": "no row of {table} has a usable {column}; {lost}",
+    "mtia": "{count} events of an MTIA accelerator were left out: only GPUs are supported",
+    "rows-damaged": "{file}: {count} rows are damaged and were left out",
+    "rows-dropped": "{count} rows of {table} have no usable {columns} and were left out",
+    "samples-lost": "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU "
+    "is not known",
+    "table-unusable": "{reason}; it was left out",
+    "work-not-recorded": "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
+}
+_WARNINGS: Final = {
+    "copy-kind-unknown": "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
+    "counters-unnamed": "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
+    "events-odd": "{count} events hold malformed values; what could be read was kept",
+    "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
+    "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
+    "names-cut": "{count} names longer than {longest} bytes were truncated",
+    "names-missing": "{count} names are missing from the export; their events show the string's number",
+    "ranges-open": "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
+    "times-backward": "{count} {table} end before they start; NVIDIA's tables count them as they are",
+    "torch names-cut": "{count} names were too long and were truncated",
+    "torch times-backward": "{count} {table} end before they start",
+    "values-implausible": "{file}: {count} values are larger than any counter can be and were left out",
+    "values-repeated": "{file}: {count} values are given twice and differ; the first counts",
+    "values-unreadable": "{file}: {count} values are not numbers and were left out",
+    "values-unusable": "{count} values in {table} are not usable numbers and count as not recorded",
+}
+_INFOS: Final = {
+    "gpu-figures-not-recorded": "the export does not say {figure} its GPUs have: how well kernels use them is judged "
+    "without",
+    "gpus-by-place": "the export does not number its GPUs as CUDA does; they are identical, and are taken in order",
+    "names-not-utf8": "{count} names are not UTF-8; the invalid bytes are shown as \\xNN",
+    "units-unknown": "{file}: {count} values in '{unit}' were left out",
+}
+NOTES: Final = {
+    name: (severity, sentence)
+    for severity, sentences in ((Severity.LOSS, _LOSSES), (Severity.WARNING, _WARNINGS), (Severity.INFO, _INFOS))
+    for name, sentence in sentences.items()
+}
+"""What readers say of rows and values that they count, by the note's code; torch's own wording has `torch` before."""
+
+
+def counted(name: str, count: int, /, **parts: str) -> list[Note]:
+    """The note of NOTES on so many rows or values; none where there are none."""
+    severity, template = NOTES[name]
+    parts = ({"count": count_text(count)} if "{count}" in template else {}) | parts
+    sentence = Message(template.format(**parts), template, parts)
+    return [Note(severity, name.removeprefix("torch "), sentence, count)] if count else []
+
+
+def more_event_bytes(limits: Limits) -> str:
+    """The option that lets an event, or a line of text, be longer."""
+    return f"--limit=event-bytes={bytes_text(8 * limits.event_bytes).replace(' ', '')}"
 
 
 def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:

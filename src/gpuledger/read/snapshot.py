@@ -74,7 +74,6 @@ def columns(name: str, tree: PickleTree, rows: Nodes, keys: Sequence[str]) -> di
 
 
 def _numbers(tree: PickleTree, names: Nodes, keys: Sequence[str]) -> NDArray[np.int8]:
-    """Which of the keys each of these nodes is; -1 for none."""
     texts = {key: number for number, key in enumerate(keys)}
     by_node = np.full(len(tree.kind), -1, np.int8)
     for node in used_nodes(tree, names):
@@ -155,13 +154,7 @@ class StackTable:
 
 
 _ACTIONS: Final = {action.name.lower(): int(action) for action in MemoryAction}
-_EVENT_KEYS: Final = ("action", "addr", "size", "time_us", "frames", "device_free")
-_SEGMENT_KEYS: Final = ("device", "address", "total_size", "is_expandable", "blocks")
-_BLOCK_KEYS: Final = ("address", "size", "state", "frames", "history")
 _STATES: Final = {"active_allocated": 2, "active_awaiting_free": 1, "active_pending_free": 1}
-_RANGE_KEYS: Final = ("stage", "name", "device", "time_us")
-_MOST_RANGES: Final = 200_000
-"""So many marks of the program are looked at; a step needs two."""
 
 
 def is_snapshot(source: Source) -> bool:
@@ -240,7 +233,7 @@ class _SnapshotReading:
         self.stacks = StackTable(tree)
         self.notes: list[Note] = []
 
-    def _columns(self, rows: Nodes, table: str, keys: tuple[str, ...]) -> dict[str, NodeColumn]:
+    def _columns(self, rows: Nodes, table: str, *keys: str) -> dict[str, NodeColumn]:
         if len(rows) > self._limits.rows_per_table:
             raise too_many_rows(self._name, table, self._limits.rows_per_table)
         return columns(self._name, self._tree, rows, keys)
@@ -250,9 +243,8 @@ class _SnapshotReading:
             self.notes.append(Note(Severity.LOSS, "rows-left-out", sentence, count))
 
     def history(self, events: Nodes) -> MemoryHistory:
-        """The events of one GPU."""
         tree = self._tree
-        nodes = self._columns(events, "device_traces", _EVENT_KEYS)
+        nodes = self._columns(events, "device_traces", "action", "addr", "size", "time_us", "frames", "device_free")
         action = words(tree, nodes["action"], _ACTIONS)
         size, address = integers(tree, nodes["size"]), integers(tree, nodes["addr"])
         needs_address = (action != MemoryAction.OOM) & (action != MemoryAction.SNAPSHOT)
@@ -274,9 +266,8 @@ class _SnapshotReading:
         )
 
     def segments(self, rows: Nodes) -> dict[int, tuple[MemorySegments, MemoryBlocks]]:
-        """Segments and blocks by GPU."""
         tree = self._tree
-        nodes = self._columns(rows, "segments", _SEGMENT_KEYS)
+        nodes = self._columns(rows, "segments", "device", "address", "total_size", "is_expandable", "blocks")
         gpu, size = integers(tree, nodes["device"], 0), integers(tree, nodes["total_size"])
         address = integers(tree, nodes["address"])
         is_good = (size >= 0) & (size < _MOST_BYTES) & (address >= 0) & (gpu >= 0)
@@ -288,11 +279,7 @@ class _SnapshotReading:
                 raise too_many_gpus(self._name, len(held), self._limits.gpus)
             mine = np.flatnonzero(is_good & (gpu == one))
             mine = mine[np.argsort(address[mine], kind="stable")]
-            made = MemorySegments(
-                address[mine],
-                size[mine],
-                integers(tree, nodes["is_expandable"], 0)[mine] == 1,
-            )
+            made = MemorySegments(address[mine], size[mine], integers(tree, nodes["is_expandable"], 0)[mine] == 1)
             held[one] = made, self._blocks(nodes["blocks"][mine])
         return held
 
@@ -301,7 +288,7 @@ class _SnapshotReading:
         rows = [listed(tree, node if node >= 0 else None) for node in lists.tolist()]
         segment = np.repeat(np.arange(len(rows)), [len(blocks) for blocks in rows])
         whole = np.concatenate(rows) if rows else tree.children[:0]
-        nodes = self._columns(whole, "blocks", _BLOCK_KEYS)
+        nodes = self._columns(whole, "blocks", "address", "size", "state", "frames")
         state = words(tree, nodes["state"], _STATES, 0)
         size = np.clip(integers(tree, nodes["size"], 0), 0, _MOST_BYTES)
         return MemoryBlocks(
@@ -316,7 +303,8 @@ class _SnapshotReading:
     def ranges(self, marks: Nodes) -> tuple[MemoryRange, ...]:
         """What the program marked: each END with the last START of its name."""
         tree = self._tree
-        nodes = self._columns(marks[:_MOST_RANGES], "external_annotations", _RANGE_KEYS)
+        first = marks[:200_000]  # a step needs two
+        nodes = self._columns(first, "external_annotations", "stage", "name", "device", "time_us")
         stage = words(tree, nodes["stage"], {"START": 1, "END": 2}, 0)
         device, time_us = integers(tree, nodes["device"], 0), integers(tree, nodes["time_us"])
         ranges = list[MemoryRange]()

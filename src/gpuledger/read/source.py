@@ -165,7 +165,6 @@ def foreign(source: Source) -> GpuledgerError | None:
 
 
 def _nearest(path: Path) -> str:
-    """A file beside the missing one that was probably meant."""
     import difflib
 
     try:

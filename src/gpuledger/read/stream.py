@@ -28,9 +28,6 @@ from gpuledger.units import bytes_text
 GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _PIECE: Final = 1 << 20
-_AHEAD: Final = 4
-"""So many pieces may be unpacked and not yet looked at."""
-_TAR_MAGIC_AT: Final = 257
 _DAMAGED: Final = (zlib.error, cast("type[Exception]", zlib_ng.error))
 _BROKEN: Final = (*_DAMAGED, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
 
@@ -58,15 +55,14 @@ class PlainFile:
         return self._file.read(size)
 
 
-class Gunzipped:
-    """What a gzip file holds; several members in a row count as one."""
+class _InPieces:
+    """Reads what comes in pieces, of whatever length, as one stream."""
 
-    def __init__(self, file: ByteStream, name: str, limits: Limits) -> None:
-        self.cut = ""
-        self._file, self._name, self._limit = file, name, limits.unpacked_bytes
-        self._unpack = zlib_ng.decompressobj(wbits=31)
-        self._packed, self._next, self._step = b"", 0, _PIECE // 4
-        self._ready, self._at, self._total, self._ended = b"", 0, 0, False
+    _ready, _at, _ended = b"", 0, False
+
+    def _more(self) -> bytes:
+        """The next piece; sets `_ended` where there is none."""
+        raise NotImplementedError
 
     def read(self, size: int = -1, /) -> bytes:
         """At least one byte unless the stream is at its end."""
@@ -80,6 +76,16 @@ class Gunzipped:
             parts.append(self._ready[self._at : end])
             have, self._at = have + end - self._at, end
         return b"".join(parts)
+
+
+class Gunzipped(_InPieces):
+    """What a gzip file holds; several members in a row count as one."""
+
+    def __init__(self, file: ByteStream, name: str, limits: Limits) -> None:
+        self.cut = ""
+        self._file, self._name, self._limit, self._total = file, name, limits.unpacked_bytes, 0
+        self._unpack = zlib_ng.decompressobj(wbits=31)
+        self._packed, self._next, self._step = b"", 0, _PIECE // 4
 
     def _more(self) -> bytes:
         packed = self._unpack.unconsumed_tail or self._next_compressed()
@@ -152,25 +158,24 @@ class ArchiveMember:
         if self.cut:
             return b""
         try:
-            found = self._file.read(size)
+            part = self._file.read(size)
         except _BROKEN:
             self.cut = say("the archive is damaged")
             return b""
-        self._total += len(found)
+        self._total += len(part)
         if self._total > self._limit:
             raise too_large(self._name, self._limit)
-        return found
+        return part
 
 
-class _Ahead(threading.Thread):
+class _Ahead(_InPieces, threading.Thread):
     """Reads a stream a few pieces ahead of whoever reads this one: unpacking goes on outside Python's lock."""
 
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(name="gpuledger unpacking", daemon=True)
         self._stream = stream
         self._pieces: SimpleQueue[bytes | Exception] = SimpleQueue()
-        self._room, self._given_up = threading.Semaphore(_AHEAD), False
-        self._ready, self._at, self._ended = b"", 0, False
+        self._room, self._given_up = threading.Semaphore(4), False  # so many pieces may lie unpacked
 
     @property
     def cut(self) -> str:
@@ -195,25 +200,13 @@ class _Ahead(threading.Thread):
         self._room.release()
         self.join()
 
-    def read(self, size: int = -1, /) -> bytes:
-        parts, have = [], 0
-        while size < 0 or have < size:
-            if self._at == len(self._ready):
-                if self._ended:
-                    break
-                self._next()
-            end = len(self._ready) if size < 0 else min(len(self._ready), self._at + size - have)
-            parts.append(self._ready[self._at : end])
-            have, self._at = have + end - self._at, end
-        return b"".join(parts)
-
-    def _next(self) -> None:
+    def _more(self) -> bytes:
         piece = self._pieces.get()
         self._room.release()
+        self._ended = not piece or isinstance(piece, Exception)
         if isinstance(piece, Exception):
-            self._ended = True
             raise piece
-        self._ready, self._at, self._ended = piece, 0, not piece
+        return piece
 
 
 @contextmanager
@@ -264,7 +257,7 @@ def unpacked(stream: ByteStream, name: str, limits: Limits) -> tuple[bytes, Byte
 
 def is_tar(head: bytes) -> bool:
     """Whether a stream that begins so is a tar archive."""
-    return head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar"
+    return head[257:262] == b"ustar"
 
 
 def is_archive(source: Source, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -290,17 +283,10 @@ def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], 
                         yield info.filename, partial(_of_zip, archive, info, limits)
             return
         _, whole = unpacked(PlainFile(file), source.name, limits)
-        with tarfile.open(fileobj=_ForTar(whole), mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=whole, mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
             for member in tar:
                 if member.isfile():
                     yield member.name, partial(_of_tar, tar, member, limits)
-
-
-class _ForTar:
-    """A stream with nothing but `read`, as tarfile likes it."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self.read = stream.read
 
 
 def _of_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, limits: Limits) -> ByteStream:
@@ -322,7 +308,6 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> 
 
 @contextmanager
 def _archive_errors(source: Source) -> Iterator[None]:
-    """Says in one sentence what is wrong with an archive."""
     try:
         yield
     except _BROKEN as error:

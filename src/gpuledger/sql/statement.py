@@ -94,8 +94,6 @@ def refusal(error: Exception, tables: Iterable[str]) -> QueryRefused:
 
 
 class _Names:
-    """What a tree of a query names."""
-
     def __init__(self) -> None:
         self.tables: set[str] = set()
         self.own_tables: set[str] = set()  # those that the query makes itself, WITH ... AS.

@@ -77,12 +77,10 @@ class Strings:
         return [text if text.isascii() else text.encode(errors="backslashreplace").decode() for text in self.texts]
 
     def decode(self, codes: Codes) -> list[str | None]:
-        """The texts behind a column of codes."""
         texts = (*self.texts, None)  # NO_TEXT is -1, which indexes the last
         return [texts[code] for code in codes.tolist()]
 
     def distinct(self, codes: NDArray[np.signedinteger]) -> list[int]:
-        """The different codes among these, in order."""
         used: list[int] = distinct(codes).tolist()
         return used
 
@@ -109,7 +107,6 @@ class Strings:
 
 
 def _codes(texts: tuple[str, ...]) -> dict[str, int]:
-    """The code of each text."""
     codes = {text: code for code, text in enumerate(texts)}
     if len(codes) != len(texts):
         raise ValueError("a text was given twice")

@@ -302,12 +302,10 @@ class Rows:
         return length
 
     def codes(self, name: str) -> Codes:
-        """A text column's codes."""
         codes: Codes = self[name]
         return codes
 
     def texts(self, name: str) -> list[str | None]:
-        """A text column's texts."""
         return self.strings.decode(self.codes(name))
 
     def only(self, *names: str) -> Rows:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
@@ -26,7 +26,6 @@ from gpuledger.read.ncu.launch import (
     LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
-    implausible_notes,
     is_wanted,
     metric_of,
     plain,
@@ -37,14 +36,13 @@ from gpuledger.read.ncu.launch import (
     unit_notes,
     unit_refused,
 )
-from gpuledger.read.request import Progress, counted
+from gpuledger.read.request import Progress, counted, more_event_bytes
 from gpuledger.read.source import Source, opened
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import bytes_text, count_text
 
-_IN_EVERY_HEADER: Final = "Kernel Name"
 UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 """How text begins that PowerShell wrote."""
 _LAUNCH: Final = {True: re.compile(r'"\d+",'), False: re.compile(r"\d+,")}
@@ -58,19 +56,6 @@ class CsvRow:
     cells: list[str]
     is_last: bool
     """The file ends within this row's line, so that more of it may be missing."""
-
-
-class _Pending:
-    """The lines of a row so far. A cell may have many, so none is looked at twice."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.letters, self.is_quoting = 0, False
-
-    def add(self, line: str) -> None:
-        self.lines.append(line)
-        self.letters += len(line)
-        self.is_quoting ^= bool(line.count('"') % 2)
 
 
 class CsvRows:
@@ -101,30 +86,31 @@ class CsvRows:
 
     def _rows(self, text: TextIO) -> Iterator[CsvRow]:
         quoted: bool | None = None  # whether cells stand in quotes, as those of ncu do; None before the header
-        pending = _Pending()
+        begun, letters, is_quoting = list[str](), 0, False  # a cell may have many lines, so none is looked at twice
         for line in self._lines(text):
-            if pending.lines and _LAUNCH[bool(quoted)].match(line):
+            if begun and _LAUNCH[bool(quoted)].match(line):
                 self.torn += 1
-                pending = _Pending()
-            if not pending.lines:
+                begun, letters, is_quoting = [], 0, False
+            if not begun:
                 if complaint := _COMPLAINT.match(line):
                     self.complaint = complaint["text"]
                 if line.startswith("=="):  # ncu tells the user something
                     continue
-                if _IN_EVERY_HEADER in line:
+                if "Kernel Name" in line:  # as in every header
                     quoted = line.startswith('"')
                 elif quoted is None or (quoted and not line.startswith('"')):
                     continue
-            pending.add(line)
-            if pending.letters > self._limits.event_bytes:
+            begun.append(line)
+            letters += len(line)
+            is_quoting ^= bool(line.count('"') % 2)
+            if letters > self._limits.event_bytes:
                 raise self._too_long()
-            if not pending.is_quoting:
-                yield CsvRow(next(csv.reader(["".join(pending.lines)])), not line.endswith("\n"))
-                pending = _Pending()
-        self.cut = bool(pending.lines)
+            if not is_quoting:
+                yield CsvRow(next(csv.reader(["".join(begun)])), not line.endswith("\n"))
+                begun, letters = [], 0
+        self.cut = bool(begun)
 
     def _lines(self, text: TextIO) -> Iterator[str]:
-        """Lines that hold something."""
         most = self._limits.event_bytes
         while line := text.readline(most + 1):
             check()
@@ -134,14 +120,13 @@ class CsvRows:
                 yield line
 
     def _too_long(self) -> UnreadableProfile:
-        most = self._limits.event_bytes
+        longest = bytes_text(self._limits.event_bytes)
         return UnreadableProfile(
-            f"{self._source.name}: a line is longer than {bytes_text(most)}, which no CSV of ncu is",
-            hint=f"if it is one: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+            f"{self._source.name}: a line is longer than {longest}, which no CSV of ncu is",
+            hint=f"if it is one: {more_event_bytes(self._limits)}",
         )
 
 
-_ENOUGH: Final = 1000
 _POINT: Final = re.compile(r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d?(?:,\d{2})+,\d{3}|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _COMMA: Final = re.compile(r"[-+]?(?:[1-9]\d{0,2}(?:\.\d{3})+|\d+)(?:,\d+)?(?:[eE][-+]?\d+)?")
 _INSTANCES: Final = re.compile(r"\s*\([^()]*\)$")
@@ -185,7 +170,7 @@ def style_of(texts: Iterable[str]) -> NumberStyle:
         points += bool(as_point and not as_comma)
         commas += bool(as_comma and not as_point)
         doubtful += bool(as_point and as_comma and "." in bare)
-        if points + commas >= _ENOUGH:
+        if points + commas >= 1000:
             break
     return NumberStyle(commas > points, doubtful=bool(doubtful and points == commas))
 
@@ -195,14 +180,8 @@ def _bare(text: str) -> str:
     return _GROUPING.sub("", _INSTANCES.sub("", text.strip()))
 
 
-_OWN_NAMES: Final = "Command line profiler metrics"
 _SIZE: Final = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?")
 _CAPABILITY: Final = re.compile(r"(\d+)[.,](\d+)")
-_NVTX: Final = "Push/Pop_Range"
-"""In the name of the column of open ranges, which --nvtx adds. In it, each range is quoted: its domain, its name, and
-six more fields, with colons between them."""
-_QUOTED: Final = re.compile(r'"([^"]*)"')
-_METRIC: Final = re.compile(r"\w[\w.:]*")
 
 Columns = dict[str, int]
 
@@ -213,7 +192,7 @@ def read_csv(source: Source, every_metric: bool, limits: Limits, progress: Progr
         numbers = style_of(values)
     rows = CsvRows(source, limits)
     launches = _Launches(source.name, numbers, every_metric, limits.text_bytes)
-    table: _CsvTable | None = None
+    table: _Raw | _Long | None = None
     runs = 0
     for row in rows:
         if columns := _header(row.cells):
@@ -257,7 +236,7 @@ def _header(cells: list[str]) -> Columns | None:
     return columns if "Kernel Name" in columns and ("ID" in columns or "Metric Name" in columns) else None
 
 
-def _table(source: Source, columns: Columns, run: int) -> _CsvTable:
+def _table(source: Source, columns: Columns, run: int) -> _Raw | _Long:
     if "Metric Name" not in columns:
         return _Raw(source.name, columns, run)
     if "ID" in columns and "Metric Value" in columns:
@@ -280,8 +259,6 @@ def _values(rows: CsvRows) -> Generator[str, None, None]:
 
 @dataclass(slots=True)
 class _Launch:
-    """A launch as its rows come in."""
-
     who: LaunchIdentity
     run: int
     nvtx: tuple[str, ...] = ()
@@ -343,46 +320,25 @@ class _Launches:
             self.repeated += 1
 
     def finished(self) -> tuple[Profiled, ...]:
-        return tuple(
-            profiled(
-                order,
-                launch.who,
-                launch.metrics
-                if launch.run not in self.over_elapsed
-                else {OVER_ELAPSED.get(name, name): value for name, value in launch.metrics.items()},
-                texts=launch.texts,
-                nvtx=launch.nvtx,
-                advice=tuple(launch.advice),
-                file=self.file,
-            )
-            for order, launch in enumerate(self.by_key.values())
-        )
+        launches = []
+        for order, launch in enumerate(self.by_key.values()):
+            renamed = OVER_ELAPSED if launch.run in self.over_elapsed else {}
+            metrics = {renamed.get(name, name): value for name, value in launch.metrics.items()}
+            measured = (metrics, launch.texts, launch.nvtx, tuple(launch.advice))
+            launches.append(profiled(self.file, order, launch.who, *measured))
+        return tuple(launches)
 
     def notes(self) -> Iterator[Note]:
         if self.cut:
             sentence = say("{file}: the file ends in the middle of a row; the rest is lost", file=self.file)
             yield Note(Severity.LOSS, "csv-cut-off", sentence)
-        sentence = say(
-            "{file}: {count} rows are damaged and were left out", file=self.file, count=count_text(self.damaged)
-        )
-        yield from counted(Severity.LOSS, "rows-damaged", self.damaged, sentence)
-        sentence = say(
-            "{file}: {count} values are given twice and differ; the first counts",
-            file=self.file,
-            count=count_text(self.repeated),
-        )
-        yield from counted(Severity.WARNING, "values-repeated", self.repeated, sentence)
-        sentence = say(
-            "{file}: {count} values are not numbers and were left out",
-            file=self.file,
-            count=count_text(self.unreadable),
-        )
-        yield from counted(Severity.WARNING, "values-unreadable", self.unreadable, sentence)
-        yield from implausible_notes(self.file, self.implausible)
+        yield from counted("rows-damaged", self.damaged, file=self.file)
+        yield from counted("values-repeated", self.repeated, file=self.file)
+        yield from counted("values-unreadable", self.unreadable, file=self.file)
+        yield from counted("values-implausible", self.implausible, file=self.file)
         if self.numbers.doubtful:
             sentence = say(
-                "{file}: 1.234 could mean a little over one or over a thousand; taken as one",
-                file=self.file,
+                "{file}: 1.234 could mean a little over one or over a thousand; taken as one", file=self.file
             )
             yield Note(Severity.WARNING, "numbers-doubtful", sentence)
         if self.unknown_labels:
@@ -397,15 +353,8 @@ class _Launches:
         yield from unit_notes(self.file, self.unknown_units)
 
 
-class _CsvTable(Protocol):
-    """One shape of CSV, from its header on."""
-
-    def take(self, row: CsvRow, launches: _Launches) -> bool:
-        """Take in a row; False if it is none of this table's."""
-
-
 class _Long:
-    """A row per launch and metric."""
+    """A row per launch and metric. `take` is False for a row that is none of the table's."""
 
     def __init__(self, columns: Columns, run: int) -> None:
         self._columns, self._run = columns, run
@@ -432,7 +381,7 @@ class _Long:
     def _metric(self, launch: _Launch, label: str, cells: list[str], launches: _Launches) -> None:
         unit, section = _cell(cells, self._columns, "Metric Unit"), _cell(cells, self._columns, "Section Name")
         name: str | None = label
-        if "__" not in label and section != _OWN_NAMES:
+        if "__" not in label and section != "Command line profiler metrics":
             name = metric_of(section, label, _base(unit), launch.who.capability)
         if name is None:
             launches.unknown_labels[label] += 1
@@ -445,21 +394,13 @@ class _Long:
     def _advice(self, launch: _Launch, rule: str, cells: list[str], launches: _Launches) -> None:
         message = plain(_cell(cells, self._columns, "Rule Description"))
         speedup = launches.numbers.read(_cell(cells, self._columns, "Estimated Speedup"))
+        share = speedup / 100 if isinstance(speedup, float) and abs(speedup) < LARGEST else None
         if message:
-            launch.advice.append(
-                Advice(
-                    rule=rule,
-                    title="",
-                    message=message[: launches.text_bytes],
-                    speedup_share=speedup / 100 if isinstance(speedup, float) and abs(speedup) < LARGEST else None,
-                    scope=_cell(cells, self._columns, "Estimated Speedup Type"),
-                )
-            )
+            scope = _cell(cells, self._columns, "Estimated Speedup Type")
+            launch.advice.append(Advice(rule, "", message[: launches.text_bytes], share, scope))
 
 
 class _Raw:
-    """A row per launch."""
-
     def __init__(self, file: str, columns: Columns, run: int) -> None:
         self._file, self._columns, self._run = file, columns, run
         self._width = max(columns.values()) + 1
@@ -501,7 +442,7 @@ def _cell(cells: list[str], columns: Columns, name: str) -> str:
 
 def _is_metric(column: str) -> bool:
     """Whether a column of a raw page is a metric: those about the launch have spaces, or are one word."""
-    return "_" in column and _METRIC.fullmatch(column) is not None
+    return "_" in column and re.fullmatch(r"\w[\w.:]*", column) is not None
 
 
 def _is_launch(cells: list[str], columns: Columns) -> bool:
@@ -530,9 +471,12 @@ def _identity(cells: list[str], columns: Columns, text_bytes: int) -> LaunchIden
 
 
 def _open_ranges(cells: list[str], columns: Columns, text_bytes: int) -> Iterator[str]:
-    """The names of the push/pop ranges around a launch, outermost first."""
-    column = next((name for name in columns if _NVTX in name), None)
-    for quoted in _QUOTED.findall(_cell(cells, columns, column or "")[:text_bytes]):
+    """The names of the push/pop ranges around a launch, outermost first, from a column that --nvtx adds.
+
+    In it, each range is quoted: its domain, its name, and six more fields, with colons between them.
+    """
+    column = next((name for name in columns if "Push/Pop_Range" in name), "")
+    for quoted in re.findall(r'"([^"]*)"', _cell(cells, columns, column)[:text_bytes]):
         _, colon, rest = quoted.partition(":")
         if colon and rest.count(":") >= 6:
             yield rest.rsplit(":", 6)[0]

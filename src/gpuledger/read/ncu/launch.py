@@ -14,11 +14,9 @@ from typing import Final
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, UnreadableProfile
-from gpuledger.messages import say
 from gpuledger.read.request import counted
 from gpuledger.trace.measured import Advice, Dim3, Profiled
-from gpuledger.trace.model import Note, Severity
-from gpuledger.units import count_text
+from gpuledger.trace.model import Note
 
 _LINK_FIRST: Final = re.compile(r"@url:([^:@]*):[^@]*@")
 _LINK_LAST: Final = re.compile(r"@(?:section|sass|source):(?:[^@]*:)?([^:@]*)@")
@@ -55,14 +53,13 @@ def is_wanted(metric: str, every_metric: bool) -> bool:
 
 
 def profiled(
+    file: str,
     order: int,
     who: LaunchIdentity,
     metrics: Mapping[str, float],
-    *,
-    file: str,
-    texts: Mapping[str, str] | None = None,
-    nvtx: tuple[str, ...] = (),
-    advice: tuple[Advice, ...] = (),
+    texts: Mapping[str, str],
+    nvtx: tuple[str, ...],
+    advice: tuple[Advice, ...],
 ) -> Profiled:
     """A launch; what `who` does not say is taken from its metrics where they do."""
     major, minor = (_whole(metrics, f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
@@ -73,7 +70,7 @@ def profiled(
         grid=who.grid or _size(metrics, "grid"),
         block=who.block or _size(metrics, "block"),
         metrics=metrics,
-        texts=texts or {},
+        texts=texts,
         context=_first(who.context, _whole(metrics, "launch__context_id")),
         stream=_first(who.stream, _whole(metrics, "launch__stream_id")),
         device=_first(
@@ -105,37 +102,18 @@ def unit_refused(file: str, metric: str, unit: str) -> GpuledgerError:
     )
 
 
-def implausible_notes(file: str, count: int) -> list[Note]:
-    """What is said of values that no counter can have."""
-    sentence = say(
-        "{file}: {count} values are larger than any counter can be and were left out",
-        file=file,
-        count=count_text(count),
-    )
-    return counted(Severity.WARNING, "values-implausible", count, sentence)
-
-
 def unit_notes(file: str, unknown: Mapping[str, int]) -> list[Note]:
     """Says which units are not known, for numbers that nothing depends on."""
     return [
-        Note(
-            Severity.INFO,
-            "units-unknown",
-            say(
-                "{file}: {count} values in '{unit}' were left out",
-                file=file,
-                count=count_text(count),
-                unit=shown(unit),
-            ),
-            count,
-        )
+        note
         for unit, count in sorted(unknown.items())
+        for note in counted("units-unknown", count, file=file, unit=shown(unit))
     ]
 
 
 def _size(metrics: Mapping[str, float], what: str) -> Dim3 | None:
-    x, y, z = (_whole(metrics, f"launch__{what}_dim_{axis}") for axis in "xyz")
-    return None if x is None or y is None or z is None or min(x, y, z) < 1 else (x, y, z)
+    x, y, z = (_whole(metrics, f"launch__{what}_dim_{axis}") or 0 for axis in "xyz")
+    return (x, y, z) if min(x, y, z) > 0 else None
 
 
 def _whole(metrics: Mapping[str, float], name: str) -> int | None:
@@ -146,8 +124,6 @@ def _whole(metrics: Mapping[str, float], name: str) -> int | None:
 def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
-
-SHARE: Final = "share"
 
 _NS_EXPONENT: Final = {"ns": 0, "us": 3, "ms": 6, "s": 9, "nsecond": 0, "usecond": 3, "msecond": 6, "second": 9}
 _PREFIXES: Final = {"": 0, "K": 3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "m": -3, "u": -6, "n": -9}
@@ -170,12 +146,6 @@ class UnknownUnit(ValueError):
     """A unit that is none of those that we know; the number beside it means nothing to us."""
 
 
-def to_base(value: float, unit: str) -> tuple[float, str]:
-    """The number in base units, and which: (1.5, 'Kbyte/block') -> (1500.0, 'byte/block')."""
-    exponent, base = scale(unit)
-    return scaled(value, exponent), base
-
-
 def scaled(value: float, exponent: int) -> float:
     """`value` times a power of ten; dividing by a whole power keeps digits that multiplying by 0.01 loses."""
     return value * 10.0**exponent if exponent >= 0 else value / 10.0**-exponent
@@ -186,7 +156,7 @@ def scale(unit: str) -> tuple[int, str]:
     """The power of ten that leads to the base unit, and that unit."""
     top, slash, bottom = unit.strip().partition("/")
     if not slash:
-        return (0, "") if not top else (-2, SHARE) if top == "%" else _simple(top, unit)
+        return (0, "") if not top else (-2, "share") if top == "%" else _simple(top, unit)
     exponent, base = (0, "%") if top == "%" else _simple(top, unit)
     if bottom in _NS_EXPONENT:
         per_second = exponent + 9 - _NS_EXPONENT[bottom]
@@ -196,7 +166,6 @@ def scale(unit: str) -> tuple[int, str]:
 
 
 def _simple(word: str, unit: str) -> tuple[int, str]:
-    """A unit without a slash."""
     if _is_count(word):
         return 0, word
     if word in _NS_EXPONENT:

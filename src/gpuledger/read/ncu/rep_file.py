@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from gpuledger.catalog.ncu_metrics import is_used
-from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed, UnreadableProfile
+from gpuledger.errors import MissingPackage, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.ncu.csv import LARGEST
@@ -30,7 +30,6 @@ from gpuledger.read.ncu.launch import (
     LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
-    implausible_notes,
     is_wanted,
     plain,
     profiled,
@@ -41,7 +40,7 @@ from gpuledger.read.ncu.launch import (
 )
 from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, look_at, opened
-from gpuledger.system.processes import Ran, run
+from gpuledger.system.processes import run
 from gpuledger.trace.measured import Advice, Profiled
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import bytes_text, count_text
@@ -191,7 +190,6 @@ if __name__ == "__main__":
 MAGIC: Final = b"NVR\0"
 _RESULTS, _SESSION, _PAYLOAD_SIZE, _PROCESS, _RANGE_RESULTS = 2, 3, 5, 6, 7
 _TOOL: Final = b"Nsight Compute Target"
-_TOOL_FIELD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +240,6 @@ def walk(source: Source, limits: Limits) -> ReportContainer:
 
 
 def _message(file: BinaryIO, size: int, limits: Limits) -> bytes:
-    """The next message with its length before it."""
     start = file.read(4)
     if len(start) < 4:
         raise _Damaged(say("truncated"))
@@ -258,7 +255,6 @@ _Value = int | bytes
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, _Value]]:
-    """The fields of a protobuf message: number and value."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -299,7 +295,6 @@ def _number(header: dict[int, _Value], field: int, default: int | None = None) -
 
 
 def _process(header: dict[int, _Value]) -> int | None:
-    """The number of the process that a block is about."""
     about = header.get(_PROCESS)
     number = dict(_fields(about)).get(1) if isinstance(about, bytes) else None
     return number if isinstance(number, int) else None
@@ -311,7 +306,7 @@ def _tool_version(header: dict[int, _Value]) -> str | None:
     if not isinstance(session, bytes) or _TOOL not in session:
         return None
     for field, value in _fields(session):
-        if field == _TOOL_FIELD and isinstance(value, bytes):
+        if field == 8 and isinstance(value, bytes):
             named = dict(_fields(value))
             version = named.get(2)
             if named.get(1) == _TOOL and isinstance(version, bytes):
@@ -343,15 +338,14 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
         if unit and is_used(handed.names[number]):
             raise unit_refused(source.name, handed.names[number], unit)
     launches = _launches(source, container, handed)
-    notes = [*_losses(source, container, len(launches))]
     unknown: Counter[str] = Counter()
     for number, count in handed.unknown_units.items():
         unknown[handed.units[number]] += count
-    return NcuLaunches(
-        launches,
-        (*notes, *implausible_notes(source.name, handed.implausible), *unit_notes(source.name, unknown)),
-        container.tool_version,
-    )
+    notes = [
+        *_losses(source, container, len(launches)),
+        *counted("values-implausible", handed.implausible, file=source.name),
+    ]
+    return NcuLaunches(launches, (*notes, *unit_notes(source.name, unknown)), container.tool_version)
 
 
 _NEWER: Final = "the report is damaged, or newer than the package: pip install --upgrade ncu-report"
@@ -360,7 +354,6 @@ _CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.
 
 
 def _from_library(source: Source, container: ReportContainer, every_metric: bool, limits: Limits) -> ChildReply:
-    """What the library makes of the whole blocks of a report."""
     try:
         with tempfile.TemporaryDirectory(prefix="gpuledger-") as folder:
             report, answer = source.path.resolve(), Path(folder, "launches")
@@ -372,8 +365,7 @@ def _from_library(source: Source, container: ReportContainer, every_metric: bool
                         left -= copy.write(piece)
                     report = Path(copy.name)
             metrics = "every" if every_metric else "used"
-            bounds = (str(limits.text_bytes), str(limits.ncu_memory_bytes))
-            _ask(source, [report, answer, metrics, *bounds], limits)
+            _ask(source, [report, answer, metrics, str(limits.text_bytes), str(limits.ncu_memory_bytes)], limits)
             with opened(look_at(answer)) as file:
                 return msgspec.msgpack.decode(file.read(), type=ChildReply)
     except (OSError, msgspec.MsgspecError) as error:
@@ -382,20 +374,15 @@ def _from_library(source: Source, container: ReportContainer, every_metric: bool
 
 def _ask(source: Source, arguments: Sequence[str | Path], limits: Limits) -> None:
     """Let the child answer. `-P`: a module that lies in the current folder is not a part of Python."""
+    library = f"{source.name}: NVIDIA's {PACKAGE} library"
     try:
         ran = run([sys.executable, "-P", "-c", _CHILD, *arguments], seconds=limits.ncu_seconds)
     except ToolFailed as error:
-        raise ToolFailed(f"{source.name}: NVIDIA's {PACKAGE} library gave no answer", found=error.claim) from None
-    if ran.exit_code != 0:
-        raise _refusal(source, ran)
-
-
-def _refusal(source: Source, ran: Ran) -> GpuledgerError:
+        raise ToolFailed(f"{library} gave no answer", found=error.claim) from None
     if ran.exit_code < 0:
-        claim = f"{source.name}: NVIDIA's {PACKAGE} library crashed on it (signal {-ran.exit_code})"
-        return UnreadableProfile(claim, hint=_NEWER)
-    claim = f"{source.name}: NVIDIA's {PACKAGE} library cannot read it"
-    return UnreadableProfile(claim, found=f"it says: {ran.last_line}", hint=_NEWER)
+        raise UnreadableProfile(f"{library} crashed on it (signal {-ran.exit_code})", hint=_NEWER)
+    if ran.exit_code != 0:
+        raise UnreadableProfile(f"{library} cannot read it", found=f"it says: {ran.last_line}", hint=_NEWER)
 
 
 def _launches(source: Source, container: ReportContainer, handed: ChildReply) -> tuple[Profiled, ...]:
@@ -405,17 +392,11 @@ def _launches(source: Source, container: ReportContainer, handed: ChildReply) ->
     launches = []
     for launch in handed.launches:
         process = container.processes[launch.index] if in_order else next(iter(only)) if len(only) == 1 else None
-        launches.append(
-            profiled(
-                launch.index,
-                LaunchIdentity(launch.name, process=process),
-                {handed.names[number]: value for number, value in launch.metrics.items()},
-                texts={handed.names[number]: value for number, value in launch.texts.items()},
-                nvtx=tuple(launch.nvtx),
-                advice=tuple(launch.advice),
-                file=source.name,
-            )
-        )
+        metrics = {handed.names[number]: value for number, value in launch.metrics.items()}
+        texts = {handed.names[number]: value for number, value in launch.texts.items()}
+        who = LaunchIdentity(launch.name, process=process)
+        measured = (metrics, texts, tuple(launch.nvtx), tuple(launch.advice))
+        launches.append(profiled(source.name, launch.index, who, *measured))
     if not launches:
         raise UnreadableProfile(
             f"{source.name}: no launch of the {count_text(container.launches)} that it announces can be read",
@@ -438,10 +419,5 @@ def _losses(source: Source, container: ReportContainer, read: int) -> list[Note]
         )
         notes.append(Note(Severity.LOSS, "report-cut-off", sentence))
     lost = max(container.launches - read, 0)
-    sentence = say(
-        "{file}: {lost} of {count} launches cannot be read",
-        file=source.name,
-        lost=count_text(lost),
-        count=count_text(container.launches),
-    )
-    return notes + counted(Severity.LOSS, "launches-unreadable", lost, sentence)
+    launches = count_text(container.launches)
+    return notes + counted("launches-unreadable", lost, file=source.name, lost=count_text(lost), count=launches)

@@ -60,7 +60,6 @@ class TextColumn:
         return cls(list(number), np.array(numbers, np.int64))
 
     def rows(self) -> list[bytes | None]:
-        """The text of each row."""
         texts = (*self.distinct, None)  # -1 is the last
         return [texts[number] for number in self.numbers.tolist()]
 

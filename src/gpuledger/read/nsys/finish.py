@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.limits import Limits
-from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
@@ -23,7 +22,7 @@ from gpuledger.read.request import counted
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, distinct, group, is_same, same
-from gpuledger.trace.model import PID_BITS, Note, Severity
+from gpuledger.trace.model import PID_BITS, Note
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes, Strings
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Rows, Table
@@ -47,7 +46,6 @@ class TextCoding:
     _codes: Codes
 
     def codes(self, ids: Ints) -> Codes:
-        """The codes of a column of ids."""
         least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
         first_own = self._first_own
         if first_own is not None and (most < first_own or most >= _FIRST_OWN):
@@ -118,12 +116,7 @@ class TextCoder:
         code: dict[str, int] = {}
         codes = np.array([code.setdefault(text, len(code)) for text in by_id.values()], np.int32)
         check()
-        lost = len(named) - len(stored)
-        sentence = say(
-            "{count} names are missing from the export; their events show the string's number",
-            count=count_text(lost),
-        )
-        notes = (*decoder.notes(), *counted(Severity.WARNING, "names-missing", lost, sentence))
+        notes = (*decoder.notes(), *counted("names-missing", len(named) - len(stored)))
         return TextCoding(Strings(code), notes, np.array(list(by_id), np.int64), codes)
 
 
@@ -131,9 +124,7 @@ class _Decoder:
     """Bytes to text. What is not UTF-8 stays visible as `\\xNN`, so that two different names stay different."""
 
     def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._odd = 0
-        self._cut = 0
+        self._longest, self._odd, self._cut = longest, 0, 0
 
     def texts(self, stored: list[bytes]) -> list[str]:
         """All of them at once where that can be, as nearly always: there may be a million."""
@@ -154,21 +145,12 @@ class _Decoder:
             return stored.decode(errors="backslashreplace")
 
     def notes(self) -> list[Note]:
-        odd = say("{count} names are not UTF-8; the invalid bytes are shown as \\xNN", count=count_text(self._odd))
-        cut = say(
-            "{count} names longer than {longest} bytes were truncated",
-            count=count_text(self._cut),
-            longest=count_text(self._longest),
-        )
-        return [
-            *counted(Severity.INFO, "names-not-utf8", self._odd, odd),
-            *counted(Severity.WARNING, "names-cut", self._cut, cut),
-        ]
+        cut = counted("names-cut", self._cut, longest=count_text(self._longest))
+        return [*counted("names-not-utf8", self._odd), *cut]
 
 
 Raw = dict[str, Ints]
 """One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
-
 
 _ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
@@ -177,9 +159,7 @@ class TableFinisher:
     """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
 
     def __init__(self, coding: TextCoding, hosts: Ints, devices: NsysDevices) -> None:
-        self.devices = devices
-        self._coding = coding
-        self._hosts = hosts
+        self.devices, self._coding, self._hosts = devices, coding, hosts
 
     def rows(self, table: Table, wanted: frozenset[str], raw: Raw) -> Rows:
         """The finished table. What is done with leaves `raw`, so that a column is not there twice for long."""
@@ -271,7 +251,6 @@ def _number(values: Ints) -> Ints:
 MOST_COUNTERS: Final = 100_000
 """GPUs times counters of an export that can be real; of one with more, none has a name."""
 
-_NAMES: Final = "TARGET_INFO_GPU_METRICS"
 _GPU_BITS: Final = 0xFF
 
 
@@ -299,15 +278,11 @@ def lost_samples(export: NsysExport) -> list[Note]:
     """Counters that have names, which nsys writes where it samples them, and no sample."""
     samples = actual_name("GPU_METRICS", export.tables)
     counters = 0 if samples is not None and export.count(samples) else len(set(_names(export).values()))
-    sentence = say(
-        "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU is not known",
-        count=count_text(counters),
-    )
-    return counted(Severity.LOSS, "samples-lost", counters, sentence)
+    return counted("samples-lost", counters)
 
 
 def _names(export: NsysExport) -> dict[tuple[int, int], str]:
     """The name of each counter; NULL stands for the hardware where the samples do not say it."""
-    rows = text_rows(export, _NAMES, ("metricName",), integers=("typeId", "metricId"))
+    rows = text_rows(export, "TARGET_INFO_GPU_METRICS", ("metricName",), integers=("typeId", "metricId"))
     listed = {(row["typeId"], row["metricId"]): row["metricName"] for row in rows}
     return {(NULL, metric): name for (_, metric), name in listed.items()} | listed

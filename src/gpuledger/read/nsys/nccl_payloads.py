@@ -9,10 +9,9 @@ and ncclGroupEnd are launched when the outermost group ends, so the range of tha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct, calcsize, unpack_from
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,6 @@ _WHOLE: Final = frozenset(("ncclAllReduce", "ncclAllGather", "ncclBroadcast", "n
 """Calls whose message is all that a rank gives."""
 _PARTS: Final = frozenset(("ncclReduceScatter", "ncclAlltoAll", "ncclAllToAll"))
 """Calls whose message is what a rank gives to each rank."""
-_PEER_TO_PEER: Final = frozenset(("ncclSend", "ncclRecv"))
-_EXCHANGE: Final = "ncclSendRecv"
 _SCHEMAS: Final = "NVTX_PAYLOAD_SCHEMAS"
 _ENTRIES: Final = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 _WANTED: Final = frozenset((_COMMUNICATOR, _MESSAGE, _RANKS, _RANK, _PEER))
@@ -44,24 +41,14 @@ _MOST_BYTES: Final = 1 << 48
 _MOST_RANKS: Final = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
-class _NcclCall:
+class _NcclCall(NamedTuple):
+    """A call, or what is launched together; `row` is whose times and thread it has."""
+
+    row: int
     name: str
     communicator: int
-    message_bytes: int
+    bytes: int
     peer: int
-
-
-@dataclass(slots=True)
-class _Descriptions:
-    """Columns, row by row."""
-
-    rows: list[int] = field(default_factory=list)
-    """Whose times and thread they have."""
-    name: list[str] = field(default_factory=list)
-    communicator: list[int] = field(default_factory=list)
-    bytes: list[int] = field(default_factory=list)
-    peer: list[int] = field(default_factory=list)
 
 
 def collective_columns(
@@ -78,11 +65,11 @@ def collective_columns(
     payloads = [said.get(which) for which in number[chosen].tolist()]
     members = _members(raw, chosen, payloads)
     order = np.lexsort((chosen, raw["start_ns"][chosen], raw["tid"][chosen]))
-    described = _Descriptions()
+    described: list[_NcclCall] = []
     for thread in np.split(order, np.flatnonzero(np.diff(raw["tid"][chosen[order]])) + 1):
         check()
         calls = [(int(chosen[call]), names[int(raw["name"][chosen[call]])], payloads[call]) for call in thread.tolist()]
-        _describe(calls, int(raw["tid"][chosen[thread[0]]]) >> PID_BITS, members, described)
+        described += _launched(calls, int(raw["tid"][chosen[thread[0]]]) >> PID_BITS, members)
     return _as_columns(coder, raw, described, members)
 
 
@@ -131,7 +118,6 @@ Layouts = dict[int, list[tuple[str, int, str]]]
 
 
 def _layouts(export: NsysExport) -> Layouts:
-    """Where the values that we want lie in payloads."""
     columns = export.integers(_ENTRIES, ["schemaId", "offset", "type"]).columns
     numbers = (values.tolist() for values in columns.values())
     layouts: Layouts = {}
@@ -184,10 +170,10 @@ def _members(raw: Raw, chosen: Ints, payloads: Sequence[dict[str, Any] | None]) 
     return members
 
 
-def _describe(
-    calls: Sequence[tuple[int, str, dict[str, Any] | None]], process: int, members: Members, made: _Descriptions
-) -> None:
-    """Describe what the calls of one thread launch, in the order of their start."""
+def _launched(
+    calls: Sequence[tuple[int, str, dict[str, Any] | None]], process: int, members: Members
+) -> Iterator[_NcclCall]:
+    """What the calls of one thread launch, in the order of their start."""
     depth, grouped = 0, list[_NcclCall]()
     for row, name, said in calls:
         if name == _GROUP_START:
@@ -196,30 +182,32 @@ def _describe(
         elif name == _GROUP_END:
             depth = max(depth - 1, 0)
             if not depth and grouped:
-                _add(made, row, grouped, process, members)
+                yield _together(row, grouped, process, members)
                 grouped = []
         elif said is not None and (size := _number(said, _MESSAGE, _MOST_BYTES)) != NULL:
             communicator, peer = _number(said, _COMMUNICATOR, 1 << 64), _number(said, _PEER, _MOST_RANKS)
-            call = _NcclCall(name, communicator, size, peer)
+            call = _NcclCall(row, name, communicator, size, peer)
             if depth:
                 grouped.append(call)
             else:
-                _add(made, row, [call], process, members)
+                yield _together(row, [call], process, members)
 
 
-def _add(made: _Descriptions, row: int, calls: list[_NcclCall], process: int, members: Members) -> None:
-    """Describe what is launched together: by name and size where all of it is of one kind and communicator."""
-    names = {_EXCHANGE if call.name in _PEER_TO_PEER else call.name for call in calls}
+def _together(row: int, calls: list[_NcclCall], process: int, members: Members) -> _NcclCall:
+    """What is launched together: by name and size where all of it is of one kind and communicator."""
+    names = {"ncclSendRecv" if call.name in ("ncclSend", "ncclRecv") else call.name for call in calls}
     communicators, peers = {call.communicator for call in calls}, {call.peer for call in calls}
     is_one = len(names) == 1 and len(communicators) == 1
     ranks, _ = members.get((process, calls[0].communicator), (NULL, NULL))
     given = [size for call in calls if (size := _bytes_given(call, ranks)) is not None]
-    made.rows.append(row)
-    made.name.append(calls[0].name if len(calls) == 1 else names.pop() if len(names) == 1 else "")
-    made.communicator.append(communicators.pop() if len(communicators) == 1 else NULL)
     is_known = is_one and given and NULL not in given and sum(given) < _MOST_BYTES
-    made.bytes.append(sum(given) if is_known else NULL)
-    made.peer.append(peers.pop() if len(peers) == 1 else NULL)
+    return _NcclCall(
+        row,
+        calls[0].name if len(calls) == 1 else names.pop() if len(names) == 1 else "",
+        communicators.pop() if len(communicators) == 1 else NULL,
+        sum(given) if is_known else NULL,
+        peers.pop() if len(peers) == 1 else NULL,
+    )
 
 
 def _bytes_given(call: _NcclCall, ranks: int) -> int | None:
@@ -227,14 +215,15 @@ def _bytes_given(call: _NcclCall, ranks: int) -> int | None:
     if call.name == "ncclRecv":
         return None
     if call.name in _PARTS:
-        return call.message_bytes * ranks if ranks != NULL else NULL
-    return call.message_bytes if call.name in _WHOLE else NULL
+        return call.bytes * ranks if ranks != NULL else NULL
+    return call.bytes if call.name in _WHOLE else NULL
 
 
-def _as_columns(coder: TextCoder, raw: Raw, made: _Descriptions, members: Members) -> Raw:
-    rows = np.array(made.rows, np.intp)
+def _as_columns(coder: TextCoder, raw: Raw, made: Sequence[_NcclCall], members: Members) -> Raw:
+    rows = np.array([call.row for call in made], np.intp)
     process = (raw["tid"][rows] >> PID_BITS).tolist()
-    of_comm = [members.get(key, (NULL, NULL)) for key in zip(process, made.communicator, strict=True)]
+    keys = zip(process, (call.communicator for call in made), strict=True)
+    of_comm = [members.get(key, (NULL, NULL)) for key in keys]
     nothing = np.full(len(rows), NULL, np.int64)
 
     def texts(said: Sequence[str]) -> Ints:
@@ -245,14 +234,14 @@ def _as_columns(coder: TextCoder, raw: Raw, made: _Descriptions, members: Member
         "end_ns": raw["end_ns"][rows],
         "tid": raw["tid"][rows],
         "correlation": nothing,
-        "name": texts(made.name),
-        "group": texts([f"{number:#x}" if number != NULL else "" for number in made.communicator]),
+        "name": texts([call.name for call in made]),
+        "group": texts([f"{call.communicator:#x}" if call.communicator != NULL else "" for call in made]),
         "ranks": nothing,
         "group_size": np.array([size for size, _ in of_comm], np.int64),
         "in_elements": nothing,
         "out_elements": nothing,
         "dtype": nothing,
-        "bytes": np.array(made.bytes, np.int64),
+        "bytes": np.array([call.bytes for call in made], np.int64),
         "rank": np.array([rank for _, rank in of_comm], np.int64),
-        "peer": np.array(made.peer, np.int64),
+        "peer": np.array([call.peer for call in made], np.int64),
     }

@@ -18,14 +18,9 @@ from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.request import counted
 from gpuledger.trace.keys import distinct, group
-from gpuledger.trace.model import PID_BITS, Gpu, Note, Origin, Private, Process, Severity, os_pid
+from gpuledger.trace.model import Gpu, Note, Origin, Private, Process, Severity, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-
-_SEVERITY_WARNING, _SEVERITY_ERROR = 2, 3
-
-_CAPTURE_OUTCOME = "Number of "
-"""How nsys begins its counts of events; they are reported as warnings by some versions, and are none."""
 
 
 def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]) -> Origin:
@@ -38,6 +33,8 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
     driver = system.get("NvDriverVersion", [None])[0]
     if driver and driver.isdecimal() and len(driver) > 5:  # before 2023 without points: 5303002 -> 530.30.02
         driver = f"{driver[:3]}.{driver[3:5]}.{driver[5:]}"
+    pids = {pid for rows in tables.values() if "pid" in rows for pid in distinct(rows["pid"]).tolist()} - {-1}
+    names = {row["pid"]: row["name"] for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",))}
     started = text_rows(export, _STARTED, ("utcTime",))
     epoch_ns = next((row["utcEpochNs"] for row in text_rows(export, _STARTED, (), integers=("utcEpochNs",))), None)
     return Origin(
@@ -51,9 +48,9 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
         cuda_version=f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}" if cuda.isdecimal() else None,  # 13000 -> 13.0
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
-        processes=_processes(export, tables),
-        rank=_from_environment(captured, _RANK),
-        world_size=_from_environment(captured, _WORLD_SIZE),
+        processes=tuple(Process(pid, names.get(os_pid(pid))) for pid in sorted(pids)),
+        rank=_from_environment(captured, "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+        world_size=_from_environment(captured, "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
         # no two captures of a host begin in the same nanosecond
         capture=None if epoch_ns is None else f"{system.get('Hostname', [''])[0]} {epoch_ns}",
         source_rows=tuple((name, export.count(name)) for name in sorted(export.tables) if schema.holds_events(name)),
@@ -65,11 +62,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
 _STARTED: Final = "TARGET_INFO_SESSION_START_TIME"
 
 
-_RANK: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-_WORLD_SIZE: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-
-
-def _from_environment(captured: Mapping[str, list[str]], names: tuple[str, ...]) -> int | None:
+def _from_environment(captured: Mapping[str, list[str]], *names: str) -> int | None:
     """A number that the launcher gave to the process, by the first of these variables that nsys recorded."""
     given = [value for key, values in captured.items() if "ENVIRONMENT" in key for value in values]
     for name in names:
@@ -93,17 +86,6 @@ def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]])
     ]
     host = system.get("Hostname", [None])[0]
     return Private(tuple(command + [captured[key][0] for key in arguments]), host, tuple(environment))
-
-
-def _processes(export: NsysExport, tables: Mapping[Table, Rows]) -> tuple[Process, ...]:
-    """The processes that some event belongs to, with their names where the export lists them."""
-    seen: set[int] = set()
-    for rows in tables.values():
-        if "pid" in rows:
-            seen.update(distinct(rows["pid"]).tolist())
-    seen.discard(-1)
-    names = {row["pid"]: row["name"] for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",))}
-    return tuple(Process(pid, names.get(pid & (1 << PID_BITS) - 1)) for pid in sorted(seen))
 
 
 def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
@@ -136,16 +118,13 @@ def text_rows(
 
 def diagnostics(export: NsysExport) -> tuple[Note, ...]:
     """What nsys itself warned about while it captured, each sentence once."""
-    counts = Counter[tuple[int, str]]()
+    counts, codes = Counter[tuple[str, str]](), {2: "nsys-warning", 3: "nsys-error"}
     for row in text_rows(export, "DIAGNOSTIC_EVENT", ("text",), integers=("severity",)):
         sentence = " ".join(row["text"].split()).rstrip(".")
-        if row["severity"] in (_SEVERITY_WARNING, _SEVERITY_ERROR) and not sentence.startswith(_CAPTURE_OUTCOME):
-            counts[row["severity"], sentence] += 1
-    codes = {_SEVERITY_WARNING: "nsys-warning", _SEVERITY_ERROR: "nsys-error"}
-    return tuple(
-        Note(Severity.WARNING, codes[severity], f"nsys: {sentence}", count)
-        for (severity, sentence), count in counts.items()
-    )
+        # some versions report counts of events as warnings, which they are not
+        if row["severity"] in codes and not sentence.startswith("Number of "):
+            counts[codes[row["severity"]], sentence] += 1
+    return tuple(Note(Severity.WARNING, code, f"nsys: {said}", count) for (code, said), count in counts.items())
 
 
 UNKNOWN = say("unknown GPU")
@@ -189,7 +168,6 @@ class NsysDevices:
         return tuple(self._gpus)
 
     def resolve(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
-        """The physical GPU of each row."""
         first, number = group(pid, device)
         pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
         gpus = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
@@ -262,16 +240,11 @@ class NsysDevices:
                 count=len(processes),
             )
             notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
-        sentence = say("the export does not number its GPUs as CUDA does; they are identical, and are taken in order")
-        notes += counted(Severity.INFO, "gpus-by-place", len(self._by_place), sentence)
+        notes += counted("gpus-by-place", len(self._by_place))
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
         notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
         unknown = len(self._gpus) - len(described) if described else 0
-        sentence = say(
-            "work ran on {count} GPUs that the export does not match to the ones it describes",
-            count=unknown,
-        )
-        return (*notes, *counted(Severity.WARNING, "gpus-unknown", unknown, sentence))
+        return (*notes, *counted("gpus-unknown", unknown))
 
 
 def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
@@ -279,19 +252,11 @@ def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
     asked = {"sm_count": say("how many SMs")}
     if is_sampled:
         asked |= {"clock_hz": say("what clock"), "bandwidth_bytes_per_s": say("what memory bandwidth")}
-    return [
-        note
-        for name, figure in asked.items()
-        for note in counted(
-            Severity.INFO,
-            "gpu-figures-not-recorded",
-            sum(getattr(gpu, name) is None for gpu in gpus),
-            say(
-                "the export does not say {figure} its GPUs have: how well kernels use them is judged without",
-                figure=figure,
-            ),
-        )
-    ]
+    notes = []
+    for name, figure in asked.items():
+        lacking = sum(getattr(gpu, name) is None for gpu in gpus)
+        notes += counted("gpu-figures-not-recorded", lacking, figure=figure)
+    return notes
 
 
 def _by_process(export: NsysExport, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:

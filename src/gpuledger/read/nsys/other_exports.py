@@ -111,7 +111,6 @@ class ArrowExport:
         return UnreadableProfile(f"{self._folder.name}: a damaged export", found=found, hint="copy or export it again")
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
-        """These columns, some rows at a time."""
         path, rows = self._folder / (table + self._suffix), self.count(table)
         if rows > self._limits.rows_per_table:  # before anything is held: a run of one value is short
             raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
@@ -154,16 +153,12 @@ def _rows_of_batches(messages: Iterable[pyarrow.Message]) -> Iterator[int]:
         try:
             (root,) = struct.unpack_from("<I", head)
             kind_at, header_at = _field_at(head, root, 1), _field_at(head, root, 2)
-            if not kind_at or head[kind_at] != _BATCH:
+            if not kind_at or head[kind_at] != 3:  # MessageHeader.RecordBatch
                 continue
             length_at = _field_at(head, header_at + struct.unpack_from("<I", head, header_at)[0], 0)
             yield struct.unpack_from("<q", head, length_at)[0] if length_at else 0
         except (struct.error, IndexError) as error:
             raise OSError(f"a message without a head: {error}") from None
-
-
-_BATCH: Final = 3
-"""MessageHeader.RecordBatch of Arrow's format."""
 
 
 def _field_at(head: bytes, table: int, number: int) -> int:
@@ -200,7 +195,6 @@ def _integers(column: pyarrow.Array) -> Ints | None:
 
 @contextlib.contextmanager
 def _arrow_errors(source: Source) -> Iterator[None]:
-    """What pyarrow says of a broken file, as one sentence."""
     try:
         import pyarrow as pa
         import pyarrow.parquet
@@ -241,16 +235,13 @@ class ArrowReader:
             )
 
 
-REPORT_MAGIC: Final = b"NVIDIA Tegra Profiler Report"
-
-
 class NsysRepReader:
     """Nsight Systems report -> Trace, where nsys is installed."""
 
     name = "nsys report"
 
     def recognises(self, source: Source) -> bool:
-        return source.head.startswith(REPORT_MAGIC)
+        return source.head.startswith(b"NVIDIA Tegra Profiler Report")
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         progress("the report, with nsys export", 0)

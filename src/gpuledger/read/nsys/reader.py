@@ -35,18 +35,10 @@ from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, text_
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, last_match, one_after_another, same, take
-from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Severity, Trace
+from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, python_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import count_text
-
-CHAINS: Final[Mapping[str, str]] = {
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "CUDA_CALLCHAINS",
-    "OSRT_API": "OSRT_CALLCHAINS",
-    "COMPOSITE_EVENTS": "SAMPLING_CALLCHAINS",
-}
-"""Which table holds the frames of the events of which other."""
 
 _FRAME: Final = ("id", "symbol", "stackDepth")
 
@@ -60,9 +52,8 @@ class StackReader:
         self._lengths: list[Ints] = []
         self._count = 0
 
-    def of_events(self, table: str, chain: Ints) -> Ints:
-        """The stack of each event of `table`, from its call chain's id."""
-        frames = CHAINS.get(table, "")
+    def of_events(self, frames: str, chain: Ints) -> Ints:
+        """The stack of each event, from its call chain's id; `frames` is the table that holds the chains."""
         if not set(_FRAME) <= self._export.tables.get(frames, frozenset()) or not (chain != NULL).any():
             return same(NULL, len(chain))
         read = self._export.integers(frames, list(_FRAME)).columns
@@ -70,8 +61,7 @@ class StackReader:
         ids, symbol, depth = (read[name][known] for name in _FRAME)
         order = np.lexsort((depth, ids))
         chains, lengths = np.unique(ids, return_counts=True)
-        symbol = self._coder.use(symbol)
-        first = self._add(symbol[order], lengths)
+        first = self._add(self._coder.use(symbol)[order], lengths)
         if not len(chains):
             return same(NULL, len(chain))
         place = np.minimum(np.searchsorted(chains, chain), len(chains) - 1)
@@ -100,7 +90,6 @@ class StackReader:
         return self._count - len(lengths)
 
     def stacks(self, coding: TextCoding) -> Stacks:
-        """All that were read, their text coded."""
         frames = np.concatenate([np.empty(0, np.int64), *self._frames])
         lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])
         return Stacks(np.cumsum(lengths), coding.codes(frames))
@@ -172,21 +161,19 @@ class _ExportReading:
         """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
         if table is Table.COLLECTIVES and not may_have_payloads(self.export):
             return None
-        needed = schema.needed(table, wanted)
+        needed = schema.needed(table, _FEEDS[table], wanted)
         parts = [
             part
-            for feed in schema.FEEDS[table]
-            if (taken := self._take(feed, needed)) is not None
-            and (part := _SHAPE[table, feed.name](self, *taken)) is not None
+            for feed, shape in _FEEDS[table].items()
+            if (taken := self._take(feed, needed)) is not None and (part := shape(self, *taken)) is not None
         ]
         if not parts:
             return None
         return {name: one_after_another([part[name] for part in parts]) for name in parts[0]}
 
     def why_absent(self, table: Table) -> str:
-        names = [feed.name for feed in schema.FEEDS[table]]
-        broken = [self._unusable[name] for name in names if name in self._unusable]
-        if broken:
+        names = [feed.name for feed in _FEEDS[table]]
+        if broken := [self._unusable[name] for name in names if name in self._unusable]:
             return broken[0]
         if table is not Table.COLLECTIVES:
             return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
@@ -213,25 +200,15 @@ class _ExportReading:
         known = {ours: read.summary(theirs) for ours, theirs in wanted.items()}
         unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
         unusable += _null_impossible(columns, known)
-        sentence = say(
-            "{count} values in {table} are not usable numbers and count as not recorded",
-            count=count_text(unusable),
-            table=name,
-        )
-        self._note(Severity.WARNING, "values-unusable", sentence, unusable)
+        self._add(counted("values-unusable", unusable, table=name))
         rows = len(columns["start_ns"])
         self._tell_lost_links(feed, name, {ours: known[ours].nulls < rows for ours in columns}, optional)
         keep = same(1, rows, np.bool_)
         if any(known[ours].nulls for ours in feed.required):
             keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
             rows, lost = int(keep.sum()), int((~keep).sum())
-            sentence = say(
-                "{count} rows of {table} have no usable {columns} and were left out",
-                count=count_text(lost),
-                table=name,
-                columns=joined(say(" or "), feed.required.values()),
-            )
-            self._note(Severity.LOSS, "rows-dropped", sentence, lost)
+            named = joined(say(" or "), feed.required.values())
+            self._add(counted("rows-dropped", lost, table=name, columns=named))
             columns = {ours: take(values, keep) for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
@@ -246,10 +223,7 @@ class _ExportReading:
             return
         for ours, lost in _LOST_WITHOUT.items():
             if ours in optional and not has_value.get(ours, False):
-                sentence = say(
-                    "no row of {table} has a usable {column}; {lost}", table=table, column=optional[ours], lost=lost
-                )
-                self._note(Severity.LOSS, "links-missing", sentence, 1)
+                self._add(counted("links-missing", 1, table=table, column=optional[ours], lost=lost))
 
     def tell_lacking(self, table: str, needed: Iterable[str]) -> bool:
         """Whether a table that is there cannot be used, which is told."""
@@ -269,12 +243,10 @@ class _ExportReading:
 
     def _leave_out(self, table: str, reason: str) -> None:
         self._unusable[table] = reason
-        self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+        self._add(counted("table-unusable", 1, reason=reason))
 
-    def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
-        note = Note(severity, code, sentence, count)
-        if count and note not in self.notes:  # a table of nsys may feed two of ours
-            self.notes.append(note)
+    def _add(self, notes: Iterable[Note]) -> None:
+        self.notes += [note for note in notes if note not in self.notes]  # a table of nsys may feed two of ours
 
     def _labels(self, enum: str) -> dict[int, str]:
         """The labels of one of nsys's enumerations; the built-in ones where the export brings none."""
@@ -294,12 +266,7 @@ class _ExportReading:
     def memcpy(self, raw: Raw, *_: object) -> Raw:
         kinds, memory = self._labels("ENUM_CUDA_MEMCPY_OPER"), self._labels("ENUM_CUDA_MEM_KIND")
         labelled = self.coder.labels(raw["kind"], kinds)
-        unknown = int((labelled == NULL).sum())
-        sentence = say(
-            "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
-            count=count_text(unknown),
-        )
-        self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
+        self._add(counted("copy-kind-unknown", int((labelled == NULL).sum())))
         ends = {side: self.coder.labels(raw[side], memory) for side in ("src_kind", "dst_kind")}
         return raw | ends | {"kind": labelled}
 
@@ -314,10 +281,10 @@ class _ExportReading:
         driver = self.coder.own("driver")
         named = self.coder.labels(raw.pop("class"), layers)
         layer = by_row(lambda ids: np.where(ids == NULL, driver, ids), named)
-        return raw | {"layer": layer, "kernel": same(NULL, len(layer))} | self._stack(raw, schema.RUNTIME)
+        return raw | {"layer": layer, "kernel": same(NULL, len(layer))} | self._stack(raw, "CUDA_CALLCHAINS")
 
     def os_calls(self, raw: Raw, *_: object) -> Raw:
-        return self._library_calls(raw | self._stack(raw, schema.OSRT), "os", schema.CLASS_OS_CALL)
+        return self._library_calls(raw | self._stack(raw, "OSRT_CALLCHAINS"), "os", schema.CLASS_OS_CALL)
 
     def cublas_calls(self, raw: Raw, *_: object) -> Raw:
         return self._library_calls(raw, "cublas", schema.CLASS_CUBLAS_CALL)
@@ -333,13 +300,13 @@ class _ExportReading:
         own = {"layer": same(self.coder.own(layer), len(nothing))}
         return {"correlation": nothing, "result": nothing, "stack": nothing, "kernel": nothing} | raw | own
 
-    def _stack(self, raw: Raw, feed: schema.NsysTable) -> Raw:
+    def _stack(self, raw: Raw, frames: str) -> Raw:
         """The stacks of events whose call chain was asked for."""
-        return {"stack": self.stacks.of_events(feed.name, raw["stack"])} if "stack" in raw else {}
+        return {"stack": self.stacks.of_events(frames, raw["stack"])} if "stack" in raw else {}
 
     def samples(self, raw: Raw, *_: object) -> Raw:
         source = same(self.coder.own("cpu"), len(raw["start_ns"]))
-        return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, schema.SAMPLE)
+        return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, "SAMPLING_CALLCHAINS")
 
     def python_samples(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         """Marks whose payload is a stack. An export without the JSON of payloads has none."""
@@ -364,12 +331,7 @@ class _ExportReading:
         is_open = (raw["end_ns"] == NULL) & ~is_mark
         last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
-        unended = int((is_open & is_range).sum())
-        sentence = say(
-            "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
-            count=count_text(unended),
-        )
-        self._note(Severity.WARNING, "ranges-open", sentence, unended)
+        self._add(counted("ranges-open", int((is_open & is_range).sum())))
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
         ranges = {column: values[is_range] for column, values in whole.items()}
         stacked = np.flatnonzero(ranges["kind"] == self.coder.own("push_pop"))
@@ -415,11 +377,7 @@ class _ExportReading:
 
     def metrics(self, raw: Raw, *_: object) -> Raw:
         columns, unnamed = metric_columns(self.export, self.coder, raw)
-        sentence = say(
-            "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
-            count=count_text(unnamed),
-        )
-        self._note(Severity.WARNING, "counters-unnamed", sentence, unnamed)
+        self._add(counted("counters-unnamed", unnamed))
         return columns
 
     def syncs(self, raw: Raw, *_: object) -> Raw:
@@ -440,30 +398,26 @@ _LOST_WITHOUT = {
 _BOUNDS = dict.fromkeys(("device", "registers", *schema.LAUNCH_SIZES), (-(2**31), 2**31)) | {
     "bytes": (0, LARGEST_BYTES)
 }
-_NVTX_KINDS = {
-    "push_pop": schema.NVTX_PUSH_POP,
-    "start_end": schema.NVTX_START_END,
-    "mark": schema.NVTX_MARK,
+_NVTX_KINDS = {"push_pop": schema.NVTX_PUSH_POP, "start_end": schema.NVTX_START_END, "mark": schema.NVTX_MARK}
+_FEEDS: Final[Mapping[Table, Mapping[schema.NsysTable, Callable[..., Raw | None]]]] = {
+    Table.KERNELS: {schema.KERNEL: _ExportReading.kernels},
+    Table.COPIES: {schema.MEMCPY: _ExportReading.memcpy, schema.MEMSET: _ExportReading.memset},
+    Table.GRAPHS: {schema.GRAPH: _ExportReading.unchanged},
+    Table.CALLS: {
+        schema.RUNTIME: _ExportReading.cuda_calls,
+        schema.OSRT: _ExportReading.os_calls,
+        schema.CUBLAS: _ExportReading.cublas_calls,
+        schema.CUDNN: _ExportReading.cudnn_calls,
+    },
+    Table.RANGES: {schema.NVTX: _ExportReading.nvtx},
+    Table.SYNCS: {schema.SYNC: _ExportReading.syncs},
+    Table.ALLOCS: {schema.ALLOC: _ExportReading.allocs},
+    Table.OVERHEADS: dict.fromkeys((schema.PROFILER_OVERHEAD, schema.CUPTI_OVERHEAD), _ExportReading.unchanged),
+    Table.SAMPLES: {schema.SAMPLE: _ExportReading.samples, schema.PYTHON_SAMPLE: _ExportReading.python_samples},
+    Table.COLLECTIVES: {schema.NCCL: _ExportReading.collectives},
+    Table.METRICS: {schema.METRIC: _ExportReading.metrics},
 }
-_SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
-    (Table.KERNELS, schema.KERNEL.name): _ExportReading.kernels,
-    (Table.COPIES, schema.MEMCPY.name): _ExportReading.memcpy,
-    (Table.COPIES, schema.MEMSET.name): _ExportReading.memset,
-    (Table.GRAPHS, schema.GRAPH.name): _ExportReading.unchanged,
-    (Table.CALLS, schema.RUNTIME.name): _ExportReading.cuda_calls,
-    (Table.CALLS, schema.OSRT.name): _ExportReading.os_calls,
-    (Table.CALLS, schema.CUBLAS.name): _ExportReading.cublas_calls,
-    (Table.CALLS, schema.CUDNN.name): _ExportReading.cudnn_calls,
-    (Table.RANGES, schema.NVTX.name): _ExportReading.nvtx,
-    (Table.SYNCS, schema.SYNC.name): _ExportReading.syncs,
-    (Table.ALLOCS, schema.ALLOC.name): _ExportReading.allocs,
-    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _ExportReading.unchanged,
-    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.unchanged,
-    (Table.SAMPLES, schema.SAMPLE.name): _ExportReading.samples,
-    (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
-    (Table.COLLECTIVES, schema.NCCL.name): _ExportReading.collectives,
-    (Table.METRICS, schema.METRIC.name): _ExportReading.metrics,
-}
+"""Which of nsys's tables make up each of ours, in this order, and what gives it our columns."""
 
 
 def _null_impossible(columns: Raw, known: dict[str, ColumnRange]) -> int:
@@ -486,19 +440,8 @@ def _null_impossible(columns: Raw, known: dict[str, ColumnRange]) -> int:
 
 
 def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
-    """What is odd about rows that were kept."""
     notes = list[Note]()
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
-        sentence = say(
-            "{count} {table} end before they start; NVIDIA's tables count them as they are",
-            count=count_text(backward),
-            table=table.value,
-        )
-        notes += counted(Severity.WARNING, "times-backward", backward, sentence)
-    graphs = len(tables.get(Table.GRAPHS, ()))
-    sentence = say(
-        "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
-        count=count_text(graphs),
-    )
-    return notes + counted(Severity.WARNING, "graphs-opaque", graphs, sentence)
+        notes += counted("times-backward", backward, table=table.value)
+    return notes + counted("graphs-opaque", len(tables.get(Table.GRAPHS, ())))

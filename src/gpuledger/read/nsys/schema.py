@@ -15,7 +15,7 @@ from typing import Final
 from gpuledger.trace.tables import Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NsysTable:
     """One table of an export. Both mappings go from our column to theirs."""
 
@@ -102,21 +102,6 @@ METRIC: Final = NsysTable(
     "GPU_METRICS", {"start_ns": "timestamp", "name": "metricId", "value": "value"}, {"hardware": "typeId"}
 )
 
-FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
-    Table.KERNELS: (KERNEL,),
-    Table.COPIES: (MEMCPY, MEMSET),
-    Table.GRAPHS: (GRAPH,),
-    Table.CALLS: (RUNTIME, OSRT, CUBLAS, CUDNN),
-    Table.RANGES: (NVTX,),
-    Table.SYNCS: (SYNC,),
-    Table.ALLOCS: (ALLOC,),
-    Table.OVERHEADS: (PROFILER_OVERHEAD, CUPTI_OVERHEAD),
-    Table.SAMPLES: (SAMPLE, PYTHON_SAMPLE),
-    Table.COLLECTIVES: (NCCL,),
-    Table.METRICS: (METRIC,),
-}
-"""Which of nsys's tables make up each of ours, in this order."""
-
 _MADE_FROM: Final = {
     **{size: tuple(f"{size}_{axis}" for axis in "xyz") for size in ("grid", "block")},
     "gpu": ("device", "pid"),
@@ -125,14 +110,11 @@ _MADE_FROM: Final = {
 }
 """Columns of ours that are not simply one of nsys's."""
 
-_READ_WHOLE: Final = frozenset(Table) - {Table.KERNELS, Table.CALLS}
-"""Tables whose columns depend on each other, and which are small beside the others."""
 
-
-def needed(table: Table, wanted: frozenset[str]) -> frozenset[str]:
-    """Which of the columns named in `FEEDS` have to be read for the columns `wanted` of one of our tables."""
-    if table in _READ_WHOLE:
-        return frozenset(name for feed in FEEDS[table] for name in (*feed.required, *feed.optional))
+def needed(table: Table, feeds: Iterable[NsysTable], wanted: frozenset[str]) -> frozenset[str]:
+    """Which of the columns named in `feeds` have to be read for the columns `wanted` of one of our tables."""
+    if table not in (Table.KERNELS, Table.CALLS):  # columns depend on each other, and are short beside those two's
+        return frozenset(name for feed in feeds for name in (*feed.required, *feed.optional))
     # the class of a call is read in any case: it tells calls from marks
     return frozenset(name for column in wanted for name in _MADE_FROM.get(column, (column,))) | {"class"}
 

@@ -14,9 +14,8 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -37,18 +36,13 @@ _CHUNK_ROWS = 20_000
 _ALLOWED = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION))
 _STEPS_BETWEEN_CHECKS = 100_000
 _LOOKUP_BATCH = 500
-_LEAST_ROW_BYTES: Final = 4  # two of a page's pointer to it, two of its cell
-_MOST_STEPS_PER_ROW: Final = 250  # SQLite takes some five for each column of a row, and we ask for forty at most
-_STEPS_AT_LEAST: Final = 10_000_000  # a tenth of a second, whatever the size
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderInput:
+class DecoderInput(NamedTuple):
     """What our own decoder needs of an open file."""
 
     descriptor: int
     pages: btree.PageLayout
-    deadline: float
 
 
 class StatementWatch:
@@ -56,24 +50,21 @@ class StatementWatch:
 
     def __init__(self, deadline: float, file_bytes: int) -> None:
         self.deadline = deadline
-        self.most_rows: Final = file_bytes // _LEAST_ROW_BYTES
-        """So many rows have room in the file."""
-        self._most_steps = self.most_rows * _MOST_STEPS_PER_ROW + _STEPS_AT_LEAST
-        self._steps = 0
-
-    def begin(self) -> None:
-        """A statement begins."""
-        self._steps = 0
+        self.most_rows: Final = file_bytes // 4  # two bytes of a page's pointer to a row, two of its cell
+        # five steps for each column of a row, forty columns at most; and a tenth of a second, whatever the size
+        self._most_steps = self.most_rows * 250 + 10_000_000
+        self.steps = 0
+        """Of the statement that is under way."""
 
     def __call__(self) -> bool:
         """Whether the statement is to end; called every `_STEPS_BETWEEN_CHECKS` steps."""
-        self._steps += _STEPS_BETWEEN_CHECKS
+        self.steps += _STEPS_BETWEEN_CHECKS
         return self.has_gone_in_circles or time.monotonic() > self.deadline
 
     @property
     def has_gone_in_circles(self) -> bool:
         """Whether the statement took more steps than all rows of the file could take."""
-        return self._steps > self._most_steps
+        return self.steps > self._most_steps
 
 
 class SqliteExport:
@@ -90,11 +81,8 @@ class SqliteExport:
         watch: StatementWatch,
         own: DecoderInput | str,
     ) -> None:
-        self._connection = connection
-        self._name = name
-        self._limits = limits
-        self._progress = progress
-        self._watch = watch
+        self._connection, self._name, self._watch = connection, name, watch
+        self._limits, self._progress = limits, progress
         self._own = own if isinstance(own, DecoderInput) else None
         self._why_not_own = own if isinstance(own, str) else None
         self._left_to_sqlite: set[str] = set()
@@ -151,13 +139,12 @@ class SqliteExport:
         if self._own is None:
             return None
         return btree.integers(
-            self._own.descriptor,
-            self._own.pages,
+            *self._own,
             table,
             self._shapes[table],
             columns,
             most_rows=self._limits.rows_per_table,
-            deadline=self._own.deadline,
+            deadline=self._watch.deadline,
             progress=self._progress,
         )
 
@@ -187,10 +174,10 @@ class SqliteExport:
         return self._query_texts(table, column) if decoded is None else decoded
 
     def _decode_texts(self, table: str, column: str) -> TextColumn | None:
-        if (own := self._own) is None:
+        if self._own is None:
             return None
         shape, most = self._shapes[table], self._limits.rows_per_table
-        return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
+        return btree.texts(*self._own, shape, column, most_rows=most, deadline=self._watch.deadline)
 
     def _query_texts(self, table: str, column: str) -> TextColumn:
         self._left_to_sqlite.add(table)
@@ -220,7 +207,7 @@ class SqliteExport:
         return [row for rows in self._chunks(sql, parameters) for row in rows]
 
     def _chunks(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[list[tuple[Any, ...]]]:
-        self._watch.begin()
+        self._watch.steps = 0
         done = 0
         with _memory_as_damage(self._name):
             cursor = self._connection.execute(sql, parameters)
@@ -274,19 +261,18 @@ def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[
             connection.set_authorizer(_only_reads)
             connection.set_progress_handler(watch, _STEPS_BETWEEN_CHECKS)
             connection.execute("BEGIN")  # one snapshot for all tables
-            own = _own(source, watch.deadline, stack)
-            yield SqliteExport(connection, source.name, limits, progress, watch, own)
+            yield SqliteExport(connection, source.name, limits, progress, watch, _own(source, stack))
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a message that quotes a damaged schema is no text
             raise _in_one_sentence(source, error, limits, watch) from error
 
 
-def _own(source: Source, deadline: float, stack: contextlib.ExitStack) -> DecoderInput | str:
+def _own(source: Source, stack: contextlib.ExitStack) -> DecoderInput | str:
     """The file for our own decoder, or why not. The connection's snapshot holds writers off while both read."""
     if not btree.is_there():
         return "switched-off" if os.environ.get("GPULEDGER_NATIVE") == "0" else "not-compiled"
     pages = btree.PageLayout.of(source.path, source.head, source.size)
     if pages is not None:
-        return DecoderInput(stack.enter_context(opened(source)).fileno(), pages, deadline)
+        return DecoderInput(stack.enter_context(opened(source)).fileno(), pages)
     if source.head[18:20] == _IN_WAL_MODE or btree.lies_beside(source.path, "-wal"):
         return "write-ahead-log"
     return "journal" if btree.lies_beside(source.path, "-journal") else "unusual-header"

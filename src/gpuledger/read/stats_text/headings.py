@@ -7,7 +7,7 @@ nanoseconds, sizes in bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -32,7 +32,7 @@ _OTHERS: Final = (
 )
 """Some that are not, where only a file's name would tell them from those that are."""
 
-_FORMER: Final = {
+FORMER_NAMES: Final = {
     "cudaapisum": "cuda_api_sum",
     "gpukernsum": "cuda_gpu_kern_sum",
     "gpumemtimesum": "cuda_gpu_mem_time_sum",
@@ -45,7 +45,7 @@ _FORMER: Final = {
 }
 """What the reports were called before 2023."""
 
-_TITLES: Final = {
+FORMER_TITLES: Final = {
     "CUDA API Statistics": "cuda_api_sum",
     "CUDA Kernel Statistics": "cuda_gpu_kern_sum",
     "CUDA Memory Operation Statistics (by time)": "cuda_gpu_mem_time_sum",
@@ -104,14 +104,15 @@ _SIZES: Final = {"b": 1, "bytes": 1} | {
 _FACTORS: Final[dict[str, int]] = {"": 1, "%": 1} | _TIMES | _SIZES
 _MOST: Final = 2**63
 _UNIT: Final = r"\s*(?:\((?P<unit>[^()]{1,8})\))?"
-_ALL_WORDS: Final = "|".join(sorted(_KEYS, key=len, reverse=True))
 _HEADING: Final = re.compile(rf"(?P<words>[A-Za-z][A-Za-z /#-]*?){_UNIT}")
-_ONE_AFTER_ANOTHER: Final = re.compile(rf"(?P<words>{_ALL_WORDS})\b{_UNIT}\s*", re.IGNORECASE)
+_ONE_AFTER_ANOTHER: Final = re.compile(
+    rf"(?P<words>{'|'.join(sorted(_KEYS, key=len, reverse=True))})\b{_UNIT}\s*", re.IGNORECASE
+)
 _GROUPING: Final = "[,'_\u00a0\u202f]"
 _NUMBER: Final = re.compile(
     rf"-?(?:\d{{1,3}}(?:{_GROUPING}\d{{3}}){{1,8}}|\d{{1,25}})(?:\.\d{{1,25}})?(?:[eE][-+]?\d{{1,2}})?"
 )
-_REPORT_IN_NAME: Final = re.compile(rf"(?:^|[^a-z0-9])({'|'.join((*KNOWN, *_OTHERS, *_FORMER))})$")
+_REPORT_IN_NAME: Final = re.compile(rf"(?:^|[^a-z0-9])({'|'.join((*KNOWN, *_OTHERS, *FORMER_NAMES))})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +172,8 @@ def is_header(headings: Sequence[ColumnHeading]) -> bool:
     return {"name", "count"} <= set(keys) and sum(key != "" for key in keys) >= 3
 
 
-def lacking(report: str, headings: Iterable[ColumnHeading]) -> list[str]:
+def lacking(report: str, headings: Sequence[ColumnHeading]) -> list[str]:
     """What a table of this report cannot do without, and does not have."""
-    headings = tuple(headings)
     key, called = ("average", "TAvg") if report == "cuda_kern_exec_sum" else ("total", "the total")
     missing = [] if any(column.key == key for column in headings) else [called]
     if report == "cuda_gpu_mem_size_sum" and not any(column.is_size for column in headings):
@@ -181,25 +181,15 @@ def lacking(report: str, headings: Iterable[ColumnHeading]) -> list[str]:
     return missing
 
 
-def report_called(name: str) -> str:
-    """NVIDIA's present name of a report, from a former one; as it is where we know no other."""
-    return _FORMER.get(name, name)
-
-
 def is_report(name: str) -> bool:
     """Whether NVIDIA may have given a report this name."""
-    return name in _FORMER or name in _OTHERS or re.fullmatch(r"[a-z0-9]\w*_(?:sum|trace)", name) is not None
-
-
-def report_titled(title: str) -> str:
-    """The report that had this title before names stood in titles; '' for none."""
-    return _TITLES.get(title, "")
+    return name in FORMER_NAMES or name in _OTHERS or re.fullmatch(r"[a-z0-9]\w*_(?:sum|trace)", name) is not None
 
 
 def report_in(stem: str) -> tuple[str, str]:
     """The report that a file's name ends with, '' for none, and the name before it."""
     match = _REPORT_IN_NAME.search(stem)
-    return (report_called(match[1]), stem[: match.start()]) if match else ("", stem)
+    return (FORMER_NAMES.get(match[1], match[1]), stem[: match.start()]) if match else ("", stem)
 
 
 def report_of(headings: Sequence[ColumnHeading], names: Collection[str], said: str = "") -> str:

@@ -21,6 +21,8 @@ from gpuledger.read.ncu.csv import UTF16
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, Source, foreign, in_time, look_at, opened
 from gpuledger.read.stats_text.headings import (
+    FORMER_NAMES,
+    FORMER_TITLES,
     KNOWN,
     TEXTS,
     ColumnHeading,
@@ -29,10 +31,8 @@ from gpuledger.read.stats_text.headings import (
     is_header,
     is_report,
     lacking,
-    report_called,
     report_in,
     report_of,
-    report_titled,
 )
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
@@ -43,14 +43,11 @@ Values = dict[str, int | float | str | None]
 
 # what a line is made of, and what must stand in it somewhere: in one pattern, a long line would be tried at every place
 _RULE: Final = (re.compile(r"[\s|+:=─┼│-]+"), re.compile(r"[-─=]{3}"))
-_DASHES: Final = re.compile(r"-+")
 _LEFT_OUT: Final = (re.compile(r"[\s.…⋮|]+"), re.compile(r"\.\.\.|…|⋮"))
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _BARE: Final = re.compile(r"-?\d[\d,.'_]*(?:e[-+]?\d+)?%?", re.IGNORECASE)
 _NAMES: Final = re.compile(r"\b(?:name|operation|range|kernel)\b", re.IGNORECASE)
-_LONGEST_NAME_LINES: Final = 100
-_LONGEST_NAME: Final = 1 << 20
 LONGEST_HEADER: Final = 2000
 """In characters: longer lines are of something else."""
 
@@ -77,15 +74,14 @@ class TextTable:
         if not line.strip():
             return not self.rows and not self.damaged  # a blank line, or several, may stand above the rows
         if _is(_RULE, line):
-            spans = [match.span() for match in _DASHES.finditer(line)]
+            spans = [match.span() for match in re.finditer("-+", line)]
             if not self.separator and len(spans) == len(self.headings):
                 self._spans = spans
             return True
         if _is(_LEFT_OUT, line):
             self.left_out = True
             return True
-        values = self._row(line)
-        if values is not None:
+        if (values := self._row(line)) is not None:
             self.rows.append(values)
         elif self.separator == "," and line.count('"') % 2:
             self._begun = [line]
@@ -96,20 +92,18 @@ class TextTable:
         return True
 
     def close(self) -> None:
-        """No more lines come."""
         self.damaged += bool(self._begun)
         self._begun = []
 
     def _goes_on(self, line: str) -> bool:
         """Whether the line ends a name that a line break parts, or belongs into its middle."""
         whole = "\n".join((*self._begun, line))
-        values = self._row(whole)
-        if values is not None:
+        if (values := self._row(whole)) is not None:
             self.rows.append(values)
             self._begun = []
             return True
         is_other = not line.strip() or self._like_a_row(line) or grid_under(line) is not None
-        if not is_other and len(self._begun) < _LONGEST_NAME_LINES and len(whole) < _LONGEST_NAME:
+        if not is_other and len(self._begun) < 100 and len(whole) < 1 << 20:  # no name is longer
             self._begun.append(line)
             return True
         self.close()
@@ -220,14 +214,9 @@ _TITLE: Final = re.compile(r"\W*[A-Z][\w /&-]{3,60} \((?P<report>[a-z][a-z0-9_]*
 _FORMER_TITLE: Final = re.compile(r"\W*(?P<title>[A-Z].{3,60} Statistics(?: \(by time\))?):?\s*")
 _BY_SIZE: Final = re.compile(r"\W*CUDA Memory Operation Statistics \(by size.*\)\W*")
 _PROCESSING: Final = re.compile(r"\W*Processing \[(?P<profile>[^\]]*)\] with \[(?:.*[/\\])?(?P<report>\w+)\.py.*\].*")
-_TITLE_HOLDS: Final = 6
-"""So many lines may stand between a title and the table that it is of, blank ones not counted."""
 _NO_TITLE: Final = "a table without a title"
-_NO_AMOUNTS: Final = ("", "name", "pid", "tid", "device")
 _MOST: Final = 2**56
 """Two years in nanoseconds: some tables of that together still have room in 64 bits."""
-_TEXT_ENDINGS: Final = (".csv", ".tsv", ".txt", ".md", ".log")
-_PROFILE_ENDINGS: Final = (".sqlite", ".nsys-rep", ".json", ".json.gz")
 
 
 def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -243,8 +232,9 @@ def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> b
         return False
     if not source.head:
         reports = [name for name in source.files if _is_report_file(name)]
-        return bool(reports) and not any(name.endswith(_PROFILE_ENDINGS) for name in source.files)
-    if source.path.suffix.lower() in _TEXT_ENDINGS:
+        profiles = (".sqlite", ".nsys-rep", ".json", ".json.gz")
+        return bool(reports) and not any(name.endswith(profiles) for name in source.files)
+    if source.path.suffix.lower() in (".csv", ".tsv", ".txt", ".md", ".log"):
         return foreign(source) is None
     try:
         document = _tables_in(source, limits, "")
@@ -276,8 +266,16 @@ def _is_report_file(name: str) -> bool:
 
 def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> PrintedTables:
     """The tables of one run: from a file, from several, or from a folder of CSV files."""
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    runs = [_only_run(path, limits) for path in given]
+    runs = []
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        in_file = runs_in(path, limits=limits)
+        if len(in_file) > 1:
+            raise UnreadableProfile(
+                f"{Path(path).name}: holds the tables of {len(in_file)} runs",
+                found=_run_list(in_file),
+                hint=f"choose one: {path}{SEPARATOR}1 to {path}{SEPARATOR}{len(in_file)}",
+            )
+        runs += in_file
     if len(runs) == 1:
         return runs[0]
     tables: dict[str, PrintedTable] = {}
@@ -304,11 +302,10 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
     grids = [table.grid for run in runs for table in run.tables.values()]
     if any(grid.damaged for grid in grids) and not any(grid.rows for grid in grids):
         raise UnreadableProfile(f"{source.name}: not one row of its tables can be read", hint="copy or print it again")
-    name = source.name
-    for table in (table for run in runs for table in run.tables.values()):
-        _refuse_endless(name, table)
-    printed = []
+    name, printed = source.name, []
     for position, run in enumerate(runs, 1):
+        for table in run.tables.values():
+            _refuse_endless(name, table)
         tables = {report: _summary(report, table.grid.rows) for report, table in run.tables.items()}
         called = f"{name}{SEPARATOR}{position}" if len(runs) > 1 or number is not None else name
         printed.append(PrintedTables(called, tables, tuple(_notes(run, tables)), run.profile))
@@ -323,7 +320,7 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
 def _refuse_endless(name: str, table: _TitledTable) -> None:
     """Refuse what sums to more than 64 bits hold, and some times as much: every total would be wrong."""
     for column in table.grid.headings:
-        if column.key in _NO_AMOUNTS:
+        if column.key in ("", "name", "pid", "tid", "device"):  # no amounts
             continue
         amounts = (row.get(column.key) for row in table.grid.rows)
         whole = sum(abs(amount) for amount in amounts if isinstance(amount, int | float))
@@ -334,22 +331,11 @@ def _refuse_endless(name: str, table: _TitledTable) -> None:
             )
 
 
-def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
-    runs = runs_in(path, limits=limits)
-    if len(runs) == 1:
-        return runs[0]
-    raise UnreadableProfile(
-        f"{Path(path).name}: holds the tables of {len(runs)} runs",
-        found=_run_list(runs),
-        hint=f"choose one: {path}{SEPARATOR}1 to {path}{SEPARATOR}{len(runs)}",
-    )
-
-
 def _run_list(runs: Sequence[PrintedTables]) -> str:
-    lines = []
-    for number, run in enumerate(runs[:6], 1):
-        of = f" of {run.profile}" if run.profile else ""
-        lines.append(f"{number}: {', '.join(run.tables)}{of}")
+    lines = [
+        f"{number}: {', '.join(run.tables)}{f' of {run.profile}' if run.profile else ''}"
+        for number, run in enumerate(runs[:6], 1)
+    ]
     return "\n".join([*lines, "..."] if len(runs) > 6 else lines)
 
 
@@ -363,10 +349,9 @@ def _split_run_number(path: str | Path) -> tuple[Path, int | None]:
 
 @dataclass(slots=True)
 class _TitledTable:
-    """A table with what was said of it above."""
+    """A table with what was said of it above: '' where that is nothing."""
 
     report: str
-    """'' where nothing was said."""
     grid: TextTable
     profile: str = ""
 
@@ -383,8 +368,6 @@ class _Run:
 
 
 class _Document:
-    """A text, line by line."""
-
     def __init__(self, hint: str, longest: int) -> None:
         self.tables: list[_TitledTable] = []
         self.incomplete: list[str] = []
@@ -396,7 +379,6 @@ class _Document:
         self._age, self._longest = 0, longest
 
     def take(self, line: str) -> None:
-        """Read one line, without its end."""
         if len(line) > self._longest:  # no name is kept that long
             if self._grid is not None:
                 self._grid.damaged += 1
@@ -410,7 +392,7 @@ class _Document:
         if len(line) > LONGEST_HEADER or not line.strip():
             return
         self._age += 1
-        if self._age > _TITLE_HOLDS:
+        if self._age > 6:  # so many lines may stand between a title and its table, blank ones not counted
             self.hint = self._of_file
         if match := _PROCESSING.fullmatch(line):
             self._announce(match["report"])
@@ -419,8 +401,8 @@ class _Document:
             self._announce(match["report"])
         elif _BY_SIZE.fullmatch(line):
             self._announce("cuda_gpu_mem_size_sum")
-        elif (match := _FORMER_TITLE.fullmatch(line)) and report_titled(match["title"]):
-            self._announce(report_titled(match["title"]))
+        elif (match := _FORMER_TITLE.fullmatch(line)) and match["title"] in FORMER_TITLES:
+            self._announce(FORMER_TITLES[match["title"]])
         elif grid := grid_under(line):
             self.tables.append(_TitledTable(self.hint, grid, self._profile))
             self._grid, self.hint, self._profile = grid, self._of_file, ""
@@ -430,12 +412,11 @@ class _Document:
 
     def _announce(self, name: str) -> None:
         """A title: the next table is of this report. One that is not read may look like anything, so it counts here."""
-        self.hint, self._age = report_called(name), 0
+        self.hint, self._age = FORMER_NAMES.get(name, name), 0
         if self.hint not in KNOWN:
             self.tables.append(_TitledTable(self.hint, TextTable([])))
 
     def close(self) -> None:
-        """No more lines come, for the table or at all."""
         if self._grid is not None:
             self._grid.close()
         self._grid = None
@@ -462,7 +443,6 @@ def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Docu
 
 
 def _runs_of(document: _Document) -> list[_Run]:
-    """The tables of a text, put into runs."""
     runs = [_Run()]
     for table in document.tables:
         names = [str(row["name"]) for row in table.grid.rows]
@@ -512,11 +492,9 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
 
 
 def _nothing_in(source: Source, runs: Iterable[_Run]) -> GpuledgerError:
-    lacks = [sentence for run in runs for sentence in run.lacking]
-    unknown = list(dict.fromkeys(report for run in runs for report in run.unknown))
-    if lacks:
+    if lacks := [sentence for run in runs for sentence in run.lacking]:
         return UnreadableProfile(f"{source.name}: {lacks[0]}", hint="keep all columns that nsys prints")
-    if unknown:
+    if unknown := list(dict.fromkeys(report for run in runs for report in run.unknown)):
         return NothingRecorded(
             f"{source.name}: holds no report of `nsys stats` that gpuledger reads",
             found=f"in it: {', '.join(unknown[:5])}",
@@ -556,7 +534,6 @@ _OWN: Final = frozenset((*_STATISTICS, "name", "count", "style"))
 
 
 def _statistics(row: Values, unit: str) -> dict[str, Any]:
-    """The fields of a row, by the names they have in the model."""
     return {"name": row["name"], "count": row["count"]} | {f"{key}_{unit}": row.get(key) for key in _STATISTICS}
 
 
@@ -576,8 +553,7 @@ def _notes(run: _Run, tables: Mapping[str, PrintedTable]) -> Iterator[Note]:
     if unknown := list(dict.fromkeys(run.unknown)):
         sentence = f"not read: {', '.join(unknown[:6])}{' and others' if len(unknown) > 6 else ''}"
         yield Note(Severity.INFO, "unknown-reports", sentence, len(unknown))
-    cut = sum(row.is_cut for table in tables.values() for row in table.rows)
-    if cut:
+    if cut := sum(row.is_cut for table in tables.values() for row in table.rows):
         names = "1 name is" if cut == 1 else f"{count_text(cut)} names are"
         sentence = f"{names} truncated with {CUT}, so different ones may look alike; CSV has them in full"
         yield Note(Severity.INFO, "cut-names", sentence, cut)

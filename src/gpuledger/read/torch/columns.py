@@ -66,12 +66,8 @@ class Shaper:
     def __init__(self, codes: TextCodes, *, with_inputs: bool) -> None:
         self.codes = codes
         self._with_inputs = with_inputs
-        self._threads: dict[str, int] = {}
+        self.named_threads: dict[str, int] = {}
         self._known_inputs = _Inputs(codes)
-
-    @property
-    def has_named_threads(self) -> bool:
-        return bool(self._threads)
 
     # One method per kind of event: its columns beside the times. `args` are the events' own, one for each.
 
@@ -105,7 +101,7 @@ class Shaper:
         names = [event.name for event in events]
         kinds = np.full(len(events), self.codes[kind])
         if kind == "op":  # the profiler's own steps were operators once
-            kinds[[name.startswith(_PROFILER_STEP) for name in names]] = self.codes["push_pop"]
+            kinds[[name.startswith("ProfilerStep#") for name in names]] = self.codes["push_pop"]
         own = {"name": self._text(names), "kind": kinds}
         if kind in ("op", "push_pop") and self._with_inputs:
             own["inputs"] = self._inputs(args)
@@ -130,7 +126,7 @@ class Shaper:
 
     def allocs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
         given = _ints([own.memory_bytes for own in args])
-        on_gpu = np.isin(_ints([own.memory_device_type for own in args]), _GPU_TYPES)
+        on_gpu = np.isin(_ints([own.memory_device_type for own in args]), (1, 6))  # CUDA and HIP in torch's numbering
         return {
             "device": np.where(on_gpu, _ints([own.memory_device for own in args]), NOT_RECORDED),
             "operation": np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"]),
@@ -179,7 +175,7 @@ class Shaper:
             return value if abs(value) < 2**62 else NOT_RECORDED
         if _NUMBER.fullmatch(value):
             return int(value)
-        return self._threads.setdefault(value, -2 - len(self._threads))
+        return self.named_threads.setdefault(value, -2 - len(self.named_threads))
 
     def _text(self, texts: list[str]) -> NDArray[np.int32]:
         return np.fromiter(map(self.codes.__getitem__, texts), np.int32, len(texts))
@@ -203,12 +199,6 @@ _OF_COLLECTIVE: Final = ("group_size", "in_elements", "out_elements")
 _OF_KERNEL: Final = (*_WHERE, "registers", "smem_dynamic_bytes", "graph", "graph_node")
 """Numbers among the arguments, by the names of their columns."""
 
-_SPELLED: Final = {"smem_dynamic_bytes": "shared_memory"}
-"""Arguments that are called otherwise than their columns."""
-
-_PROFILER_STEP: Final = "ProfilerStep#"
-_GPU_TYPES: Final = (1, 6)
-"""CUDA and HIP in torch's numbering of device types."""
 
 _COPY: Final = re.compile(r"Memcpy (?P<way>\w+) \((?P<source>\w+) -> (?P<target>\w+)\)")
 _WAYS: Final = {
@@ -218,10 +208,7 @@ _WAYS: Final = {
     "HtoH": "Host-to-Host",
     "PtoP": "Peer-to-Peer",
 }
-_KERNEL_FEEDS: Final = (
-    (Table.KERNELS, "kernel", Shaper.kernels),
-    (Table.COLLECTIVES, "kernel", Shaper.collectives),
-)
+_KERNEL_FEEDS: Final = ((Table.KERNELS, "kernel", Shaper.kernels), (Table.COLLECTIVES, "kernel", Shaper.collectives))
 _OP_FEEDS: Final = ((Table.RANGES, "op", Shaper.ranges), (Table.COLLECTIVES, "op", Shaper.collectives))
 CATEGORIES: Final[Mapping[str, tuple[tuple[Table, str, Callable[..., Columns]], ...]]] = {
     "kernel": _KERNEL_FEEDS,
@@ -304,8 +291,7 @@ def _ints(values: Sequence[int]) -> Ints:
 
 def _numbers(args: list[Any], names: tuple[str, ...]) -> Columns:
     """Several columns of numbers, with one look at each event's arguments."""
-    fields = attrgetter(*(_SPELLED.get(name, name) for name in names))
-    flat = _ints(list(chain.from_iterable(map(fields, args)))).reshape(-1, len(names))
+    flat = _ints(list(chain.from_iterable(map(attrgetter(*names), args)))).reshape(-1, len(names))
     return {name: flat[:, place] for place, name in enumerate(names)}
 
 
@@ -334,46 +320,19 @@ class _Struct(msgspec.Struct, gc=False):
     pass
 
 
-class CallArgs(_Struct):
-    """What is read of the arguments of a call."""
+class Args(_Struct):
+    """What is read of an event's arguments, whatever its category."""
 
-    correlation: int = -1
-    kernel: str = ""
-
-
-class _WhereArgs(_Struct):
-    correlation: int = -1
     device: int = -1
     context: int = -1
     stream: int = -1
-
-
-class CopyArgs(_WhereArgs):
-    """Of a copy's or memset's arguments."""
-
-    bytes: int | str = -1
-
-
-class SyncArgs(_WhereArgs):
-    """Of a synchronisation's arguments."""
-
-    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
-
-
-class MemoryArgs(_Struct):
-    """Of a memory event's arguments."""
-
-    memory_bytes: int = msgspec.field(name="Bytes", default=0)
-    memory_device: int = msgspec.field(name="Device Id", default=-1)
-    memory_device_type: int = msgspec.field(name="Device Type", default=-1)
-    address: int = msgspec.field(name="Addr", default=-1)
-
-
-_Never = Annotated[int, msgspec.Meta(gt=0, lt=0)]
-"""Of an argument that makes an event an unusual one: no value is valid."""
-
-
-class _CollectiveArgs(_Struct):
+    correlation: int = -1
+    registers: int = msgspec.field(name="registers per thread", default=-1)
+    smem_dynamic_bytes: int = msgspec.field(name="shared memory", default=-1)
+    grid: Raw = Raw()
+    block: Raw = Raw()
+    graph: int = msgspec.field(name="graph id", default=-1)
+    graph_node: int = msgspec.field(name="graph node id", default=-1)
     collective: str = msgspec.field(name="Collective name", default="")
     group: Raw = msgspec.field(name="Process Group Name", default=Raw())
     ranks: Raw = msgspec.field(name="Process Group Ranks", default=Raw())
@@ -381,62 +340,9 @@ class _CollectiveArgs(_Struct):
     in_elements: int = msgspec.field(name="In msg nelems", default=-1)
     out_elements: int = msgspec.field(name="Out msg nelems", default=-1)
     dtype: str = ""
-
-
-class KernelArgs(_CollectiveArgs):
-    """Of a kernel's arguments."""
-
-    device: int = -1
-    context: int = -1
-    stream: int = -1
-    correlation: int = -1
-    registers: int = msgspec.field(name="registers per thread", default=-1)
-    shared_memory: int = msgspec.field(name="shared memory", default=-1)
-    grid: Raw = Raw()
-    block: Raw = Raw()
-    graph: int = msgspec.field(name="graph id", default=-1)
-    graph_node: int = msgspec.field(name="graph node id", default=-1)
-
-
-class PlainKernelArgs(_Struct):
-    """The same but for a collective's. The decoder compares each key with all names, so that fewer are faster."""
-
-    device: int = -1
-    context: int = -1
-    stream: int = -1
-    correlation: int = -1
-    registers: int = msgspec.field(name="registers per thread", default=-1)
-    shared_memory: int = msgspec.field(name="shared memory", default=-1)
-    grid: Raw = Raw()
-    block: Raw = Raw()
-    graph: int = msgspec.field(name="graph id", default=-1)
-    graph_node: int = msgspec.field(name="graph node id", default=-1)
-    no_collective: _Never = msgspec.field(name="Collective name", default=0)
-
-
-class OpArgs(_CollectiveArgs):
-    """Of an operator's arguments, in the spellings of 2021 and of today."""
-
     types: Raw = msgspec.field(name="Input type", default=Raw())
     dims: Raw = msgspec.field(name="Input Dims", default=Raw())
     dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
-
-
-class PlainOpArgs(_Struct):
-    """The same but for a collective's, and in the spelling of today."""
-
-    types: Raw = msgspec.field(name="Input type", default=Raw())
-    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
-    no_dims_2021: _Never = msgspec.field(name="Input dims", default=0)
-    no_collective: _Never = msgspec.field(name="Collective name", default=0)
-
-
-class Args(KernelArgs):
-    """All of it, for events of any category."""
-
-    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
-    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
-    types: Raw = msgspec.field(name="Input type", default=Raw())
     bytes: int | str = -1
     sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
     memory_bytes: int = msgspec.field(name="Bytes", default=0)
@@ -488,47 +394,61 @@ class _OnThread(_Struct, tag_field="cat"):
 LEFT_ALONE: Final = frozenset(("ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu", "gpu_user_annotation"))
 """Arrows between events, as correlation says the same; and annotations seen on the GPU, which launches give better."""
 
+_Never = Annotated[int, msgspec.Meta(gt=0, lt=0)]
+"""Of an argument that makes an event an unusual one: no value is valid."""
 
-def _kind(category: str, base: type[_Struct], args: type[_Struct] | None = None) -> type[msgspec.Struct]:
-    """The type of the events of one category, with no more than is read of them."""
-    fields: list[Any] = [] if args is None else [("args", args, msgspec.field(default_factory=args))]
+_ARGUMENTS: Final = {field.name: field for field in msgspec.structs.fields(Args)}
+
+
+def _kind(category: str, base: type[_Struct], *read: str, never: tuple[str, ...] = ()) -> type[msgspec.Struct]:
+    """The type of the events of one category, with no more than is read of them: these arguments, if any.
+
+    The decoder compares each key with all names, so that fewer are faster.
+    """
+    read_fields, never_fields = ([_ARGUMENTS[name] for name in names] for names in (read, never))
+    args: list[Any] = [
+        *((own.name, own.type, msgspec.field(name=own.encode_name, default=own.default)) for own in read_fields),
+        *((f"no_{own.name}", _Never, msgspec.field(name=own.encode_name, default=0)) for own in never_fields),
+    ]
+    fields: list[Any] = []
+    if args:
+        of_args = msgspec.defstruct(f"Args_{category}", args, gc=False, module=__name__)
+        fields.append(("args", of_args, msgspec.field(default_factory=of_args)))
     return msgspec.defstruct(
         f"Event_{category}", fields, bases=(base,), tag=category, tag_field="cat", gc=False, module=__name__
     )
 
 
-_COMMON: Final = {
-    _kind("cuda_runtime", _OnThread, CallArgs): "cuda_runtime",
-    _kind("cuda_driver", _OnThread, CallArgs): "cuda_driver",
-    _kind("gpu_memcpy", _OnGpu, CopyArgs): "gpu_memcpy",
-    _kind("gpu_memset", _OnGpu, CopyArgs): "gpu_memset",
-    _kind("cuda_sync", _OnGpu, SyncArgs): "cuda_sync",
-    _kind("cpu_instant_event", _Instant, MemoryArgs): "cpu_instant_event",
-    _kind("python_function", _OnThread): "python_function",
-    _kind("overhead", _OnThread): "overhead",
-    **{_kind(category, _Struct): category for category in sorted(LEFT_ALONE)},
-}
-_PLAIN: Final = _COMMON | {
-    _kind("kernel", _OnGpu, PlainKernelArgs): "kernel",
-    _kind("cpu_op", _OnThread, PlainOpArgs): "cpu_op",
-    _kind("user_annotation", _OnThread, PlainOpArgs): "user_annotation",
-}
-_USUAL: Final = _COMMON | {
-    _kind("kernel", _OnGpu, KernelArgs): "kernel",
-    _kind("cpu_op", _OnThread, OpArgs): "cpu_op",
-    _kind("user_annotation", _OnThread, OpArgs): "user_annotation",
-}
-_KINDS: Final = _PLAIN | _USUAL
+_KERNEL_ARGS: Final = (*_WHERE, "registers", "smem_dynamic_bytes", "grid", "block", "graph", "graph_node")
+_COLLECTIVE_ARGS: Final = ("collective", "group", "ranks", *_OF_COLLECTIVE, "dtype")
+_OP_ARGS: Final = ("types", "dims", "dims_2021", *_COLLECTIVE_ARGS)
+_MEMORY_ARGS: Final = ("memory_bytes", "memory_device", "memory_device_type", "address")
+_COMMON: Final = (
+    *(_kind(category, _OnThread, "correlation", "kernel") for category in ("cuda_runtime", "cuda_driver")),
+    *(_kind(category, _OnGpu, *_WHERE, "bytes") for category in ("gpu_memcpy", "gpu_memset")),
+    _kind("cuda_sync", _OnGpu, *_WHERE, "sync_kind"),
+    _kind("cpu_instant_event", _Instant, *_MEMORY_ARGS),
+    *(_kind(category, _OnThread) for category in ("python_function", "overhead")),
+    *(_kind(category, _Struct) for category in sorted(LEFT_ALONE)),
+)
 """The types of the usual categories. A piece with any other event is decoded as `Event`s: slower, and as right."""
 
 
-def _decoder(kinds: Iterable[type[msgspec.Struct]]) -> msgspec.json.Decoder[list[Any]]:
-    any_of: Any = reduce(or_, kinds)
+def _decoder(*kinds: type[msgspec.Struct]) -> msgspec.json.Decoder[list[Any]]:
+    any_of: Any = reduce(or_, (*_COMMON, *kinds))
     return msgspec.json.Decoder(list[any_of])
 
 
-PLAIN: Final = _decoder(_PLAIN)
-USUAL: Final = _decoder(_USUAL)
+PLAIN: Final = _decoder(
+    _kind("kernel", _OnGpu, *_KERNEL_ARGS, never=("collective",)),
+    _kind("cpu_op", _OnThread, "types", "dims", never=("dims_2021", "collective")),
+    _kind("user_annotation", _OnThread, "types", "dims", never=("dims_2021", "collective")),
+)
+USUAL: Final = _decoder(
+    _kind("kernel", _OnGpu, *_KERNEL_ARGS, *_COLLECTIVE_ARGS),
+    _kind("cpu_op", _OnThread, *_OP_ARGS),
+    _kind("user_annotation", _OnThread, *_OP_ARGS),
+)
 ANY: Final = msgspec.json.Decoder(list[Event])
 """What one of them does not decode, the next does. Where two do, they say the same."""
 
@@ -539,7 +459,7 @@ def by_category(batch: list[Any]) -> dict[str, list[Any]]:
     if are_usual(batch):
         for event in batch:
             events_of[type(event)].append(event)
-        return {_KINDS[kind]: events for kind, events in events_of.items()}
+        return {kind.__struct_config__.tag: events for kind, events in events_of.items()}
     for event in batch:
         events_of[event.cat].append(event)
     return events_of

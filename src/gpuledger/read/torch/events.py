@@ -27,7 +27,7 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.checked_tables import LARGEST
-from gpuledger.read.request import counted
+from gpuledger.read.request import counted, more_event_bytes
 from gpuledger.read.source import too_slow
 from gpuledger.read.stream import ByteStream
 from gpuledger.read.torch.columns import ANY, PLAIN, USUAL, Args, Event
@@ -48,8 +48,6 @@ _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(A
 _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
 _BLANK: Final = re.compile(r"[ \t\r\n,]*+")
-_MANY_LOST: Final = 10_000
-"""So many events that cannot be read are no trace, if they are more than the others."""
 
 
 class EventStream:
@@ -72,10 +70,9 @@ class EventStream:
             piece = self._next_piece(len(text))
             text += piece
             if len(text) > self._limits.event_bytes + 2 * PIECE:
-                most = self._limits.event_bytes
                 raise UnreadableProfile(
-                    f"{self._name}: not a trace: no event ends within {bytes_text(most)}",
-                    hint=f"if there are such events in it: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+                    f"{self._name}: not a trace: no event ends within {bytes_text(self._limits.event_bytes)}",
+                    hint=f"if there are such events in it: {more_event_bytes(self._limits)}",
                 )
             if not piece:
                 yield from self._last(text)
@@ -100,15 +97,12 @@ class EventStream:
                 return
 
     def notes(self) -> list[Note]:
-        """What could not be read."""
         cut = self._broken_off or self._stream.cut
         broken_off = say("{reason}: the trace is truncated", reason=cut)
-        lost = say("{count} events could not be read and were left out", count=count_text(self._lost))
-        odd = say("{count} events hold malformed values; what could be read was kept", count=count_text(self._odd))
         return [
-            *counted(Severity.LOSS, "trace-cut-off", int(cut != ""), broken_off),
-            *counted(Severity.LOSS, "events-unreadable", self._lost, lost),
-            *counted(Severity.WARNING, "events-odd", self._odd, odd),
+            *([Note(Severity.LOSS, "trace-cut-off", broken_off)] if cut else []),
+            *counted("events-unreadable", self._lost),
+            *counted("events-odd", self._odd),
         ]
 
     def _next_piece(self, waiting: int) -> bytes:
@@ -140,10 +134,9 @@ class EventStream:
                 self.metadata = before
                 return text[match.end() :]
             if len(text) > self._limits.event_bytes:
-                most = self._limits.event_bytes
                 raise UnreadableProfile(
-                    f"{self._name}: JSON, but no `traceEvents` within its first {bytes_text(most)}",
-                    hint=f"if they come later: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+                    f"{self._name}: JSON, but no `traceEvents` within its first {bytes_text(self._limits.event_bytes)}",
+                    hint=f"if they come later: {more_event_bytes(self._limits)}",
                 )
             if not piece:
                 raise self._not_a_trace(text)
@@ -187,22 +180,18 @@ class EventStream:
             if tried == _FEW:
                 return None
             inside = text[: match.end() - 1].rstrip().removesuffix(b",")
-            events = _decode(inside)
-            if events is not None:
+            if (events := _decode(inside)) is not None:
                 return events, text[match.end() :]
         return None
 
     def _last(self, text: bytes) -> Iterator[list[Event]]:
-        """What is left at the end of the file."""
-        end = self._end_of_events(text)
-        if end is not None:
+        if (end := self._end_of_events(text)) is not None:
             yield end[0]
             self._after_events(end[1])
             return
-        events, rest = self._whole_events(text)
+        events, text = self._whole_events(text)
         if events is not None:
             yield events
-            text = rest
         events, text, ended = self._patiently(text, at_end=True)
         yield events
         if ended:
@@ -211,11 +200,7 @@ class EventStream:
             self._broken_off = self._broken_off or say("the list of events does not end")
 
     def _after_events(self, text: bytes) -> None:
-        """Metadata that follows the events."""
-        rest = text.strip()
-        if rest in (b"", b"}", b","):
-            return
-        self.metadata |= _object(b"{" + rest.removeprefix(b",")) or {}
+        self.metadata |= _object(b"{" + text.strip().removeprefix(b",")) or {}
 
     def _patiently(self, text: bytes, *, at_end: bool) -> tuple[list[Event], bytes, bool]:
         """Event by event with a decoder that takes what is nearly JSON: events, the rest, and whether the list ended.
@@ -255,7 +240,7 @@ class EventStream:
     def _lose(self, kept_here: int) -> None:
         """Count an event that cannot be read. Where hardly any can, looking for the next one could take for ever."""
         self._lost += 1
-        if self._lost > _MANY_LOST and self._lost > self._kept + kept_here:
+        if self._lost > 10_000 and self._lost > self._kept + kept_here:
             raise UnreadableProfile(
                 f"{self._name}: not a trace: of its first {count_text(self._lost + self._kept + kept_here)} events "
                 f"{count_text(self._lost)} cannot be read",
@@ -307,7 +292,6 @@ def _is_usual(letters: str) -> bool:
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
-    """A JSON object; None if it is not one."""
     try:
         content = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
     except (ValueError, RecursionError):
@@ -329,7 +313,6 @@ def _clean(text: object) -> str:
 
 
 def _event(value: object) -> Event | None:
-    """An event from whatever the patient decoder found."""
     if not isinstance(value, dict):
         return None
     given = value.get("args")
@@ -350,21 +333,16 @@ def _event(value: object) -> Event | None:
         name=_clean(value.get("name", "")),
         pid=_identity(value.get("pid")),
         tid=_identity(value.get("tid")),
-        ts=_number_text(value.get("ts")),
-        dur=_number_text(value.get("dur")),
+        ts=Raw(str(value.get("ts", "")).encode("utf-8", "backslashreplace")),
+        dur=Raw(str(value.get("dur", "")).encode("utf-8", "backslashreplace")),
         args=args,
     )
 
 
 def _identity(value: object) -> int | str:
-    """A process or thread."""
     if isinstance(value, int):
         return value if abs(value) < 2**62 else -1
     return -1 if value is None else _clean(value)
-
-
-def _number_text(value: object) -> Raw:
-    return Raw() if value is None else Raw(str(value).encode("utf-8", "backslashreplace"))
 
 
 _COMMA, _DOT, _MINUS, _ZERO, _NINE = (ord(letter) for letter in ",.-09")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +83,6 @@ def _args(events: list[Any]) -> list[Any]:
 
 
 class _Gathering:
-    """Collects the columns of all batches."""
-
     def __init__(self, name: str, wanted: WantedColumns, limits: Limits) -> None:
         self._name, self._limits = name, limits
         self._wanted = wanted
@@ -98,7 +96,6 @@ class _Gathering:
         self._untimed = self._begin_end = 0
 
     def take(self, batch: list[Any]) -> None:
-        """Add one batch."""
         self.events += len(batch)
         have_length = are_usual(batch)
         if not have_length:  # threads that have no number get theirs in the order of the text, however it is cut
@@ -154,7 +151,6 @@ class _Gathering:
         self._parts.setdefault(feed, []).append(narrowed(table, columns))
 
     def finish(self, events: EventStream) -> GatheredEvents:
-        """All batches together."""
         return GatheredEvents(
             feeds={feed: together(self._parts.pop(feed)) for feed in list(self._parts)},
             texts=list(self.codes),
@@ -166,7 +162,7 @@ class _Gathering:
             untimed=self._untimed,
             begin_end=self._begin_end,
             names_cut=self.codes.cut,
-            has_named_threads=self._shaper.has_named_threads,
+            has_named_threads=bool(self._shaper.named_threads),
         )
 
 
@@ -185,74 +181,63 @@ class ColumnShape:
 Shapes = dict[Feed, dict[str, ColumnShape]]
 
 
-class TracePart(Protocol):
+@dataclass(frozen=True, slots=True)
+class TracePart:
     """A part of a trace. Its columns must be asked for in the order of `_order`, once each."""
 
-    @property
-    def rest(self) -> GatheredEvents:
-        """All of it but the columns."""
-
-    @property
-    def shapes(self) -> Shapes:
-        """What columns it has."""
-
-    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
-        """Write one column."""
+    rest: GatheredEvents
+    """All of it but the columns."""
+    shapes: Shapes
+    fill: Callable[[Feed, str, NDArray[Any]], None]
+    """Writes one column."""
 
 
-class LocalPart:
+def local_part(whole: GatheredEvents) -> TracePart:
     """A part that this process has read; a column is given up when it is asked for."""
 
-    def __init__(self, whole: GatheredEvents) -> None:
-        self.rest, self._feeds = replace(whole, feeds={}), whole.feeds
-        self.shapes = {
-            feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
-            for feed, columns in whole.feeds.items()
-        }
+    def fill(feed: Feed, key: str, into: NDArray[Any]) -> None:
+        into[...] = whole.feeds[feed].pop(key)
 
-    def take(self, feed: Feed, key: str) -> NDArray[Any]:
-        return self._feeds[feed].pop(key)
-
-    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
-        into[...] = self.take(feed, key)
+    return TracePart(replace(whole, feeds={}), _shapes(whole), fill)
 
 
-class RemotePart:
-    """A part that another process has read and sends with `send`."""
+def remote_part(receiving: Connection) -> TracePart | None:
+    """A part that another process has read and sends with `send`; None where it could not."""
 
-    def __init__(self, receiving: Connection) -> None:
-        self._receiving = receiving
-        announced: tuple[GatheredEvents, Shapes] | None = receiving.recv()
-        self.is_whole = announced is not None
-        if announced is not None:
-            self.rest, self.shapes = announced
-
-    def fill(self, feed: Feed, key: str, into: NDArray[Any]) -> None:
+    def fill(_feed: Feed, _key: str, into: NDArray[Any]) -> None:
         for slab in _slabs(into):
-            self._receiving.recv_bytes_into(slab)
+            receiving.recv_bytes_into(slab)
+
+    announced: tuple[GatheredEvents, Shapes] | None = receiving.recv()
+    return None if announced is None else TracePart(*announced, fill)
 
 
 def send(sending: Connection, whole: GatheredEvents | None) -> None:
-    """Hand a part to `Arriving`; None if it could not be read."""
+    """Hand a part to `remote_part`; None if it could not be read."""
     if whole is None:
         sending.send(None)
         return
-    part = LocalPart(whole)
-    sending.send((part.rest, part.shapes))
-    for feed, key in _order([part.shapes]):
-        for slab in _slabs(part.take(feed, key)):
+    shapes = _shapes(whole)
+    sending.send((replace(whole, feeds={}), shapes))
+    for feed, key in _order([shapes]):
+        for slab in _slabs(whole.feeds[feed].pop(key)):
             sending.send_bytes(slab)
 
 
+def _shapes(whole: GatheredEvents) -> Shapes:
+    return {
+        feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
+        for feed, columns in whole.feeds.items()
+    }
+
+
 def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
-    """The bytes of a column, some at a time."""
     letters = values.reshape(-1).view(np.uint8).data
     for first in range(0, len(letters), _SLAB):
         yield letters[first : first + _SLAB]
 
 
 def _order(shapes: Sequence[Shapes]) -> list[tuple[Feed, str]]:
-    """All columns that any part has."""
     columns = {(feed, key) for part in shapes for feed, keys in part.items() for key in keys}
     return sorted(columns, key=lambda column: (column[0][0].value, column[0][1], column[1]))
 
@@ -300,7 +285,6 @@ def _join_column(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], f
 
 
 def _texts(table: Table) -> set[str]:
-    """The columns of a table that hold codes of texts."""
     return {column.name for column in table.schema.columns if column.kind is Kind.TEXT}
 
 
@@ -339,13 +323,7 @@ def _order_of_naming(columns: Sequence[NDArray[Any]], texts: list[str]) -> list[
 WORTH_IT: Final = 48 << 20
 """A shorter text is read before a process has started."""
 
-_MOST: Final = 8
-_MOST_PACKED: Final = 4
-"""More processes would only unpack the same."""
-
 _WINDOW: Final = 1 << 20
-_BEFORE: Final = b'{"traceEvents": ['
-_AFTER: Final = b"]}"
 
 _Span = tuple[int, int | None]
 """Where a part begins and ends: at the first end of an event from there on. None is the text's end."""
@@ -357,7 +335,8 @@ def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progr
     if not _may_fork():
         return None
     size = unpacked_size(source) if is_packed else source.size
-    count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), _MOST_PACKED if is_packed else _MOST)
+    most = 4 if is_packed else 8  # more processes would only unpack the same
+    count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), most)
     if size < WORTH_IT or count < 2:
         return None
     edges = [size * part // count for part in range(count)]
@@ -395,13 +374,12 @@ def _may_fork() -> bool:
 
 def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
     """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
-    parts: list[TracePart] = [LocalPart(first)]
+    parts = [local_part(first)]
     try:
         for receiving in others:
-            arriving = RemotePart(receiving)
-            if not arriving.is_whole:
+            if (part := remote_part(receiving)) is None:
                 return None
-            parts.append(arriving)
+            parts.append(part)
         if any(part.rest.has_named_threads for part in parts) or any(part.rest.notes for part in parts[:-1]):
             return None
         if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
@@ -427,7 +405,7 @@ class _Part:
         if start:
             window, cut = _next_cut(stream)
             begins = window.index(b",", cut) + 1  # the comma before the first event
-            self._before, self._stream = _BEFORE, RejoinedStream(window[begins:], stream)
+            self._before, self._stream = b'{"traceEvents": [', RejoinedStream(window[begins:], stream)
             if self._left is not None:
                 self._left -= begins
                 if self._left < 0:
@@ -453,7 +431,7 @@ class _Part:
             return b""
         self._is_ended = True
         window, cut = _next_cut(self._stream)
-        return window[:cut] + _AFTER
+        return window[:cut] + b"]}"
 
 
 def _next_cut(stream: ByteStream) -> tuple[bytes, int]:
@@ -485,7 +463,6 @@ def _text_from(source: Source, start: int, limits: Limits) -> Iterator[ByteStrea
 def _part(
     source: Source, span: _Span, wanted: WantedColumns, limits: Limits, progress: Progress
 ) -> GatheredEvents | None:
-    """One part; None if it cannot be read by itself."""
     try:
         with _text_from(source, span[0], limits) as text:
             return gather(_Part(text, *span), source.name, wanted, limits, progress)

@@ -31,14 +31,11 @@ from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpac
 from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.trace.deadline import check
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Severity, Trace, thread_number
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import bytes_text, count_text
-
-_YEAR_2015_NS: Final = 1_420_070_400 * 1_000_000_000
-_YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
+from gpuledger.units import bytes_text
 
 
 class TorchDevices:
@@ -79,7 +76,6 @@ class TorchDevices:
         return np.where(lacking, self._likely, gpus)
 
     def notes(self) -> list[Note]:
-        """What was assumed."""
         return assumed_gpu(self._assumed, self._likely)
 
     def resolve(self, device: Ints) -> Ints:
@@ -123,7 +119,7 @@ def describe(
     # times count from a base that the trace names, in older ones from 1970, and in some on another clock
     base = _int(metadata.get("baseTimeNanoseconds")) or 0
     began = base + min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
-    is_wall = _YEAR_2015_NS < began < _YEAR_2100_NS
+    is_wall = 1_420_070_400 * 10**9 < began < 4_102_444_800 * 10**9  # from 2015 to 2100
     started = datetime.datetime.fromtimestamp(began // 10**9, datetime.UTC) if is_wall else None
     return Origin(
         tool="torch.profiler",
@@ -207,14 +203,6 @@ def _innermost(
     return innermost
 
 
-_DEEPEST: Final = 5000
-"""No deeper than a thread's stack allows."""
-
-
-_LOOKED_AT_BYTES: Final = 64 << 10
-_KEYS_OF_A_TRACE: Final = re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo|ph)"\s*:')
-
-
 def looks_like_json(head: bytes) -> bool:
     """Whether something that begins so may be a trace."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") and bool(head)
@@ -225,7 +213,8 @@ def says_it_is_a_trace(source: Source, limits: Limits) -> bool:
     with opened(source) as file:
         head, stream = unpacked(PlainFile(file), source.name, limits)
         stream.read(len(head))
-        return _KEYS_OF_A_TRACE.search(head + stream.read(_LOOKED_AT_BYTES)) is not None
+        keys = rb'"(?:traceEvents|deviceProperties|distributedInfo|ph)"\s*:'
+        return re.search(keys, head + stream.read(64 << 10)) is not None
 
 
 class TorchReader:
@@ -265,7 +254,7 @@ def nesting(levels: int) -> Iterator[None]:
     before, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
     while (frame := frame.f_back) is not None:  # type: ignore[assignment]
         depth += 1
-    sys.setrecursionlimit(max(before, depth + min(levels, _DEEPEST)))
+    sys.setrecursionlimit(max(before, depth + min(levels, 5000)))  # no deeper than a thread's stack allows
     try:
         yield
     finally:
@@ -319,27 +308,15 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
 
 
 def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
-    sentence = say(
-        "{count} events have no usable time or duration and were left out or truncated",
-        count=count_text(whole.untimed),
-    )
-    notes = counted(Severity.LOSS, "events-untimed", whole.untimed, sentence)
-    sentence = say(
-        "{count} events are given by begin and end, which torch does not do; left out",
-        count=count_text(whole.begin_end),
-    )
-    notes += counted(Severity.LOSS, "events-begin-end", whole.begin_end, sentence)
-    sentence = say("{count} names were too long and were truncated", count=count_text(whole.names_cut))
-    notes += counted(Severity.WARNING, "names-cut", whole.names_cut, sentence)
     mtia = sum(count for category, count in whole.seen.items() if category.startswith("mtia"))
-    sentence = say(
-        "{count} events of an MTIA accelerator were left out: only GPUs are supported", count=count_text(mtia)
-    )
-    notes += counted(Severity.LOSS, "mtia", mtia, sentence)
+    notes = [
+        *counted("events-untimed", whole.untimed),
+        *counted("events-begin-end", whole.begin_end),
+        *counted("torch names-cut", whole.names_cut),
+        *counted("mtia", mtia),
+    ]
     for table, rows in tables.items():
-        backward = int((rows.duration_ns < 0).sum())
-        sentence = say("{count} {table} end before they start", count=count_text(backward), table=table.value)
-        notes += counted(Severity.WARNING, "times-backward", backward, sentence)
+        notes += counted("torch times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
     return notes
 
 
@@ -398,9 +375,6 @@ def _rows(table: Table, wanted: frozenset[str], columns: Columns, strings: Strin
 
 
 _BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')
-_NAMED: Final = ("name", "str")
-_MODULE: Final = "module_fqn"
-_LARGEST_ID: Final = 1 << 63
 
 
 def is_kernel_annotations(path: Path) -> bool:
@@ -424,7 +398,7 @@ def kernel_annotations(path: Path, limits: Limits) -> dict[int, tuple[str, ...]]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableProfile(f"{source.name}: no whole mapping of nodes to names", found=str(error)) from None
     nodes = {int(node): _names(said) for node, said in by_node.items() if node.isascii() and node.isdigit()}
-    return {node: names for node, names in nodes.items() if node < _LARGEST_ID}
+    return {node: names for node, names in nodes.items() if node < 1 << 63}
 
 
 def _names(said: Any) -> tuple[str, ...]:
@@ -435,8 +409,8 @@ def _names(said: Any) -> tuple[str, ...]:
         return tuple(name for scope in said for name in (_names(scope) if not isinstance(scope, list) else ()))
     if not isinstance(said, dict):
         return ()
-    name = next((said[key] for key in _NAMED if isinstance(said.get(key), str)), None)
-    module = said.get(_MODULE)
+    name = next((said[key] for key in ("name", "str") if isinstance(said.get(key), str)), None)
+    module = said.get("module_fqn")
     path = tuple(part for part in module.split(".") if part) if isinstance(module, str) else ()
     if name is not None or path:
         return (*path, *((name,) if name else ()))
