@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuledger.agents.answers import AgentAnswer, OurWords, evidence_rows, paged, picked
+from gpuledger.agents.answers import DEVICE, HANDLE, AgentAnswer, AgentTool, OurWords, evidence_rows, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.agents.tool import DEVICE, HANDLE, AgentTool
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.config import user_families

@@ -33,9 +33,8 @@ from mcp_types import (
 )
 
 from gpuledger.agents import report_tools, table_tools
-from gpuledger.agents.answers import AgentAnswer, cleaned, written
+from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned, written
 from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.tool import AgentTool
 from gpuledger.errors import GpuledgerError
 from gpuledger.trace.deadline import until
 from gpuledger.units import count_text

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from gpuledger.agents.answers import MOST_LETTERS, AgentAnswer, paged, picked
+from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.agents.tool import DEVICE, HANDLE, LIMIT, OFFSET, AgentTool
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.progress import SILENT, ProgressLine, progress
-from gpuledger.cli.terminal import columns, has_colours
+from gpuledger.cli.terminal import SILENT, ProgressLine, columns, has_colours, progress
 from gpuledger.messages import LANGUAGES
 from gpuledger.present import FORMATS, PAGE
 from gpuledger.system.files import refuse_existing, replacing

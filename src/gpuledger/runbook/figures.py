@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
-from gpuledger.runbook.files import json_at
+from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
 from gpuledger.units import three_figures, time_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import engine as states
 from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
-from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome
+from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome, json_at
 from gpuledger.runbook.figures import (
     FAIL,
     OPEN,
@@ -22,7 +22,6 @@ from gpuledger.runbook.figures import (
     saving_of,
     slowed_cells,
 )
-from gpuledger.runbook.files import json_at
 from gpuledger.runbook.plan import Choices, shown_settings
 
 

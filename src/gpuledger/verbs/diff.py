@@ -30,8 +30,7 @@ from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
-from gpuledger.verbs.profiles import Profile, ProfileReading
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

@@ -27,7 +27,7 @@ from gpuledger.present.views.fleet import (
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import ShownAnswer
 
 _BAR = 20
 

@@ -43,8 +43,7 @@ from gpuledger.replay.scenario import scenarios
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
 
 Result = TypeVar("Result")
 

@@ -21,8 +21,7 @@ from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_docum
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
 
 
 def info(

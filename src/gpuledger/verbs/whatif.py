@@ -20,8 +20,7 @@ from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_she
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",

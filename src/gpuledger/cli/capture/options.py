@@ -31,12 +31,10 @@ from gpuledger.capture.manifest import (
     environment_wishes,
 )
 from gpuledger.capture.output_files import MEMORY, REPORTS, CapturePlace
-from gpuledger.capture.plain_run import PlainProgram
-from gpuledger.capture.record import CaptureOutcome
+from gpuledger.capture.record import CaptureOutcome, PlainProgram
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.cli.main import sentence
-from gpuledger.cli.progress import progress
-from gpuledger.cli.terminal import columns
+from gpuledger.cli.terminal import columns, progress
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.doctor import checks_text, files_text

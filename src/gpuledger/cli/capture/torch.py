@@ -7,8 +7,7 @@ import click
 from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture.launchers import remote
 from gpuledger.capture.output_files import place_for
-from gpuledger.capture.plain_run import ELSEWHERE, LEFT_OUT, torch_plain
-from gpuledger.capture.record import Recording, record_program
+from gpuledger.capture.record import ELSEWHERE, LEFT_OUT, Recording, record_program, torch_plain
 from gpuledger.capture.torch_command import OURS, RUNNER, Schedule, torch_command, torch_flags
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn

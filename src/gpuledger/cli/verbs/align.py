@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, known
-from gpuledger.cli.completion import files
-from gpuledger.cli.inputs import cache_option, limit_option, names_option, regex_option
+from gpuledger.cli.inputs import cache_option, files, limit_option, names_option, regex_option
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.ledger.steps import Selection

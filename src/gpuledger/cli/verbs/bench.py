@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gpuledger.cli.completion import words
+from gpuledger.cli.inputs import words
 from gpuledger.cli.output import Output, output_options
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, DiagnosisCase, answers_at, answers_text, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder, own_answers, tool_score

@@ -15,8 +15,7 @@ from gpuledger.analyse.diff.baseline import baseline_json
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.answers.several_profiles import Compared
-from gpuledger.cli.completion import files
-from gpuledger.cli.inputs import limit_option, regex_option, step_options
+from gpuledger.cli.inputs import files, limit_option, regex_option, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins

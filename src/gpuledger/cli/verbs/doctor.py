@@ -11,9 +11,8 @@ import click
 
 from gpuledger.cli.output import Output, english_options
 from gpuledger.doctor import trial_launches, trial_torch
-from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
+from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools, here
 from gpuledger.doctor.checks import examine
-from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.other_exports import NsysRepReader

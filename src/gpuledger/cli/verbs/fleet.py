@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuledger.cli.completion import files
-from gpuledger.cli.inputs import limit_option, step_options
+from gpuledger.cli.inputs import files, limit_option, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits

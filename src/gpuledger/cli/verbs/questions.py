@@ -20,7 +20,7 @@ from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.units import parse_instant
 from gpuledger.verbs import questions
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import ShownResult
 
 
 def question(answer: Callable[..., ShownResult]) -> click.Command:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.completion import words
+from gpuledger.cli.inputs import words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.present import FORMATS
@@ -17,14 +17,17 @@ from gpuledger.present.safe_text import visible
 from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
 from gpuledger.present.writers import write
 from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
-from gpuledger.runbook.engine import FINISHED, Engine, all_needs, state_of
-from gpuledger.runbook.files import (
+from gpuledger.runbook.engine import (
+    FINISHED,
+    Engine,
+    all_needs,
     is_free,
     lock_folder,
     make_folder,
     runbook_text,
     shipped_runbooks,
     shipped_text,
+    state_of,
     write_whole,
 )
 from gpuledger.runbook.forms import suggestion

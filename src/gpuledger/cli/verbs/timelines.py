@@ -24,9 +24,8 @@ from typing import BinaryIO
 import click
 
 from gpuledger.changes.changes import Changes
-from gpuledger.cli.completion import files, finding_codes
-from gpuledger.cli.inputs import limit_option, step_options
-from gpuledger.cli.progress import progress
+from gpuledger.cli.inputs import files, finding_codes, limit_option, step_options
+from gpuledger.cli.terminal import progress
 from gpuledger.errors import NothingRecorded, OutputRefused, UnreadableProfile
 from gpuledger.export.perfetto_server import Viewer, ui_files
 from gpuledger.export.sections import (

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.completion import finding_codes
-from gpuledger.cli.inputs import InOrder, checked_regex, in_order, limit_option, profile_argument, step_options
+from gpuledger.cli.inputs import (
+    InOrder,
+    checked_regex,
+    finding_codes,
+    in_order,
+    limit_option,
+    profile_argument,
+    step_options,
+)
 from gpuledger.cli.main import sentence
 from gpuledger.cli.output import Output, page_options
 from gpuledger.ledger.books import EXPOSED, LineKind
