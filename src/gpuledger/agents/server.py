@@ -122,11 +122,7 @@ class _CallProgress:
 
 def _describe(tool: AgentTool) -> Tool:
     return Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.schema,
-        annotations=_READ_ONLY,
+        name=tool.name, title=tool.title, description=tool.description, input_schema=tool.schema, annotations=_READ_ONLY
     )
 
 

@@ -118,12 +118,7 @@ def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> 
 
 
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
-    return {
-        "handle": opened.handle,
-        "profile": opened.run.name,
-        "zero_ns": opened.run.zero_ns,
-        "device": device.gpu,
-    }
+    return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
 
 
 def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
@@ -246,11 +241,7 @@ TOOLS: Final = (
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
-        {
-            "handle": HANDLE,
-            "question": {"type": "string", "enum": _OTHERS},
-            **_PART,
-        },
+        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **_PART},
         ("handle", "question"),
         title="Another question",
     ),

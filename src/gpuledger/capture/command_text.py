@@ -91,7 +91,6 @@ class _Reader:
         self.commands: list[SimpleCommand] = []
 
     def read_one(self) -> None:
-        """One word, operator, redirection or blank."""
         text, letter = self.text, self.text[self.place]
         in_test = bool(self.words) and self.words[0].source == "[[" and self.words[-1].source != "]]"
         if text.startswith("\\\n", self.place):
@@ -132,7 +131,6 @@ class _Reader:
         self.end = self.place = _word_end(self.text, self.place)
 
     def close(self) -> None:
-        """The end of a command."""
         if self.words and self.words[0].source not in _NO_COMMAND:
             self.commands.append(SimpleCommand(tuple(self.words), self.end))
         self.words = []

@@ -209,7 +209,6 @@ def is_direct(command: Sequence[str]) -> bool:
 
 
 def _commands(text: str) -> list[MainProgram]:
-    """The commands of a text that start something; none where it cannot be read."""
     try:
         commands = simple_commands(text)
     except UnreadableText:
@@ -328,7 +327,6 @@ class Remote:
 
     @property
     def script(self) -> str:
-        """Where a script lies that was sent along."""
         return f"{self.folder}/script"
 
     @property
@@ -351,11 +349,9 @@ class Remote:
         return self.argv(("sh", "-c", _START, "sh", self.folder, packed, *setting, *command))
 
     def signalled(self, which: signal.Signals) -> None:
-        """Send a signal to what was started."""
         run(self.argv(("sh", "-c", _SIGNAL, "sh", self.folder, which.name.removeprefix("SIG"))), seconds=_SECONDS)
 
     def names(self) -> tuple[str, ...]:
-        """The files in the folder."""
         listed = self._asked("ls", self.folder)
         return tuple(listed.output.splitlines()) if listed.exit_code == 0 else ()
 
@@ -365,7 +361,6 @@ class Remote:
         return shown.output if shown.exit_code == 0 else None
 
     def exported(self, report: str, target: str, *, seconds: float) -> Ran:
-        """Let the nsys over there make an export."""
         options = ("--type=sqlite", "--force-overwrite=true", "--quiet=true", f"--output={self.folder}/{target}")
         path = 'PATH="$PATH:/usr/local/cuda/bin"; export PATH; exec nsys export "$@"'
         return run(self.argv(("sh", "-c", path, "sh", *options, f"{self.folder}/{report}")), seconds=seconds)
@@ -387,7 +382,6 @@ class Remote:
             )
 
     def cleaned(self) -> None:
-        """Take the folder away."""
         self._asked("rm", "-rf", "--", self.folder)
 
     def _asked(self, *command: str) -> Ran:

@@ -38,12 +38,7 @@ class Cost:
     seconds: float
 
 
-SETS: Final = {
-    "verdict": Cost(27, 0.46),
-    "full": Cost(38, 1.8),
-    "roofline": Cost(17, 0.26),
-    "basic": Cost(10, 0.17),
-}
+SETS: Final = {"verdict": Cost(27, 0.46), "full": Cost(38, 1.8), "roofline": Cost(17, 0.26), "basic": Cost(10, 0.17)}
 """What to measure: the sections of verdicts, or ncu's own sets. Seen with ncu 2025.3 on an H200, ten launches each."""
 
 METRICS_PER_PASS: Final = 4
@@ -207,7 +202,6 @@ def complaint(name: str) -> str:
 
 
 def _misspelt(unit: str) -> str | None:
-    """The unit that was meant by one that is nearly, but not, known."""
     if unit in UNITS:
         return None
     return next(iter(difflib.get_close_matches(unit, UNITS, n=1, cutoff=_ALMOST)), None)
@@ -228,7 +222,6 @@ def _repaired(name: str) -> str:
 
 
 def _ending(parts: list[str]) -> list[str]:
-    """Rollup and submetric, each as near to what was written as there is."""
     if not parts:
         return []
     first, rest = parts[0], ".".join(parts[1:])

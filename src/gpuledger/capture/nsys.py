@@ -40,14 +40,6 @@ class Flag:
         return f"--{self.name}={self.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """What a preset is for, and what it changes."""
-
-    purpose: str
-    flags: tuple[Flag, ...] = ()
-
-
 BASE: Final = (
     Flag("trace", "cuda,nvtx,osrt", "kernels, copies and CUDA calls; your ranges; where the operating system blocks"),
     Flag("sample", "none", "CPU sampling writes gigabytes, and answers other questions"),
@@ -57,7 +49,6 @@ BASE: Final = (
     Flag("stats", "false", "gpuledger reads the profile; nsys need not print tables"),
 )
 """What every preset begins with."""
-
 NODES: Final = Flag("cuda-graph-trace", "node", "each kernel inside a CUDA graph is a record of its own")
 MEMORY: Final = Flag("cuda-memory-usage", "true", "every allocation and release of GPU memory is a record")
 
@@ -67,32 +58,23 @@ GPU_METRICS: Final = (
 )
 """What --gpu-metrics adds."""
 
-PRESETS: Final = {
-    "launch": Preset("a short program from its start to its end, every launch"),
-    "steady": Preset(
-        "only what the program runs between cudaProfilerStart and cudaProfilerStop: no loading, no warm-up",
-        (
-            Flag("capture-range", "cudaProfilerApi", "recording begins where the program calls cudaProfilerStart"),
-            Flag("capture-range-end", "stop", "it ends at cudaProfilerStop, and the program runs on"),
-        ),
+PRESETS: Final[dict[str, tuple[Flag, ...]]] = {
+    "launch": (),
+    "steady": (
+        Flag("capture-range", "cudaProfilerApi", "recording begins where the program calls cudaProfilerStart"),
+        Flag("capture-range-end", "stop", "it ends at cudaProfilerStop, and the program runs on"),
     ),
-    "decode": Preset(
-        "decoding by a language model: library calls, memory, the kernels inside CUDA graphs",
-        (
-            Flag("trace", "cuda,nvtx,cublas", "CUDA, your ranges, cuBLAS calls; no OS calls, which containers forbid"),
-            MEMORY,
-            NODES,
-        ),
+    "decode": (
+        Flag("trace", "cuda,nvtx,cublas", "CUDA, your ranges, cuBLAS calls; no OS calls, which containers forbid"),
+        MEMORY,
+        NODES,
     ),
-    "server": Preset(
-        "a stretch of a server that runs: after --delay for --duration, or piece by piece with --session",
-        (NODES,),
-    ),
-    "multi": Preset("a job of several ranks, one report per rank: nsys goes behind torchrun, mpirun or srun"),
-    "memory": Preset("who allocates, how much, and the peak", (MEMORY,)),
-    "graph": Preset("programs that replay CUDA graphs: the kernels inside them", (NODES,)),
+    "server": (NODES,),
+    "multi": (),
+    "memory": (MEMORY,),
+    "graph": (NODES,),
 }
-"""Every preset by its name."""
+"""What every preset changes, by its name; `gpuledger capture nsys --help` says what each is for."""
 
 TRACES: Final = (
     *("cuda", "cuda-hw", "cuda-sw", "nvtx", "osrt", "cublas", "cublas-verbose", "cudnn", "cusparse"),
@@ -105,12 +87,10 @@ TRACES: Final = (
 OURS: Final = ("output", "force-overwrite", "session", "session-new", "export", "delay", "duration")
 """Flags that have options of their own here."""
 
-_FLAG: Final = re.compile(r"[a-z][a-z0-9-]*")
-
 
 def preset_flags(presets: Iterable[str]) -> tuple[Flag, ...]:
     """The flags of these presets together, in the order of the first mention."""
-    given = [flag for name in presets for flag in PRESETS[name].flags]
+    given = [flag for name in presets for flag in PRESETS[name]]
     flags = {flag.name: flag for flag in (*BASE, *given)}
     traced = [flag for flag in given if flag.name == "trace"]
     if len(traced) > 1:
@@ -125,7 +105,7 @@ def with_settings(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag,
     for setting in settings:
         name, equals, value = setting.partition("=")
         name = name.removeprefix("--")
-        if not equals or not _FLAG.fullmatch(name):
+        if not equals or not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise GpuledgerError(f"--set={setting}: expected FLAG=VALUE, e.g. --set=cuda-graph-trace=node")
         if name in OURS:
             instead = {"output": "-o", "force-overwrite": "--force", "session-new": "--session"}.get(name, f"--{name}")
@@ -396,12 +376,10 @@ def doubts(wishes: Wishes, flags: Sequence[Flag], command: Sequence[str], folder
 START_FLAGS: Final = ("sample", "cpuctxsw", "stats", "capture-range", "capture-range-end")
 """Flags that `nsys start` takes, not `nsys launch`; what is traced is settled when the server is launched."""
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-
 
 def session_name(name: str) -> str:
     """The name, if nsys takes it."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", name):
         raise GpuledgerError(f"{name!r} is no name for a session: a letter, then letters, digits, `_`, `.` and `-`")
     return name
 

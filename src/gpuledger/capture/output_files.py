@@ -95,8 +95,7 @@ def prepare_place(place: CapturePlace) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise OutputRefused(
-            f"{place.folder}: cannot be written to: {reason_of(error)}",
-            hint="-o names another place for the profile",
+            f"{place.folder}: cannot be written to: {reason_of(error)}", hint="-o names another place for the profile"
         ) from None
 
 

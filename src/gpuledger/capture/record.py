@@ -64,6 +64,7 @@ def run_plain(
 ) -> tuple[PlainRun, AttendedRun]:
     """Run it to its end. That it fails is said and written down, and does not keep anybody from recording it."""
     tell(FIRST)
+    stages = _stages("the program", "end")
     program.file.unlink(missing_ok=True)
     try:
         ended = run_attended(
@@ -71,7 +72,7 @@ def run_plain(
             interruption,
             environment={**given, **program.environment},
             quiet=True,
-            on_stage=lambda name: tell(_STAGES[name]),
+            on_stage=lambda name: tell(stages[name]),
         )
         notes = program.file.read_text(errors="replace") if program.file.exists() else ""
     finally:
@@ -89,11 +90,13 @@ def run_plain(
     return PlainRun(windows, reason, ended.seconds, ended.exit_code, program.how), ended
 
 
-_STAGES: Final = {
-    "SIGINT": "interrupted: waiting for the program to end; once more ends it",
-    "SIGTERM": "telling the program to end (SIGTERM)",
-    "SIGKILL": "ending the program (SIGKILL)",
-}
+def _stages(who: str, awaited: str) -> dict[str, str]:
+    """What is said when a program is sent each of the signals."""
+    return {
+        "SIGINT": f"interrupted: waiting for {who} to {awaited}; once more ends it",
+        "SIGTERM": f"telling {who} to end (SIGTERM)",
+        "SIGKILL": f"ending {who} (SIGKILL)",
+    }
 
 
 def parse_windows(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
@@ -176,7 +179,6 @@ def _notes(place: CapturePlace) -> Path:
 
 
 def _not_twice(command: Sequence[str]) -> str | None:
-    """Why a run before the recorded one would not be the same run."""
     if _has_input():
         return "the program has input, which can be read once"
     if any(os.environ.get(name, "1").strip() not in ("", "0", "1") for name in _SIZES):
@@ -199,7 +201,6 @@ def _nodes(words: Sequence[str]) -> str:
 
 
 def _has_input() -> bool:
-    """Whether something waits on our standard input."""
     try:
         status = os.fstat(0)
         if stat.S_ISREG(status.st_mode):
@@ -260,12 +261,10 @@ class Recording:
 
     @property
     def set_for_program(self) -> dict[str, str]:
-        """The variables that were set for the program."""
         return dict(self.variables.given if self.witness is None else self.witness.wanted)
 
     @property
     def program(self) -> str:
-        """The program whose environment is looked at."""
         main = main_program(self.command)
         shown = without_secrets(main.words)
         return shlex.join(shown) if main.in_text is None else " ".join(shown)
@@ -362,12 +361,7 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
 
 def record_program(recording: Recording, tell: Tell) -> CaptureOutcome:
     """Run the program under its tool, and bring everything to its end."""
-    tool = recording.tool
-    stages = {
-        "SIGINT": f"interrupted: waiting for {tool} to write what it has recorded; once more ends it",
-        "SIGTERM": f"telling {tool} to end (SIGTERM)",
-        "SIGKILL": f"ending {tool} (SIGKILL)",
-    }
+    stages = _stages(recording.tool, "write what it has recorded")
     with Interruption() as interruption:
         prepare_place(recording.place)
         plain = (without_secrets(recording.plain.argv),) if isinstance(recording.plain, PlainProgram) else ()

@@ -54,7 +54,6 @@ class Recorder:
         self.path: Path | None = None
 
     def begin(self) -> None:
-        """Before the script."""
         wanted, profiler = self._wanted, self._torch.profiler
         schedule = None
         if wanted.active:
@@ -91,18 +90,15 @@ class Recorder:
         self._profile.start()
 
     def range_closed(self) -> None:
-        """The script called cudaProfilerStop."""
         if self.mode == "range" and self._profile is not None:
             self._stop()
 
     def step(self) -> None:
-        """The script made a step."""
         self.steps += 1
         if self.mode == "steps" and self._profile is not None:
             self._profile.step()
 
     def end(self) -> None:
-        """After the script, however it ended."""
         if self._profile is not None:
             self._stop()
         if self._ranges > 1:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,6 +21,7 @@ from click.shell_completion import CompletionItem
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 
+Parsed = TypeVar("Parsed")
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 _QUICKLY_READ: Final = 64 * 10**6
@@ -213,7 +214,6 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int | None, int | None] | None:
-    """A:B in nanoseconds; either side may be left out."""
     if value is None:
         return None
     from gpuledger.units import parse_stretch
@@ -222,6 +222,13 @@ def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
         return parse_stretch(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def one_by_one(
+    parse: Callable[[str], Parsed],
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[Parsed, ...]]:
+    """The callback of an option that may be given several times: `parse` takes each value, or refuses it."""
+    return lambda _, __, values: tuple(map(parse, values))
 
 
 _OF_KERNELS: Final = ("--step-kernel", "--pattern", "--kernel")
@@ -236,11 +243,13 @@ def regex_option(
     """
     names = (name,) if variable is None else (name, variable)
     complete = None if name in _OF_KERNELS else range_patterns
-    return click.option(*names, metavar="REGEX", callback=_check_regex, help=said, shell_complete=complete)
-
-
-def _check_regex(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
-    return None if pattern is None else checked_regex(pattern)
+    return click.option(
+        *names,
+        metavar="REGEX",
+        callback=lambda _, __, pattern: pattern and checked_regex(pattern),
+        help=said,
+        shell_complete=complete,
+    )
 
 
 def checked_regex(pattern: str) -> str:
@@ -311,7 +320,6 @@ class InOrder(click.Command):
     """A command that remembers which of its options came when."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; and keep what options were given, one by one."""
         words = args[: args.index("--")] if "--" in args else args
         ctx.meta[__name__] = [word.partition("=")[0] for word in words if word.startswith("--")]
         return super().parse_args(ctx, args)

@@ -57,7 +57,6 @@ def gpu(patient: ExaminedMachine) -> DoctorOutcome:
 
 
 def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
-    """Nothing can be recorded; the reason decides what to do about it."""
     probe = patient.probe
     means = "nothing can be recorded here; profiles from elsewhere can be read"
     is_loaded = probe.read("/proc/driver/nvidia/version") is not None

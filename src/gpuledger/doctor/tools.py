@@ -61,7 +61,6 @@ def _install_commands(patient: ExaminedMachine, package: str) -> tuple[str, ...]
 def _starts(
     patient: ExaminedMachine, tool: Path, ran: Ran, means: str, library_fix: str, product: str
 ) -> DoctorOutcome:
-    """Whether a tool that was asked for its version tells it."""
     if library := missing_library(ran.output):
         commands = library_commands(library, patient.probe.find)
         return problem(f"{tool} does not start: {library} is missing", means, library_fix, *commands)

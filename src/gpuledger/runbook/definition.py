@@ -187,7 +187,6 @@ class DiffCells(RunbookPart, frozen=True, kw_only=True):
 
     @property
     def profiles(self) -> tuple[str, str]:
-        """One of each of the two cells."""
         return (self.profile, self.profile)
 
 
@@ -205,7 +204,6 @@ class AlignCells(RunbookPart, frozen=True, kw_only=True):
 
     @property
     def profiles(self) -> tuple[str, str]:
-        """Of the mock and of the model."""
         return (self.profile, self.e2e_profile or self.profile)
 
     @property
@@ -287,7 +285,6 @@ class MatrixCell:
 
     @property
     def title(self) -> str:
-        """For people."""
         return ", ".join(f"{axis}={value}" for axis, value in self.values) or ONLY
 
     def is_in(self, wanted: Mapping[str, Collection[str]], size: str = "") -> bool:
@@ -295,7 +292,6 @@ class MatrixCell:
         return all(own[axis] in values for axis, values in wanted.items())
 
     def steps(self, book: Runbook, size: str) -> tuple[Step, ...]:
-        """The steps that are for this cell."""
         return tuple(step for step in book.steps if self.is_in(step.when, size))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
@@ -50,7 +49,6 @@ class Documents:
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def figure(self, key: str) -> Figure:
-        """The value of a key."""
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
         if dot and name in every:
@@ -99,14 +97,6 @@ def nanoseconds(key: str, value: Value) -> int | None:
         return None
     ending = next((unit for unit in _NS if key.endswith(unit)), None)
     return None if ending is None else round(value * _NS[ending])
-
-
-def first_report(book: Runbook, cell: MatrixCell, choices: Choices) -> Path | None:
-    """The text of a cell's first report, for people to open."""
-    for step in cell.steps(book, choices.size):
-        if isinstance(step, ReportStep):
-            return choices.cell_folder(cell) / f"{step.name}.{step.formats[0]}"
-    return None
 
 
 def _inside(document: Mapping[str, Any], key: str) -> Any:

@@ -100,7 +100,6 @@ class RunSummary:
 
     @property
     def misses(self) -> list[str]:
-        """What was not reached, a line each."""
         steps = [
             f"{row.cell.title}: {step.step}: {step.reason}"
             for row in self.cells

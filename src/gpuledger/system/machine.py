@@ -83,11 +83,7 @@ def _nvml_machine(nvml: Any) -> Machine:
     def asked(question: Callable[[], Any]) -> Any | None:
         try:
             return question()
-        except (
-            nvml.NVMLError,
-            AttributeError,
-            IndexError,
-        ):  # not every GPU or version tells everything
+        except (nvml.NVMLError, AttributeError, IndexError):  # not every GPU or version tells everything
             return None
 
     def gpu(index: int) -> InstalledGpu | None:

@@ -82,7 +82,6 @@ class _Crew(Generic[Item, Result]):
                 self.workers.append(_start(self.task))
 
     def listen(self) -> None:
-        """Take what workers have to say, for a moment at most."""
         handles: list[Connection | int] = [worker.pipe for worker in self.workers]
         handles += [worker.process.sentinel for worker in self.workers]
         speaking = connection.wait(handles, timeout=_LOOK_EVERY_S)
@@ -108,7 +107,6 @@ class _Crew(Generic[Item, Result]):
         self._hand_on(worker)
 
     def _hand_on(self, worker: _Worker) -> None:
-        """Give a worker that has nothing to do the next item."""
         worker.item = self.waiting.popleft() if self.waiting else None
         if worker.item is not None:
             try:

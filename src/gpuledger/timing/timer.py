@@ -130,14 +130,13 @@ def time_operation(
     """
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
+    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": _LEAST_SECONDS}
     operation = prepare_operation(make)
     with window("gpuledger:warmup"):
         warm = _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds)
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        spread = measure(
-            warm.take, time.perf_counter_ns, seconds=seconds, target_share=target_share, least_seconds=_LEAST_SECONDS
-        )
+        spread = measure(warm.take, time.perf_counter_ns, **limits)
         took = time.perf_counter_ns() - start
     return warm.timing(spread, target_share, chosen, took)
 
@@ -159,22 +158,14 @@ def time_in_turns(
     """
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
+    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": _LEAST_SECONDS}
     operations = [prepare_operation(make) for make in makes]
+    how: dict[str, Any] = {"graph": graph, "cold": cold, "warmup": warmup, "seconds": seconds / 2}
     with window("gpuledger:warmup"):
-        one, other = (
-            _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds / 2)
-            for operation in operations
-        )
+        one, other = (_warm(operation, cuda, **how) for operation in operations)
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        pair = measure_in_turns(
-            one.take,
-            other.take,
-            time.perf_counter_ns,
-            seconds=seconds,
-            target_share=target_share,
-            least_seconds=_LEAST_SECONDS,
-        )
+        pair = measure_in_turns(one.take, other.take, time.perf_counter_ns, **limits)
         took = time.perf_counter_ns() - start
     return TimedPair(
         one.timing(pair.first, target_share, chosen, took),
@@ -200,14 +191,12 @@ class _Warm:
         return 1 if self.is_cold else self.units * self.stopwatch.unit
 
     def take(self) -> list[float]:
-        """Some samples more, which are kept."""
         one_by_one, together = self.stopwatch.apart, self.stopwatch.run
         taken = one_by_one(_COLD_CALLS) if self.is_cold else [together(self.units) / self.batch]
         self.samples += taken
         return taken
 
     def timing(self, spread: SampleSpread, target_share: float, device: str, took_ns: int) -> Timing:
-        """What was measured of it."""
         return Timing(
             spread=spread,
             is_settled=spread.is_within(target_share),

@@ -43,7 +43,6 @@ class AlignmentReport(ShownResult, Alignment):
     """What to know of the numbers of both sides."""
 
     def document(self) -> Document:
-        """What `gpuledger align` shows."""
         from gpuledger.present.views.align import align_document
 
         return align_document(self, self.health)
@@ -85,11 +84,9 @@ def align(
     own sequence of kernels is looked for. A model of several ranks is several profiles. Sides may also be tables that
     `nsys stats` printed, of so many `forwards`, or the JSON of `gpuledger time`, which for two operations is both.
     """
-    isolation = Isolation("auto")
+    isolation = Isolation("auto") if kernel_pattern is None else Isolation("pattern", kernel_pattern)
     if range_pattern is not None:
         isolation = Isolation("range", range_pattern)
-    elif kernel_pattern is not None:
-        isolation = Isolation("pattern", kernel_pattern)
     ranks = [model] if isinstance(model, Trace | str | Path) else list(model)
     timed = _timed_sides(mock, ranks, limits)
     if timed is None and not ranks:

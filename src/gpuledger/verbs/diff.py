@@ -11,13 +11,7 @@ from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.run_side import (
-    RunSide,
-    like_sides,
-    pool_runs,
-    side_of_timing,
-    sides_of_pair,
-)
+from gpuledger.analyse.diff.run_side import RunSide, like_sides, pool_runs, side_of_timing, sides_of_pair
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.jobs.run import job_profiles
@@ -42,7 +36,6 @@ class DiffReport(ShownResult, Diff):
     __slots__ = ()
 
     def document(self) -> Document:
-        """What `gpuledger diff` shows."""
         from gpuledger.answers.several_profiles import Compared
         from gpuledger.present.views.diff.document import diff_document
 

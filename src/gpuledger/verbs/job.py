@@ -92,7 +92,6 @@ def _merge(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
 
 
 def _headline(made: Fleet) -> str:
-    """What was read, in a line."""
     job = made.job
     count = count_text(len(job.ranks))
     if not isinstance(job.world_size, NotMeasured):

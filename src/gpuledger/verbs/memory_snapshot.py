@@ -29,10 +29,10 @@ def memory_snapshot(
     snapshot = open_snapshot(profile, limits=limits, progress=progress)
     progress.stage(FINDINGS)
     result = snapshot_answer(snapshot)
-    return ShownAnswer((result,), lambda: _document(result, is_brief=is_brief))
 
+    def document() -> Document:
+        from gpuledger.present.views.memory_snapshot import snapshot_document
 
-def _document(result: SnapshotAnswer, *, is_brief: bool) -> Document:
-    from gpuledger.present.views.memory_snapshot import snapshot_document
+        return snapshot_document(result, is_brief=is_brief)
 
-    return snapshot_document(result, is_brief=is_brief)
+    return ShownAnswer((result,), document)

@@ -120,5 +120,4 @@ class ShownAnswer(ShownResult, Generic[Result]):
     shown_as: Callable[[], Document] = field(compare=False)
 
     def document(self) -> Document:
-        """What the verb shows."""
         return self.shown_as()

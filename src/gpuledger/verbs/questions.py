@@ -188,11 +188,7 @@ def _job(profile: Path, ranks: Sequence[str], wanted: Selection, limits: Limits)
 
 
 def critical(
-    profile: Profile,
-    *,
-    wanted: Selection | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    progress: Listener = NOBODY,
+    profile: Profile, *, wanted: Selection | None = None, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
 ) -> ShownAnswer[PathSummary]:
     """The critical path: the host and GPU work that sets the step time."""
     name = profile_name(profile)

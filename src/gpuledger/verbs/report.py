@@ -25,7 +25,6 @@ class Report(ShownResult, ProfiledRun):
     __slots__ = ()
 
     def document(self) -> Document:
-        """What `gpuledger report` shows."""
         from gpuledger.present.views.report import report_document
 
         return report_document(self)

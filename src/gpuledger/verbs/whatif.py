@@ -50,7 +50,6 @@ class WhatIf(ShownResult):
     shown_as: Callable[[], Document] = field(compare=False)
 
     def document(self) -> Document:
-        """What `gpuledger whatif` shows."""
         return self.shown_as()
 
 

@@ -24,6 +24,7 @@ The board has a line for each rank in each row, so that ranks which write do not
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import tempfile
 import time
@@ -41,7 +42,7 @@ from torch.multiprocessing.reductions import reduce_tensor  # type: ignore[impor
 
 from gpuledger.capture.window import window
 from gpuledger_workloads.device import settle
-from gpuledger_workloads.program import Progress, Result, asked, bench, count_of, refuse, wrong
+from gpuledger_workloads.program import Progress, Result, asked, bench, count_of, is_under_torchrun, refuse, wrong
 from gpuledger_workloads.ranks import Rank, over_ranks
 
 PROTOCOLS = ("phase", "tag")
@@ -133,7 +134,7 @@ class OnHost:
 
     def __init__(self, board: Board, index: int, patience_s: float) -> None:
         self._board, self._index, self._patience_s = board, index, patience_s
-        self._phase = 0
+        self._phases = itertools.count(1)
 
     def meet(self) -> None:
         dist.barrier()
@@ -141,12 +142,12 @@ class OnHost:
     def eager(self, protocol: str, count: int) -> Step:
         def step() -> None:
             for _ in range(count):
-                self._pass(protocol, self._next())
+                self._pass(protocol, next(self._phases))
 
         return step
 
     def recorded(self, protocol: str, count: int) -> Step:
-        calls = [(self._pass, (protocol, self._next())) for _ in range(count)]
+        calls = [(self._pass, (protocol, next(self._phases))) for _ in range(count)]
 
         def step() -> None:
             for call, arguments in calls:
@@ -174,10 +175,6 @@ class OnHost:
 
     def gave_up(self) -> bool:
         return bool(self._board[BoardRow.GAVE_UP, 0, 0])
-
-    def _next(self) -> int:
-        self._phase += 1
-        return self._phase
 
     def _pass(self, protocol: str, phase: int) -> None:
         """The barrier. Each line has one writer, so that adding needs no lock."""
@@ -245,7 +242,7 @@ class OnCuda:
         self._rows: Sequence[Tensor] = board.unbind()  # once: making a view takes longer than a barrier
         self._room = 1 << (self._ranks - 1).bit_length()  # Triton counts to powers of two
         self._polls = min(int(patience_s * _POLLS_PER_S), _MOST_POLLS)
-        self._phase = 0
+        self._phases = itertools.count(1)
         self._streams = {rank: self._cuda.Stream() for rank in self._here}
         self._marks = {rank: tuple(self._cuda.Event(enable_timing=True) for _ in range(2)) for rank in self._here}
         self._load()
@@ -258,7 +255,7 @@ class OnCuda:
     def eager(self, protocol: str, count: int) -> Step:
         def step() -> None:
             for _ in range(count):
-                phase = self._next()
+                phase = next(self._phases)
                 for rank, stream in self._streams.items():
                     with self._cuda.stream(stream):
                         self._pass(self._rows, protocol, rank, self._ranks, phase)
@@ -266,7 +263,7 @@ class OnCuda:
         return step
 
     def recorded(self, protocol: str, count: int) -> Step:
-        phases = [self._next() for _ in range(count)]
+        phases = [next(self._phases) for _ in range(count)]
         graphs = {rank: self._graph(protocol, rank, phases) for rank in self._here}
 
         def step() -> None:
@@ -308,10 +305,6 @@ class OnCuda:
     def gave_up(self) -> bool:
         self._cuda.synchronize()
         return bool(self._rows[BoardRow.GAVE_UP][0, 0])
-
-    def _next(self) -> int:
-        self._phase += 1
-        return self._phase
 
     def _graph(self, protocol: str, rank: int, phases: Sequence[int]) -> Any:
         """The barriers of a rank; their phases become part of it, whatever the host counts later."""
@@ -358,14 +351,16 @@ def run(options: argparse.Namespace) -> Result | None:
     settle(options)
     settle_ranks(options)
     if options.ranks_as == "streams":
-        return result_of(options, [measured(_streams(options), options)])
+        count = options.world_size
+        crew = OnCuda(_kernels(), own_board(count), range(count), options.patience)
+        return result_of(options, [measured(crew, options)])
     answers = over_ranks(work, options)
     return None if answers is None else result_of(options, answers)
 
 
 def settle_ranks(options: argparse.Namespace) -> None:
     """How many ranks there are and what they are; refuse what cannot be."""
-    is_started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    is_started = is_under_torchrun()
     options.world_size = count = count_of(options)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", count)) if is_started else count
     if here != count:
@@ -395,11 +390,6 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
     else:
         crew = OnHost(host_board(rank), rank.index, options.patience)
     return measured(crew, options, tells=rank.index == 0)
-
-
-def _streams(options: argparse.Namespace) -> Crew:
-    count = options.world_size
-    return OnCuda(_kernels(), own_board(count), range(count), options.patience)
 
 
 def _kernels() -> Any:

@@ -21,11 +21,11 @@ NVTX: "bench:measure" around all that is measured, in it one "mode_NAME" per way
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from gpuledger_workloads.mixture.exchange import exchange, exchanged_counts, own
 from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, computed
 from gpuledger_workloads.mixture.spread import noted, routes_here, sending_plan, summed
 from gpuledger_workloads.moe import complete, figures, settings_of, shape_of
-from gpuledger_workloads.program import Progress, Result, bench, spread_ms
+from gpuledger_workloads.program import Progress, Result, bench, count_of, spread_ms
 from gpuledger_workloads.ranks import Rank, over_ranks, slowest
 
 _COUNTS_BYTES = 16  # how many tokens come, and how many places of theirs have an expert here
@@ -106,8 +106,7 @@ class Communication:
 def run(options: argparse.Namespace) -> Result | None:
     """Check what was asked for, run the ranks, and put what they found together."""
     wrong = complete(options)
-    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ  # by torchrun
-    count = int(os.environ["WORLD_SIZE"]) if started else options.world_size
+    count = count_of(options)
     if count > options.num_experts:
         wrong = wrong or f"{count} ranks cannot share {options.num_experts} experts: each needs one"
     if options.tokens_per_rank and len(options.tokens_per_rank) != count:
@@ -139,7 +138,7 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
                 row["error_share"] = figures(oracle.checked(output, mode))
         with window("count"):
             for mode, (row, _) in zip(modes, runs, strict=True):
-                calls = counted(_step(place, mode), options.device)
+                calls = counted(partial(passed, place, mode, Communication(rank)), options.device)
                 row |= {"launches": calls.launches, "syncs": calls.syncs, "launches_reason": calls.reason}
     chosen = routing.tokens_per_expert(place.router(place.hidden), place.shape.experts)
     return {"rows": [row for row, _ in runs], "chosen": chosen, "grouped_by": place.held.grouped_by}
@@ -200,10 +199,6 @@ def _dispatched(
     with communication():
         rows, notes = (exchange(rows, traffic.send, traffic.receive, rank) for rows in leaving)
     return order, rows, routes_here(notes, place.held, traffic.assigned), traffic
-
-
-def _step(place: RankLayer, mode: str) -> Callable[[], object]:
-    return lambda: passed(place, mode, Communication(place.rank))
 
 
 def _measured(place: RankLayer, mode: str, options: argparse.Namespace) -> tuple[Result, Tensor]:

@@ -49,6 +49,7 @@ from gpuledger_workloads.program import (
     expect_one_process,
     refuse,
     say,
+    settle_sizes,
     spread_ms,
     wrong,
 )
@@ -127,8 +128,7 @@ def run(options: argparse.Namespace) -> Result | None:
     """Refuse what cannot run; then build, check, warm up, measure, check again."""
     settle(options)
     expect_one_process(options)
-    for name, (large, small) in LONGCTX_LENGTHS.items():
-        setattr(options, name, getattr(options, name) or (large if options.device == "cuda" else small))
+    settle_sizes(options, LONGCTX_LENGTHS)
     room = room_of(options, prefill_on_cpu=LONGCTX_PREFILL_ON_CPU)
     batch = room.max_batch_size
     if options.chunk_size * batch > room.max_prefill_tokens:
@@ -247,7 +247,8 @@ def one_pass(
             finite.append(logits.isfinite().all())
             clock.mark()
             clock.synchronize()
-        progress(end, _pace(end * len(prompt) / (time.perf_counter() - start), options.device))
+        memory = f", {torch.cuda.memory_allocated() / 1e9:,.1f} GB allocated" if options.device == "cuda" else ""
+        progress(end, f"{end * len(prompt) / (time.perf_counter() - start):,.0f} tokens/s{memory}")
     prompt_logits = logits
     for number in range(1, options.output_len):
         dog.begin(f"decode step {number:,} of {options.output_len - 1:,}")
@@ -258,11 +259,6 @@ def one_pass(
             clock.synchronize()
     times_ms = clock.between_ms()
     return Passed(times_ms[: len(parts)], times_ms[len(parts) :], prompt_logits, logits, finite)
-
-
-def _pace(tokens_per_s: float, device: str) -> str:
-    memory = f", {torch.cuda.memory_allocated() / 1e9:,.1f} GB allocated" if device == "cuda" else ""
-    return f"{tokens_per_s:,.0f} tokens/s{memory}"
 
 
 def check_chunks(model: Decoder | ShardedText, size: DecoderSize, prompt: Tensor) -> float:

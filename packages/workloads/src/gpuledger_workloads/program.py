@@ -19,15 +19,15 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 Result = dict[str, Any]
-Run = Callable[[argparse.Namespace], Result | None]
-"""None: another rank tells."""
+Sizes = Mapping[str, tuple[int, int, str]]
+"""By name: the default on a GPU, that on a CPU, and what it means."""
 
 DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """Each with torch's name of it."""
@@ -149,17 +149,36 @@ def streams_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def is_under_torchrun() -> bool:
+    """Whether this process is a rank already."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
 def count_of(options: argparse.Namespace) -> int:
     """How many ranks there will be: what torchrun started goes before --world-size."""
-    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
-    return int(os.environ["WORLD_SIZE"] if started else options.world_size)
+    return int(os.environ["WORLD_SIZE"] if is_under_torchrun() else options.world_size)
+
+
+def add_sizes(parser: argparse.ArgumentParser, sizes: Sizes, least: Mapping[str, int] | None = None) -> None:
+    """An option for each of these; one that is not given is for `settle_sizes`."""
+    for name, (large, small, meaning) in sizes.items():
+        help_text = f"{meaning}; default {large}, on a CPU {small}"
+        whole = at_least((least or {}).get(name, 1))
+        parser.add_argument(f"--{name.replace('_', '-')}", type=whole, metavar="N", help=help_text)
+
+
+def settle_sizes(options: argparse.Namespace, sizes: Sizes) -> None:
+    """Replace those that were not given by the device's own."""
+    for name, (large, small, _) in sizes.items():
+        if getattr(options, name) is None:
+            setattr(options, name, large if options.device == "cuda" else small)
 
 
 def expect_one_process(options: argparse.Namespace) -> None:
     """The program ends where ranks are to be streams and are processes already."""
     if options.ranks_as != "streams":
         return
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+    if is_under_torchrun():
         wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
     if options.backend:
         wrong(f"--backend={options.backend} is for processes: streams of one device copy")

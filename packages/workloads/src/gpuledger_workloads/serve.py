@@ -39,6 +39,7 @@ from gpuledger_workloads.command_lines import SERVE_FLAGS, SERVE_PREFILL_ON_CPU
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.size import DecoderSize, not_followed
 from gpuledger_workloads.device import settle
+from gpuledger_workloads.mixture.exchange import over_group
 from gpuledger_workloads.program import (
     Result,
     asked,
@@ -50,8 +51,7 @@ from gpuledger_workloads.program import (
     spread_ms,
     wrong,
 )
-from gpuledger_workloads.ranks import over_ranks
-from gpuledger_workloads.serving.lockstep import serve_on, serve_streams
+from gpuledger_workloads.serving.lockstep import served
 from gpuledger_workloads.serving.operating_point import (
     LAUNCH,
     SMALL,
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> Result | None:
     ignored = not_followed(options)
     if options.ckpt:
         Checkpoint(options.ckpt).expect(size)
-    answers = serve_streams(options) if options.ranks_as == "streams" else over_ranks(serve_on, options)
+    answers = over_group(served, options)
     if answers is None:
         return None
     errors = [answer["error"] for answer in answers if answer["error"] is not None]

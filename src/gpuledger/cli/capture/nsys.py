@@ -195,7 +195,6 @@ def _profile(
 def _launch_session(
     name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], via: str | None
 ) -> None:
-    """Start a server that is ready to be recorded, and stay with it until it ends."""
     if via is not None:
         claim = "--session with --via: a session is reached only on its own machine"
         raise GpuledgerError(claim, hint="run gpuledger there")

@@ -7,14 +7,13 @@ the steady steps together from their phases, and from what they waited for. `mem
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
+from gpuledger.cli.inputs import checked_regex, limit_option, names_option, one_by_one, profile_argument, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
@@ -39,7 +38,6 @@ def question(answer: Callable[..., ShownResult]) -> click.Command:
 
 
 def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """A length of time in nanoseconds, none where it was not given."""
     if value is None:
         return None
     try:
@@ -182,18 +180,11 @@ def overlap(**asked: Any) -> ShownResult:
     return questions.overlap(**asked)
 
 
-def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    asked = []
-    for value in values:
-        name, equals, pattern = value.partition("=")
-        if not (name.strip() and equals and pattern):
-            raise click.BadParameter(f"{value!r}: expected NAME=REGEX, e.g. dispatch=all_to_all")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
-        asked.append((name.strip(), pattern))
-    return tuple(asked)
+def _named(value: str) -> tuple[str, str]:
+    name, equals, pattern = value.partition("=")
+    if not (name.strip() and equals and pattern):
+        raise click.BadParameter(f"{value!r}: expected NAME=REGEX, e.g. dispatch=all_to_all")
+    return name.strip(), checked_regex(pattern)
 
 
 @click.command()
@@ -203,7 +194,7 @@ def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     "asked",
     multiple=True,
     metavar="NAME=REGEX",
-    callback=_named,
+    callback=one_by_one(_named),
     help="Count matching ranges and kernels as phase NAME; takes precedence over known names.",
 )
 @click.option(

@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO
 
 import click
@@ -42,7 +41,7 @@ from gpuledger.export.sections import (
     write_tables,
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
-from gpuledger.jobs.run import Failed, Fleet, Profile, fleet, job_profiles
+from gpuledger.jobs.run import Fleet, Profile, fleet, job_profiles
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
@@ -121,11 +120,8 @@ def _with_fixes(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[T
             raise NothingRecorded(f"{name}: has no finding {code}", found=f"its findings: {has}")
         edits += [of.fix(code).edit for of in having]
     trace = replayed_trace(changes[0].scenario, *edits)
-    note = Note(
-        Severity.WARNING,
-        "replayed",
-        f"this is no recording, but the profile replayed with {', '.join(wanted)} fixed",
-    )
+    claim = f"this is no recording, but the profile replayed with {', '.join(wanted)} fixed"
+    note = Note(Severity.WARNING, "replayed", claim)
     told = "; ".join(f"GPU {of.device.gpu}: {_before_and_after(of.scenario, edits)}" for of in changes)
     return scene(replace(trace, health=(note, *trace.health)), name, made.wanted), told
 
@@ -151,8 +147,8 @@ def _of_job(
     begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
     # a clock either counts from 1970, or from the capture's beginning, or nearly
     first = min(begins) - _DAY_NS if min(begins) > 2 * _DAY_NS else min(-max(offsets), 0)
-    remarks = tuple(f"{each.name}: {each.sentence}" for each in found.failed)
-    by_name = {each.name: each for each in profiles}
+    remarks = tuple(f"{lost.name}: {lost.sentence}" for lost in found.failed)
+    by_name = {profile.name: profile for profile in profiles}
     return Timeline(_ranks(found, by_name, wanted, limits, min(begins)), first, remarks)
 
 
@@ -160,16 +156,12 @@ def _ranks(
     found: Fleet, profiles: dict[str, Profile], wanted: Selection, limits: Limits, began: int
 ) -> Iterator[TimelineSection]:
     numbers, job = UniqueNumbers(), found.job
-    notes = [*job.notes, *map(_failure, found.failed)]
-    yield from job_notes(notes, began, numbers)
+    losses = [Note(Severity.LOSS, "profile-failed", f"{lost.name}: {lost.sentence}") for lost in found.failed]
+    yield from job_notes([*job.notes, *losses], began, numbers)
     for rank, clock in zip(job.ranks, job.clocks, strict=True):
         trace = open_trace(profiles[rank.profile].address, limits=limits)
         made = scene(trace, rank.profile, wanted, f"{rank.label}: ", clock.offset_ns)
         yield from sections(made, numbers)
-
-
-def _failure(failed: Failed) -> Note:
-    return Note(Severity.LOSS, "profile-failed", f"{failed.name}: {failed.sentence}")
 
 
 def _progress(tell: Progress) -> Callable[[int, int], None]:
@@ -319,7 +311,7 @@ def view(
     ui_files()  # says what is missing before anything is read
     for number in _ASKS_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as a script does for what it runs in the background
-            signal.signal(number, _interrupt)
+            signal.signal(number, signal.default_int_handler)
     with (
         _timeline(given, fixes, wanted, limits, quiet) as (content, name),
         contextlib.suppress(KeyboardInterrupt),  # an interruption is how a viewer ends
@@ -331,10 +323,6 @@ def view(
         threading.Event().wait()
     if not quiet:
         click.echo("ended", err=True)
-
-
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from gpuledger.cli.inputs import (
     finding_codes,
     in_order,
     limit_option,
+    one_by_one,
     profile_argument,
     step_options,
 )
@@ -35,60 +36,48 @@ def _factor(text: str) -> float | None:
     return number if 0 < number < float("inf") else None
 
 
-def _speed_ups(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    speed_ups = []
-    for value in values:
-        name, _sign, number = value.rpartition("=")
-        factor = _factor(number)
-        if not name or factor is None:
-            raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2")
-        speed_ups.append((name, factor))
-    return tuple(speed_ups)
+def _speed_up(value: str) -> tuple[str, float]:
+    name, _, number = value.rpartition("=")
+    factor = _factor(number)
+    if not name or factor is None:
+        raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2")
+    return name, factor
 
 
-def _hosts(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[float, ...]:
-    factors = [_factor(value) for value in values]
-    if None in factors:
-        raise click.BadParameter(f"{values[factors.index(None)]!r}: expected a factor, e.g. 2")
-    return tuple(factor for factor in factors if factor is not None)
+def _host(value: str) -> float:
+    factor = _factor(value)
+    if factor is None:
+        raise click.BadParameter(f"{value!r}: expected a factor, e.g. 2")
+    return factor
 
 
-def _costs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[int, ...]:
+def _cost(value: str) -> int:
     try:
-        costs = tuple(map(parse_instant, values))
+        cost = parse_instant(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    if any(cost < 0 for cost in costs):
+    if cost < 0:
         raise click.BadParameter("a call cannot take less than no time")
-    return costs
+    return cost
 
 
-def _hidden_kinds(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
+def _hidden_kind(value: str) -> LineKind:
     kinds = {name: kind for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
-    for value in values:
-        if value not in kinds:
-            raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, EXPOSED))}.")
-    return tuple(kinds[value] for value in values)
-
-
-def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(checked_regex, values))
+    if value not in kinds:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, EXPOSED))}.")
+    return kinds[value]
 
 
 @click.command(cls=InOrder)
 @profile_argument
 @click.option(
-    "--fix",
-    multiple=True,
-    metavar="CODE",
-    shell_complete=finding_codes,
-    help="Apply a finding's fix, e.g. HOST-SYNC.",
+    "--fix", multiple=True, metavar="CODE", shell_complete=finding_codes, help="Apply a finding's fix, e.g. HOST-SYNC."
 )
 @click.option(
     "--speedup",
     multiple=True,
     metavar="NAME=FACTOR",
-    callback=_speed_ups,
+    callback=one_by_one(_speed_up),
     help="Speed up a line, a range or a kernel, e.g. gemm=2; a range includes the host code and calls inside.",
 )
 @click.option(
@@ -103,7 +92,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     "hidden",
     multiple=True,
     metavar="comm|copy",
-    callback=_hidden_kinds,
+    callback=one_by_one(_hidden_kind),
     help="Overlap exposed work with compute.",
 )
 @click.option(
@@ -111,16 +100,18 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     "captured",
     multiple=True,
     metavar="REGEX",
-    callback=_patterns,
+    callback=one_by_one(checked_regex),
     help="Launch matching ranges as a CUDA graph: an upper bound.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="FACTOR", callback=_hosts, help="A faster host, e.g. 1.5.")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="FACTOR", callback=one_by_one(_host), help="A faster host, e.g. 1.5."
+)
 @click.option(
     "--launch-cost",
     "costs",
     multiple=True,
     metavar="TIME",
-    callback=_costs,
+    callback=one_by_one(_cost),
     help="Cost of each launch call, e.g. 2us.",
 )
 @step_options

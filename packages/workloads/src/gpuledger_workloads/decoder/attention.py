@@ -175,7 +175,6 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
 
     @property
     def scale(self) -> float:
-        """What scores are multiplied by."""
         return 1 / math.sqrt(self.size.head + self.size.rope_dim)
 
     def _absorbed(self, plain: Tensor, turned: Tensor, rows: Tensor, mask: Tensor) -> Tensor:

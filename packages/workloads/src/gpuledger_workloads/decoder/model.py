@@ -107,7 +107,6 @@ class DecoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
         self.shared = Mlp(size.width, size.shared_experts * size.ffn) if shared else None
 
     def attend(self, hidden: Tensor, place: TokenPositions) -> Tensor:
-        """The first half."""
         attended: Tensor = hidden + self.attention(self.attention_norm(hidden), place)
         return attended
 
@@ -189,11 +188,9 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         return Reading(prompt, self.everywhere[begin:end], None, begin, rows)
 
     def step(self) -> Tensor:
-        """Look at the last token of each sequence and find the next."""
         return self.follow(self(*self.to_step()))
 
     def to_step(self) -> Reading:
-        """The last token of each sequence."""
         return Reading(self.tokens, self.position, self.until(self.position))
 
     def to_read_again(self, length: int, rows: slice = EVERY) -> Reading:

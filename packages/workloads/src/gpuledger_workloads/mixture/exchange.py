@@ -24,16 +24,19 @@ a CUDA graph.
 from __future__ import annotations
 
 import math
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.ranks import Rank
+from gpuledger_workloads.program import Result
+from gpuledger_workloads.ranks import Rank, over_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,7 @@ def layout(experts: Tensor, owner: Tensor, ranks: int) -> Layout:
     )  # `where` would bring the number from the host, and wait
     pairs = torch.arange(ranks * tokens, device=experts.device)
     kept = torch.zeros(room + 1, dtype=torch.long, device=experts.device).scatter_(0, place, pairs)[:room]
-    return Layout(
-        order=kept % max(tokens, 1),
-        targets=kept // max(tokens, 1),
-        counts=goes.sum(0),
-        goes=goes,
-    )
+    return Layout(order=kept % max(tokens, 1), targets=kept // max(tokens, 1), counts=goes.sum(0), goes=goes)
 
 
 def exchanged_counts(counts: Tensor, rank: Rank) -> Tensor:
@@ -245,3 +243,14 @@ class StreamRanks:
             torch.cuda.stream(self._streams[place]) if self._streams else nullcontext()
         )
         return context
+
+
+def over_group(work: Callable[[RankGroup, Namespace], list[Result]], options: Namespace) -> list[Result] | None:
+    """Do `work` on every rank: each a process or, with --ranks-as=streams, a stream of this one. None: rank 0 tells."""
+    if options.ranks_as == "streams":
+        return work(StreamRanks(options.world_size, options.device), options)
+    return over_ranks(partial(_in_process, work), options)
+
+
+def _in_process(work: Callable[[RankGroup, Namespace], list[Result]], rank: Rank, options: Namespace) -> Result:
+    return work(ProcessRanks(rank), options)[0]

@@ -43,7 +43,6 @@ class MixtureShape:
 
     @property
     def weights(self) -> int:
-        """Numbers in one expert's weights."""
         return 3 * self.hidden * self.ffn
 
     def flop(self, assignments: int) -> int:
@@ -239,7 +238,6 @@ def packed_combine(hidden: Tensor, routed: Routed, packed: Packed, rows: Tensor)
 
 
 def _placed(routed: Routed, order: Tensor, slots: Tensor) -> Tensor:
-    """For each assignment the row that it went to."""
     return order.new_zeros(routed.experts.numel()).scatter_(0, order, slots)
 
 

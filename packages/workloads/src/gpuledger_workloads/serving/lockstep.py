@@ -24,10 +24,9 @@ from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.model import EVERY, Decoder, agreed, read_again, whole_pass
 from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.device import CAPTURE_STEPS, DeviceClock, captured, refused_where_full
-from gpuledger_workloads.mixture.exchange import ProcessRanks, RankGroup, StreamRanks
+from gpuledger_workloads.mixture.exchange import RankGroup
 from gpuledger_workloads.mixture.spread import DISPATCHES, normal
 from gpuledger_workloads.program import Progress, Result
-from gpuledger_workloads.ranks import Rank
 from gpuledger_workloads.serving.operating_point import (
     OperatingPoint,
     PrefillStep,
@@ -179,7 +178,6 @@ class Worker:
                 self.step = self._replayed()
 
     def _replayed(self) -> Callable[[], Sequence[Tensor | None]]:
-        """The step of all ranks of this process as one CUDA graph."""
         replay = captured(lambda: self.group.alone(self._decoded))
 
         def step() -> Sequence[Tensor | None]:
@@ -247,16 +245,6 @@ def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[Clocks],
                 decodes.append(worker.decode(worker.decode_steps))
         DeviceClock(options.device).synchronize()
     return prefills, decodes
-
-
-def serve_on(rank: Rank, options: argparse.Namespace) -> Result:
-    """A rank that is this process: what it saw."""
-    return served(ProcessRanks(rank), options)[0]
-
-
-def serve_streams(options: argparse.Namespace) -> list[Result]:
-    """All ranks, each a stream of this process: what each saw."""
-    return served(StreamRanks(options.world_size, options.device), options)
 
 
 def served(group: RankGroup, options: argparse.Namespace) -> list[Result]:
