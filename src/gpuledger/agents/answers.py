@@ -22,11 +22,9 @@ from gpuledger.trace.tables import Kind, Rows, Table
 
 Json = dict[str, Any]
 
-MOST_LETTERS: Final = 6_000
-"""Of one answer's rows."""
+MOST_LETTERS: Final = 6_000  # of one answer's rows
 
-LONGEST_TEXT: Final = 300
-"""Of a name or a sentence."""
+LONGEST_TEXT: Final = 300  # of a name or a sentence
 
 
 class OurWords(str):
@@ -40,8 +38,7 @@ class AgentAnswer:
     """What one call of a tool gives: an object as JSON, and a picture where there is one."""
 
     content: Json
-    picture: bytes | None = None
-    """A PNG file."""
+    picture: bytes | None = None  # a PNG file
 
 
 def paged(rows: Sequence[Any], offset: int, limit: int, letters: int = MOST_LETTERS) -> Json:
@@ -87,8 +84,7 @@ _TABLES: Final = {
 }
 """Where correlations lead, and what is told of a row besides its times."""
 
-_MOST_OF_ONE: Final = 3
-"""Rows of one table with one correlation: a launch of a graph may have thousands."""
+_MOST_OF_ONE: Final = 3  # rows of one table with one correlation: a launch of a graph may have thousands
 
 
 def evidence_rows(run: ProfiledRun, found: Finding, most: int) -> list[dict[str, Any]]:
@@ -142,8 +138,7 @@ class AgentTool:
     """A function `(profiles, **arguments) -> AgentAnswer`; its name and docstring are the tool's."""
 
     answer: Callable[..., AgentAnswer]
-    arguments: Mapping[str, Mapping[str, Any]]
-    """The JSON schema of each."""
+    arguments: Mapping[str, Mapping[str, Any]]  # the JSON schema of each
     required: tuple[str, ...] = ("handle",)
     title: str = field(kw_only=True)
 

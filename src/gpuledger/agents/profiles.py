@@ -149,8 +149,7 @@ class RecentlyUsed(Generic[Kept]):
 
 
 MOST_OPEN: Final = 4
-MOST_BYTES: Final = 8 << 30
-"""Of the columns of all traces that are kept."""
+MOST_BYTES: Final = 8 << 30  # of the columns of all traces that are kept
 
 FileState = list[tuple[int, ...]]
 
@@ -192,7 +191,7 @@ class AgentProfiles:
         self.limits: Final = limits
         self._tickets: dict[str, _Ticket] = {}
         self._open: RecentlyUsed[OpenedProfile] = RecentlyUsed(most_open, MOST_BYTES)
-        self._tell: Progress = _tell_nobody
+        self._tell: Progress = lambda *_: None
 
     @contextmanager
     def telling(self, tell: Progress) -> Iterator[None]:
@@ -244,10 +243,6 @@ class AgentProfiles:
             if known == replace(ticket, wanted=known.wanted) and (opened := self._open.get(handle)) is not None:
                 return opened.run.trace
         return None
-
-
-def _tell_nobody(what: str, rows: int) -> None:
-    """Nobody waits."""
 
 
 def _state(address: str) -> FileState:

@@ -125,7 +125,11 @@ def explain(profiles: AgentProfiles, code: str | None = None) -> AgentAnswer:  #
     """
     if code is None:
         return AgentAnswer({"codes": {known: OurWords(_title(known)) for known in codes()}})
-    known = _check_code(code.upper())
+    known = code.upper()
+    if known not in codes():
+        close = difflib.get_close_matches(known, codes(), n=1)
+        hint = f"did you mean {close[0]}?" if close else "explain without a code lists them"
+        raise GpuledgerError(f"no finding has the code {known!r}", hint=hint)
     return AgentAnswer({"code": known, "title": OurWords(_title(known)), "page": OurWords(page(known))})
 
 
@@ -139,16 +143,6 @@ def _finding(opened: OpenedProfile, code: str, gpu: int | None) -> Finding:
         f"{opened.run.name}: no finding {code}" + ("" if gpu is None else f" of GPU {gpu}"),
         found=f"it has {there}",
         hint="explain(code) says what a code means",
-    )
-
-
-def _check_code(code: str) -> str:
-    if code in codes():
-        return code
-    close = difflib.get_close_matches(code, codes(), n=1)
-    raise GpuledgerError(
-        f"no finding has the code {code!r}",
-        hint=f"did you mean {close[0]}?" if close else "explain without a code lists them",
     )
 
 

@@ -37,11 +37,9 @@ from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs.questions import QUESTIONS, Question
 
-_FEW: Final = 5
-"""Rows of each table where no table is named."""
+_FEW: Final = 5  # rows of each table where no table is named
 
-_USUAL: Final = 20
-"""Rows of a table that is named."""
+_USUAL: Final = 20  # rows of a table that is named
 
 
 @dataclass(frozen=True, slots=True)

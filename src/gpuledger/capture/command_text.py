@@ -51,8 +51,7 @@ class SimpleCommand:
     """The words of one command, assignments before it included, redirections not."""
 
     words: tuple[ShellWord, ...]
-    end: int
-    """Behind its last word or redirection."""
+    end: int  # behind its last word or redirection
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -226,8 +225,7 @@ class ProgramPlace:
     """Where the program stands behind what hands on to it."""
 
     begin: int
-    environment: tuple[int, ...]
-    """Which words before it change its environment."""
+    environment: tuple[int, ...]  # which words before it change its environment
 
 
 def program_place(words: Sequence[str], *, in_text: bool = False) -> ProgramPlace:

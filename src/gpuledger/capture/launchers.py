@@ -1,10 +1,8 @@
 """Launchers of ranks, and commands on other machines: a command in, how it starts its ranks and what each runs out.
 
-torchrun, mpirun, mpiexec and srun take options of their own before the program. To know where the program begins, one
-must know which options take a value in a word of its own; those that are not listed here are read as taking none when
-they are short or long flags of MPI and Slurm, and as taking one when they are torchrun's. `main_program` finds the
-program that a command is there for, also in the text of a shell. A `Remote` runs a command on another machine or in a
-pod, by the prefix that --via gives, such as `ssh HOST` or `kubectl exec POD --`.
+To know where the program begins behind torchrun, mpirun, mpiexec and srun, one must know which options take a value in
+a word of its own. Those that are not listed here are read as taking none, but for torchrun's. A `Remote` runs a command
+on another machine or in a pod, by the prefix that --via gives, such as `ssh HOST` or `kubectl exec POD --`.
 """
 
 from __future__ import annotations
@@ -44,11 +42,9 @@ class Launch:
     """A launcher with its options, and the program of each rank."""
 
     command: tuple[str, ...]
-    begin: int
-    """Where the program's own words begin."""
+    begin: int  # where the program's own words begin
     rank_variable: str
-    python: tuple[str, ...] = ()
-    """The interpreter that the launcher would put before the program by itself."""
+    python: tuple[str, ...] = ()  # the interpreter that the launcher would put before the program by itself
     is_module: bool = False
     said: tuple[int, ...] = ()
     """The words that tell torchrun what the program is. Before a profiler they would be about the profiler."""
@@ -184,10 +180,8 @@ def _check_program(command: tuple[str, ...], place: int) -> None:
 class MainProgram:
     """Where the program stands in a command."""
 
-    words: tuple[str, ...]
-    """The program and its arguments; those of a text as they are written there."""
-    place: int
-    """Of its first word, or of the text that starts it."""
+    words: tuple[str, ...]  # the program and its arguments; those of a text as they are written there
+    place: int  # of its first word, or of the text that starts it
     in_text: SimpleCommand | None = None
 
 

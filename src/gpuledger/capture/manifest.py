@@ -1,9 +1,7 @@
 """The manifest of a capture, NAME.capture.json: what was run, with what, where, and how it ended.
 
-It is written before the program starts and again at the end, each time beside and then renamed, so that whatever
-happens in between a reader finds a whole file that says how far the capture came. The document is gpuledger.capture/1.
-What a run depended on besides its command stands in it: the commit, and environment variables, which a `Witness` looks
-at where the program may have others than we have.
+It is written before the program starts and again at the end, so that whatever happens in between a reader finds a whole
+file that says how far the capture came. A `Witness` looks at variables where the program may have others than we have.
 """
 
 from __future__ import annotations
@@ -145,11 +143,9 @@ class PlainRun:
     window_ns: tuple[int, ...] | None = None
     """How long what is recorded took, once per process that has a window; None where that is not known."""
     reason: str | None = None
-    seconds: float | None = None
-    """How long the run took; None where there was none."""
+    seconds: float | None = None  # how long the run took; None where there was none
     exit_code: int | None = None
-    how: str | None = None
-    """What was measured, and how it was seen."""
+    how: str | None = None  # what was measured, and how it was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +155,8 @@ class Manifest:
     tool: str
     tool_version: str | None
     presets: tuple[str, ...]
-    command: tuple[str, ...]
-    """What the user wants recorded."""
-    commands: tuple[tuple[str, ...], ...]
-    """What is run for that, in order."""
+    command: tuple[str, ...]  # what the user wants recorded
+    commands: tuple[tuple[str, ...], ...]  # what is run for that, in order
     called_as: tuple[str, ...]
     started_utc: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -383,18 +377,15 @@ class SeenEnvironment:
     """What a program had."""
 
     variables: Mapping[str, str]
-    lost: tuple[str, ...]
-    """Names that were set, and had another value or none."""
+    lost: tuple[str, ...]  # names that were set, and had another value or none
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
     """Looks at the environment of one program."""
 
-    file: str
-    """Where it writes what it saw, on the machine where the program runs."""
-    names: tuple[str, ...]
-    """What the user wants in the manifest."""
+    file: str  # where it writes what it saw, on the machine where the program runs
+    names: tuple[str, ...]  # what the user wants in the manifest
     wanted: Mapping[str, str]
 
     @property

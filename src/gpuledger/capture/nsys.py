@@ -1,8 +1,6 @@
 """NVIDIA's `nsys`: what the user wants recorded in; flags with their reasons, commands and doubts out.
 
-`PRESETS` are names for sets of flags; `nsys_command` makes the command of one recording, `launch_command` and
-`start_command` those that record pieces of a server that runs. Nothing runs here, but for `nsys export`: a report in,
-the path of its SQLite export out (`exported`, `export_beside`).
+Nothing runs here, but for `nsys export`: a report in, the path of its SQLite export out.
 """
 
 from __future__ import annotations
@@ -135,13 +133,11 @@ def value_of(flags: Iterable[Flag], name: str) -> str:
     return next((flag.value for flag in flags if flag.name == name), "")
 
 
-Start = Callable[[Sequence[str | Path]], Ran]
-"""Runs a program to its end."""
+Start = Callable[[Sequence[str | Path]], Ran]  # runs a program to its end
 
 FULL: Final = re.compile(r"no space left on device|disk (?:is )?full|disk quota exceeded|\bENOSPC\b", re.IGNORECASE)
 """How tools say that a disk is full."""
-_NOT_WHOLE: Final = f"{PARTIAL}.sqlite"
-"""nsys wants the ending that goes with the format."""
+_NOT_WHOLE: Final = f"{PARTIAL}.sqlite"  # nsys wants the ending that goes with the format
 
 
 def output_flags(output: str) -> tuple[Flag, ...]:
@@ -227,8 +223,7 @@ def _export(nsys: Path, report: Path, target: Path, start: Start) -> None:
     )
 
 
-LEAST_FREE_BYTES: Final = 2_000_000_000
-"""A warning below this: a minute of a busy server takes about as much."""
+LEAST_FREE_BYTES: Final = 2_000_000_000  # a warning below this: a minute of a busy server takes about as much
 
 SHORT_S: Final = 60
 """What takes longer is sampled only where that is asked for: a minute is some 20 million values."""
@@ -245,8 +240,7 @@ class Wishes:
     settings: tuple[str, ...] = ()
     rank_variable: str | None = None
     session: str | None = None
-    gpu_metrics: bool | None = False
-    """None: where it can be had, and is not too much."""
+    gpu_metrics: bool | None = False  # None: where it can be had, and is not too much
 
     @property
     def is_short(self) -> bool:

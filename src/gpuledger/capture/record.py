@@ -50,11 +50,9 @@ class PlainProgram:
     """What is run, and where it notes its windows."""
 
     argv: tuple[str, ...]
-    file: Path
-    """A line per window that opens, `PID START`, and one when it closes, `PID START END`."""
+    file: Path  # a line per window that opens, `PID START`, and one when it closes, `PID START END`
     how: str
-    unseen: str
-    """What it means where nothing was noted."""
+    unseen: str  # what it means where nothing was noted
     environment: Mapping[str, str] = field(default_factory=dict)
     """What it is given so that its windows are seen."""
 
@@ -230,8 +228,7 @@ INTERRUPTED_CODE: Final = 130
 _EXPORT_S: Final = 3600.0
 _BY_NSYS: Final = 128 + signal.SIGTERM
 
-Tell = Callable[[str], None]
-"""Takes a sentence for the user."""
+Tell = Callable[[str], None]  # takes a sentence for the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +236,7 @@ class Recording:
     """Everything that is known before the program starts."""
 
     tool: str
-    executable: Path | None
-    """None where the tool runs on another machine, or is Python."""
+    executable: Path | None  # None where the tool runs on another machine, or is Python
     argv: tuple[str, ...]
     command: tuple[str, ...]
     place: CapturePlace
@@ -250,10 +246,8 @@ class Recording:
     delay: float | None = None
     duration: float | None = None
     variables: EnvironmentWishes = field(default_factory=EnvironmentWishes)
-    witness: Witness | None = None
-    """Looks at the program's environment, where that may be another than ours."""
-    script: Path | None = None
-    """What the command needs on the other side."""
+    witness: Witness | None = None  # looks at the program's environment, where that may be another than ours
+    script: Path | None = None  # what the command needs on the other side
     called_as: tuple[str, ...] = ()
     session: str | None = None
     plain: PlainProgram | PlainRun | None = None
@@ -279,8 +273,7 @@ class CaptureOutcome:
     profiles: tuple[Path, ...]
     """What can be opened: the export where there is one, else the report. One per rank."""
     exit_code: int
-    problem: GpuledgerError | None
-    """What went wrong besides the program's own exit code."""
+    problem: GpuledgerError | None  # what went wrong besides the program's own exit code
 
 
 def why_nothing(recording: Recording, ended: AttendedRun) -> GpuledgerError:

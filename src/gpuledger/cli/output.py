@@ -34,12 +34,9 @@ class Output:
     path: Path | None
     force: bool
     quiet: bool
-    language: str = "en"
-    """Of text, Markdown and pages; JSON and CSV are the same in all."""
-    raw: bool = False
-    """Whether text and Markdown show whole nanoseconds, as JSON and CSV do."""
-    progress: ProgressLine = SILENT
-    """Tells people who wait; gone before anything is printed."""
+    language: str = "en"  # of text, Markdown and pages; JSON and CSV are the same in all
+    raw: bool = False  # whether text and Markdown show whole nanoseconds, as JSON and CSV do
+    progress: ProgressLine = SILENT  # tells people who wait; gone before anything is printed
 
     @property
     def width(self) -> int | None:

@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
-_WIDTH_UNKNOWN: Final = 80
-"""A serial line, or a terminal that never said: it reports 0 columns."""
+_WIDTH_UNKNOWN: Final = 80  # a serial line, or a terminal that never said: it reports 0 columns
 
 
 def columns(stream: TextIO) -> int | None:

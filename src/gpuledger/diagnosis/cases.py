@@ -23,8 +23,7 @@ from gpuledger.trace.model import NotMeasured
 
 CaseKind = Literal["fault", "fixed", "decoy", "tuned"]
 
-RECORDING: Final = "recording"
-"""The cause, and the area, that say nothing about the program."""
+RECORDING: Final = "recording"  # the cause, and the area, that say nothing about the program
 
 
 class FaultCause(Struct, frozen=True, forbid_unknown_fields=True):

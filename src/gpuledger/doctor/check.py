@@ -29,12 +29,10 @@ from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys
 from gpuledger.system.processes import Ran, run
 from gpuledger.version import own_version
 
-_MOST_BYTES: Final = 1 << 16
-"""Of a file in /proc or /sys; they are all shorter."""
+_MOST_BYTES: Final = 1 << 16  # of a file in /proc or /sys; they are all shorter
 
 _MOST_NAMES: Final = 1 << 17
-_DRIVER_SECONDS: Final = 90.0
-"""After that the driver hangs, which happens when a GPU has failed."""
+_DRIVER_SECONDS: Final = 90.0  # after that the driver hangs, which happens when a GPU has failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +43,16 @@ class Probe:
     importer: Callable[[Path], Path | None]
     start: Callable[[Sequence[str | Path], float], Ran]
     """Run a program to its end, within so many seconds, or ToolFailed."""
-    read: Callable[[str], str | None]
-    """A small file of the system; None if there is none."""
+    read: Callable[[str], str | None]  # a small file of the system; None if there is none
     listed: Callable[[str], tuple[str, ...]]
     environment: Mapping[str, str]
     machine: Callable[[], Machine]
     package: Callable[[str], str | None]
     """A package of Python by the name it is imported by: its version; None if it is not installed."""
     free_bytes: Callable[[Path], int | None]
-    refusal: Callable[[Path], str]
-    """Why nothing can be written into a folder; empty if it can."""
+    refusal: Callable[[Path], str]  # why nothing can be written into a folder; empty if it can
     scratch: Callable[[], AbstractContextManager[Path]]
-    folders: Mapping[str, Path]
-    """Where profiles and temporary files would go, by what that is called."""
+    folders: Mapping[str, Path]  # where profiles and temporary files would go, by what that is called
     python: Path
     versions: Mapping[str, str]
 
@@ -149,11 +144,9 @@ def _scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-SECONDS: Final = 20.0
-"""What a tool may take for a question about itself."""
+SECONDS: Final = 20.0  # what a tool may take for a question about itself
 
-NOT_RUN: Final = -1000
-"""Stands for the exit code of a tool that did not start or did not end."""
+NOT_RUN: Final = -1000  # stands for the exit code of a tool that did not start or did not end
 
 _MOST_WORDS: Final = 200
 
@@ -175,8 +168,7 @@ class DoctorOutcome:
     found: str
     means: str = ""
     fix: str = ""
-    commands: tuple[str, ...] = ()
-    """Lines for a shell or a file, as the fix says."""
+    commands: tuple[str, ...] = ()  # lines for a shell or a file, as the fix says
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +206,8 @@ NO_GPU: Final = not_checked("no GPU")
 class TrialTools:
     """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
 
-    launches: Path
-    """Launches empty kernels and says what a launch took; see `trial_launches`."""
-    torch: Path
-    """Says what torch sees and what its profiler records; see `trial_torch`."""
+    launches: Path  # launches empty kernels and says what a launch took; see `trial_launches`
+    torch: Path  # says what torch sees and what its profiler records; see `trial_torch`
     kernels_in: Callable[[Path], int]
 
 
@@ -235,19 +225,15 @@ class TorchInstallation:
     """What torch said of itself, in a process of its own."""
 
     version: str
-    cuda: str | None
-    """What it was built for."""
+    cuda: str | None  # what it was built for
     gpus: int
-    kernels: int | None
-    """How many kernels its profiler recorded; None if it was not tried."""
-    said: str
-    """Its complaint, if it did not get that far."""
+    kernels: int | None  # how many kernels its profiler recorded; None if it was not tried
+    said: str  # its complaint, if it did not get that far
 
 
 _TORCH: Final = re.compile(r"gpuledger-torch version=(\S+) cuda=(\S+) gpus=(\d+) kernels=(\d+|None)")
 _TORCH_SECONDS: Final = 90.0
-_TORCH_TOO_NEW: Final = "driver on your system is too old"
-"""What torch says then, in a warning."""
+_TORCH_TOO_NEW: Final = "driver on your system is too old"  # what torch says then, in a warning
 
 
 class ExaminedMachine:

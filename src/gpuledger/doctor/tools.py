@@ -1,8 +1,7 @@
-"""Checks of NVIDIA's tools: a machine in, an outcome out.
+"""Checks of NVIDIA's tools, Nsight Systems and Nsight Compute: a machine in, an outcome out.
 
-Of Nsight Systems: is it here, can it write and export reports, does it read what was asked about, can it sample. Of
-Nsight Compute: is it here, and may this user read the GPU's counters. `trial` makes a tiny real capture, the smallest
-CUDA program recorded, exported and read, which also tells what tracing adds to a CUDA call.
+`trial` makes a tiny real capture, the smallest CUDA program recorded, exported and read, which also tells what tracing
+adds to a CUDA call.
 """
 
 from __future__ import annotations
@@ -194,8 +193,7 @@ def sampling(patient: ExaminedMachine) -> DoctorOutcome:
 
 _NCU_SITE: Final = "https://developer.nvidia.com/nsight-compute"
 _SYS_ADMIN, _PERFMON = 21, 38  # Linux's numbers of these capabilities
-_PERFMON_SINCE: Final = 565
-"""The first driver that lets CAP_PERFMON read counters."""
+_PERFMON_SINCE: Final = 565  # the first driver that lets CAP_PERFMON read counters
 
 
 def ncu(patient: ExaminedMachine) -> DoctorOutcome:
@@ -252,8 +250,7 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
     )
 
 
-TRIAL_SECONDS: Final = 60.0
-"""For each of the three: the program plain, the program under nsys, the export."""
+TRIAL_SECONDS: Final = 60.0  # for each of the three: the program plain, the program under nsys, the export
 
 _SAID: Final = re.compile(r"gpuledger-trial launches=(\d+) ns_per_launch=(\d+)")
 OPTIONS: Final = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true")

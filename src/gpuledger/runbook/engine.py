@@ -250,8 +250,7 @@ class ComparisonOutcome:
 class RunOutcome:
     """What became of a run."""
 
-    records: Mapping[str, CellRecord]
-    """By the name of the cell's folder, also of cells that were kept."""
+    records: Mapping[str, CellRecord]  # by the name of the cell's folder, also of cells that were kept
     kept: frozenset[str]
     comparisons: tuple[ComparisonOutcome, ...]
     interrupted: bool

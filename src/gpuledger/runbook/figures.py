@@ -1,8 +1,7 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. `saving_of` holds what a
-report predicted against what was saved: two cells and what they left in, a row with a verdict out.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`.
 """
 
 from __future__ import annotations
@@ -122,8 +121,7 @@ PASS: Final = "PASS"  # noqa: S105 - no password
 FAIL: Final = "FAIL"
 OPEN: Final = "not judged"
 
-SLOWED: Final = 1.5
-"""A profiled step that takes longer than a plain one by more than this is told."""
+SLOWED: Final = 1.5  # a profiled step that takes longer than a plain one by more than this is told
 
 
 @dataclass(frozen=True, slots=True)

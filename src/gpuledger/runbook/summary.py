@@ -81,8 +81,7 @@ class RunSummary:
     cells: tuple[CellRow, ...]
     comparisons: tuple[ComparisonRow, ...]
     savings: tuple[SavingRow, ...]
-    slowed_cells: tuple[str, ...]
-    """Cells that take much longer under the profiler, a sentence each."""
+    slowed_cells: tuple[str, ...]  # cells that take much longer under the profiler, a sentence each
     targets: tuple[TargetRow, ...]
     missing: Mapping[str, str]
     interrupted: bool

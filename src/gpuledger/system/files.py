@@ -113,8 +113,7 @@ def replacing_in(folder: Path, names: Collection[str], *, force: bool) -> Iterat
         raise OutputRefused(f"{folder}: cannot be written: {reason_of(error)}") from None
 
 
-NAME: Final = "stdin"
-"""What the file is called, and so what reports call the profile."""
+NAME: Final = "stdin"  # what the file is called, and so what reports call the profile
 
 _PIECE: Final = 1 << 20
 

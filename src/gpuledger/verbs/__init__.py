@@ -13,10 +13,8 @@ from typing import Final, NamedTuple
 class Verb(NamedTuple):
     """What is known of a verb before it is loaded."""
 
-    help: str
-    """The first line of its help; a test keeps the two the same."""
-    command: str = ""
-    """The module of `cli.verbs` that its command stands in, where that has another name."""
+    help: str  # the first line of its help; a test keeps the two the same
+    command: str = ""  # the module of `cli.verbs` that its command stands in, where that has another name
     answer: str = ""
     """The module here with the function that answers, for the command, Python and agents; "": it acts instead."""
 

@@ -39,8 +39,7 @@ _SIDES: Final = ("mock", "model")
 class AlignmentReport(ShownResult, Alignment):
     """Whether a mock runs what the model runs, and the ways to show it."""
 
-    health: tuple[Note, ...] = ()
-    """What to know of the numbers of both sides."""
+    health: tuple[Note, ...] = ()  # what to know of the numbers of both sides
 
     def document(self) -> Document:
         from gpuledger.present.views.align import align_document

@@ -76,8 +76,7 @@ def diff(
     return DiffReport(**{field.name: getattr(changed, field.name) for field in fields(changed)})
 
 
-compare = diff
-"""As Python programs call it."""
+compare = diff  # as Python programs call it
 
 
 def read_sides(

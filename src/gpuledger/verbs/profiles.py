@@ -17,8 +17,7 @@ from gpuledger.trace.tables import EVENTS, Table
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
 
-Profile = Trace | str | Path
-"""A profile: where it is, or what was read of it."""
+Profile = Trace | str | Path  # a profile: where it is, or what was read of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +114,7 @@ class ShownResult:
 class ShownAnswer(ShownResult, Generic[Result]):
     """What a verb found, as its analyses gave it, and the ways to show that."""
 
-    results: tuple[Result, ...]
-    """One for each GPU, or for what else was asked about."""
+    results: tuple[Result, ...]  # one for each GPU, or for what else was asked about
     shown_as: Callable[[], Document] = field(compare=False)
 
     def document(self) -> Document:

@@ -62,8 +62,7 @@ class Question(Generic[Result]):
     """A question about one GPU: how it is answered, and how the answer is shown."""
 
     name: str
-    answer: Callable[..., Result]
-    """From a trace and a device of it, and the options of the question."""
+    answer: Callable[..., Result]  # from a trace and a device of it, and the options of the question
     tables: Callable[[Result], TableAnswer]
     reads_samples: bool = False
 

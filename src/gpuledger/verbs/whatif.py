@@ -41,10 +41,8 @@ _MAKERS: Final[dict[str, Callable[[Changes, Any], ProgramChange]]] = {
 class WhatIf(ShownResult):
     """What changes would save, and the ways to show it."""
 
-    replayed: Answer | None
-    """None where the profile is tables of sums, or no change could be made."""
-    faster: tuple[FasterPart, ...]
-    """Of tables of sums: the parts that were made faster."""
+    replayed: Answer | None  # None where the profile is tables of sums, or no change could be made
+    faster: tuple[FasterPart, ...]  # of tables of sums: the parts that were made faster
     refused: tuple[NothingRecorded, ...]
     """Why changes could not be made: the profile has nothing of that name. The others are answered all the same."""
     shown_as: Callable[[], Document] = field(compare=False)

@@ -46,26 +46,19 @@ from gpuledger_workloads.program import Progress, Result, asked, bench, count_of
 from gpuledger_workloads.ranks import Rank, over_ranks
 
 PROTOCOLS = ("phase", "tag")
-LINE = 32
-"""Numbers from one rank's to the next rank's: 128 bytes of a GPU's 4-byte ones."""
+LINE = 32  # numbers from one rank's to the next rank's: 128 bytes of a GPU's 4-byte ones
 
-Step = Callable[[], None]
-"""Takes each rank of this process through some barriers, one after the other."""
+Step = Callable[[], None]  # takes each rank of this process through some barriers, one after the other
 
 
 class BoardRow(IntEnum):
     """What the board says about each rank."""
 
-    PHASE = 0
-    """The phase number that it reached: a number of the host, handed over with each call."""
-    TAG = 1
-    """How many tag barriers it reached: counted where it is kept."""
-    ARRIVED = 2
-    """Rounds of the check that it began."""
-    MISSED = 3
-    """Ranks that had not begun the round when it was past the barriers of it, all rounds together."""
-    GAVE_UP = 4
-    """The first line only: ranks that stopped waiting. From then on nobody waits."""
+    PHASE = 0  # the phase number that it reached: a number of the host, handed over with each call
+    TAG = 1  # how many tag barriers it reached: counted where it is kept
+    ARRIVED = 2  # rounds of the check that it began
+    MISSED = 3  # ranks that had not begun the round when it was past the barriers of it, all rounds together
+    GAVE_UP = 4  # the first line only: ranks that stopped waiting. From then on nobody waits.
 
 
 def board_shape(ranks: int) -> tuple[int, int, int]:
@@ -76,8 +69,7 @@ def board_shape(ranks: int) -> tuple[int, int, int]:
 class Crew(Protocol):
     """The ranks of this process: one, or all of them."""
 
-    replay: str
-    """What a replay is here."""
+    replay: str  # what a replay is here
 
     def meet(self) -> None:
         """Go on when all ranks are here, and have done what they were told to."""
@@ -341,8 +333,7 @@ class OnCuda:
         self._cuda.synchronize()
 
 
-Way = tuple[str, str]
-"""A protocol, and how it is called."""
+Way = tuple[str, str]  # a protocol, and how it is called
 WAYS: tuple[Way, ...] = tuple((protocol, how) for protocol in PROTOCOLS for how in ("eager", "replay"))
 
 

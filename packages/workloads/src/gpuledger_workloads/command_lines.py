@@ -11,16 +11,12 @@ from gpuledger_workloads.program import add_sizes, at_least, program, rank_optio
 from gpuledger_workloads.serving.operating_point import LAUNCH, SMALL, room_options
 from gpuledger_workloads.targets import target_options
 
-ROUTINGS = ("random", "uniform", "power-law", "hot")
-"""See `mixture.routing`."""
-EXPONENT = 1.2
-"""Of power-law."""
-MODE_NAMES = ("loop", "batched_gemm", "grouped")
-"""See `mixture.experts`."""
+ROUTINGS = ("random", "uniform", "power-law", "hot")  # see `mixture.routing`
+EXPONENT = 1.2  # of power-law
+MODE_NAMES = ("loop", "batched_gemm", "grouped")  # see `mixture.experts`
 CHOICES = {**{name: (name,) for name in MODE_NAMES}, "both": ("loop", "batched_gemm"), "all": MODE_NAMES}
 """What --mode may say, and the modes that run."""
-DISPATCH_NAMES = ("normal", "low-latency")
-"""See `mixture.spread`."""
+DISPATCH_NAMES = ("normal", "low-latency")  # see `mixture.spread`
 
 
 _MOE = """\

@@ -107,10 +107,8 @@ class Watchdog:
         os._exit(1)
 
 
-PREFIX = 512
-"""Tokens of the prompt that are read at once and in chunks, to compare."""
-ROWS = 20
-"""Of the table of chunks, at most."""
+PREFIX = 512  # tokens of the prompt that are read at once and in chunks, to compare
+ROWS = 20  # of the table of chunks, at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 Result = dict[str, Any]
-Sizes = Mapping[str, tuple[int, int, str]]
-"""By name: the default on a GPU, that on a CPU, and what it means."""
+Sizes = Mapping[str, tuple[int, int, str]]  # by name: the default on a GPU, that on a CPU, and what it means
 
-DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""Each with torch's name of it."""
+DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}  # each with torch's name of it
 _EVERY_S = 5.0
 
 

@@ -65,8 +65,7 @@ class TransportLoad:
     room: int  # tokens that any rank has, at most
 
 
-Loads = Sequence[TransportLoad]
-"""Of each rank of this process."""
+Loads = Sequence[TransportLoad]  # of each rank of this process
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from gpuledger.read.source import look_at, opened
 from gpuledger.verbs.align import align as alignment
 from gpuledger.verbs.diff import timings_at
 
-GATE = 3
-"""The exit code where --gate was given and a check fails."""
+GATE = 3  # the exit code where --gate was given and a check fails
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _COUNT = click.IntRange(min=1)

@@ -31,8 +31,7 @@ BENCHES = {
 """Each with what it is, as the modules of gpuledger_workloads are called: listed here, so that help needs none."""
 
 
-DIAGNOSIS = "diagnosis"
-"""No workload: it scores reports, and has options of its own."""
+DIAGNOSIS = "diagnosis"  # no workload: it scores reports, and has options of its own
 
 
 class _Bench(click.Command):

@@ -29,8 +29,7 @@ from gpuledger.present.writers.json import json_text
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.verbs.diff import Sides, pair_of_timings, read_sides
 
-TRIPPED = 3
-"""The exit code where a gate tripped."""
+TRIPPED = 3  # the exit code where a gate tripped
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _FILE = click.Path(path_type=Path, dir_okay=False)

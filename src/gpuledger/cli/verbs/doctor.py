@@ -28,10 +28,6 @@ def _writer_of(profile: Path) -> ProfileWriter:
     return ProfileWriter(profile.name, origin.tool, origin.tool_version)
 
 
-def _kernels_in(export: Path) -> int:
-    return len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS])
-
-
 @contextlib.contextmanager
 def _check_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Says on a terminal which check is made. At once, not after a second: it is the slow one that must be named."""
@@ -71,7 +67,11 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
       gpuledger doctor --format=json | jq -r '.checks[].commands[]'
     """
     written = None if profile is None else _writer_of(profile)
-    handed = TrialTools(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
+    handed = TrialTools(
+        Path(trial_launches.__file__),
+        Path(trial_torch.__file__),
+        kernels_in=lambda export: len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS]),
+    )
     patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _check_line(quiet=output.quiet) as tell:
         found = examine(patient, tell)

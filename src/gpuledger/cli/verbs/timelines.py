@@ -73,8 +73,7 @@ class Timeline:
     """What is to be written. Sections are made when they are asked for."""
 
     sections: Iterator[TimelineSection]
-    first_ns: int
-    """No time comes before it."""
+    first_ns: int  # no time comes before it
     remarks: tuple[str, ...] = ()
 
 

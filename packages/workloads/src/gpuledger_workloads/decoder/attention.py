@@ -208,8 +208,7 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
         return key, value
 
 
-_BLOCK_NUMBERS = 1 << 26
-"""Scores of all heads that are held at once while a prompt is read."""
+_BLOCK_NUMBERS = 1 << 26  # scores of all heads that are held at once while a prompt is read
 _LATER = 1e-11
 """What a key's score gains for each position: where no head likes two tokens, the later goes before, in any kernel."""
 

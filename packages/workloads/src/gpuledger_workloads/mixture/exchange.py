@@ -43,14 +43,10 @@ from gpuledger_workloads.ranks import Rank, over_ranks
 class Layout:
     """What a rank sends. `order` and `targets` have room for the most copies there can be; the rest of them is 0."""
 
-    order: Tensor
-    """The token of each copy, sorted by the rank it goes to, then by token."""
-    targets: Tensor
-    """The rank each copy goes to."""
-    counts: Tensor
-    """Copies for each rank; their sum is how much of `order` counts."""
-    goes: Tensor
-    """Whether a token goes to a rank, tokens x ranks."""
+    order: Tensor  # the token of each copy, sorted by the rank it goes to, then by token
+    targets: Tensor  # the rank each copy goes to
+    counts: Tensor  # copies for each rank; their sum is how much of `order` counts
+    goes: Tensor  # whether a token goes to a rank, tokens x ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,7 @@ def fill(up: Tensor, down: Tensor, seed: int, expert: int) -> None:
     down.normal_(std=1 / math.sqrt(down.shape[1]), generator=source)
 
 
-Filled = Callable[[Tensor, Tensor, int], None]
-"""Writes the two matrices of the expert of that number."""
+Filled = Callable[[Tensor, Tensor, int], None]  # writes the two matrices of the expert of that number
 
 
 def bank(shape: MixtureShape, held: range, *, device: str, dtype: Any, seed: int) -> ExpertWeights:

@@ -37,11 +37,9 @@ from gpuledger_workloads.serving.operating_point import (
 )
 from gpuledger_workloads.serving.rank_decoders import built
 
-CHECKED = 4
-"""Sequences of a rank whose last logits are compared with a pass over their whole text."""
+CHECKED = 4  # sequences of a rank whose last logits are compared with a pass over their whole text
 
-Clocks = Sequence[DeviceClock]
-"""One for each rank of this process."""
+Clocks = Sequence[DeviceClock]  # one for each rank of this process
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ from gpuledger_workloads.program import refuse
 
 Source = Callable[[Tensor, Tensor, int, int], None]
 """Writes the matrices, up and down, of an expert of a layer."""
-Readings = Sequence[Reading | None]
-"""What each rank of this process looks at; None: nothing."""
+Readings = Sequence[Reading | None]  # what each rank of this process looks at; None: nothing
 Seen = Callable[[int, DecoderLayer, Tensor, Tensor], None]
 """Gets, for each rank that has tokens and each layer with experts, the tokens that came in and what came out."""
 

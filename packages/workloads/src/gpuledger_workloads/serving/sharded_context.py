@@ -27,8 +27,7 @@ from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.mixture.exchange import RankGroup
 from gpuledger_workloads.serving.rank_decoders import give_weights
 
-_BLOCK_NUMBERS = 1 << 26
-"""Scores that are held at once."""
+_BLOCK_NUMBERS = 1 << 26  # scores that are held at once
 
 
 @dataclass(frozen=True, slots=True)
