@@ -148,12 +148,10 @@ class AgentTool:
 
     @property
     def description(self) -> str:
-        """What an agent reads before it chooses."""
         return inspect.cleandoc(self.answer.__doc__ or "")
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of all arguments together."""
         return {
             "type": "object",
             "properties": {name: dict(schema) for name, schema in self.arguments.items()},

@@ -130,7 +130,6 @@ class RecentlyUsed(Generic[Kept]):
 
     @property
     def held_bytes(self) -> int:
-        """How large they are together."""
         return sum(size for _, size in self._kept.values())
 
     def get(self, name: str) -> Kept | None:
@@ -141,7 +140,6 @@ class RecentlyUsed(Generic[Kept]):
         return self._kept[name][0]
 
     def put(self, name: str, thing: Kept, size: int) -> None:
-        """Keep a thing."""
         self._kept.pop(name, None)
         self._kept[name] = thing, size
         while len(self._kept) > 1 and (len(self._kept) > self._most or self.held_bytes > self._most_bytes):
@@ -215,7 +213,6 @@ class AgentProfiles:
         return opened
 
     def of(self, handle: str) -> OpenedProfile:
-        """What is behind a handle."""
         ticket = self._tickets.get(handle)
         if ticket is None:
             there = ", ".join(self._tickets) or "none yet"

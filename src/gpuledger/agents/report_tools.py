@@ -76,7 +76,6 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
 
 
 def _steady(steady: Mapping[str, Any]) -> dict[str, Any]:
-    """The largest lines, and the others together."""
     lines = sorted(steady["ledger"], key=lambda line: -line["ns"])
     shown, small = lines[:_MOST_LINES], lines[_MOST_LINES:]
     return {
@@ -113,7 +112,6 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
 
 
 def _first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many as there is room for."""
     shown: list[dict[str, Any]] = paged(rows, 0, len(rows), _EVIDENCE_LETTERS)["rows"]
     return shown
 
@@ -151,7 +149,6 @@ def _title(code: str) -> str:
 
 
 def _sections(code: str) -> dict[str, str]:
-    """The sections of a page by their title."""
     parts = re.split(r"^## (.*)$", page(code), flags=re.MULTILINE)
     return {title: text.strip() for title, text in zip(parts[1::2], parts[2::2], strict=True)}
 

@@ -126,7 +126,6 @@ def _describe(tool: AgentTool) -> Tool:
 
 
 def _call(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _CallProgress) -> CallToolResult:
-    """One call, whatever comes of it."""
     try:
         tool = _tool(name, given)
         seconds = profiles.limits.read_seconds
@@ -142,7 +141,6 @@ def _call(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _C
 
 
 def _tool(name: str, given: Mapping[str, Any]) -> AgentTool:
-    """The tool of that name, if it takes what it is given."""
     tool = TOOLS.get(name)
     if tool is None:
         raise GpuledgerError(f"no tool {name!r}", found=f"there are {', '.join(TOOLS)}")
@@ -163,7 +161,6 @@ def _result(answer: AgentAnswer) -> CallToolResult:
 
 
 def _refusal(error: GpuledgerError) -> CallToolResult:
-    """What was wrong, what was found and what to do, in a line."""
     found = f" ({'; '.join(error.found.splitlines())})" if error.found else ""
     hint = f". Hint: {error.hint}" if error.hint else ""
     return CallToolResult(content=[TextContent(text=cleaned(f"{error.claim}{found}{hint}"))], is_error=True)

@@ -222,7 +222,6 @@ _VALUE_LETTERS: Final = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "crictl"), "euwr"),
 }
 """The programs that are known here, with their options of one letter that take a value."""
-_TERMINAL_ASKED: Final = ("requesttty=yes", "requesttty=force")
 
 
 def prefix_words(via: str) -> tuple[str, ...]:
@@ -289,7 +288,7 @@ def _asks_for_terminal(program: str, option: str) -> bool:
     for place, letter in enumerate(option[1:], 1):
         if letter in _VALUE_LETTERS[program]:
             setting = option[place + 1 :].replace(" ", "").lower()
-            return program == _SSH and letter == "o" and setting in _TERMINAL_ASKED
+            return program == _SSH and letter == "o" and setting in ("requesttty=yes", "requesttty=force")
         if letter == "t":
             return True
     return False
@@ -304,7 +303,6 @@ _START: Final = (
 
 A script of ours travels in the command: standard input is the program's, and not every prefix hands that over.
 """
-_ENVIRONMENT: Final = "environment"
 _SIGNAL: Final = (
     'p=$(cat "$1/pid") && read -r stat < "/proc/$p/stat" || exit 0; s=$2; set -- ${stat##*) }; '
     'case $3 in 0|1) kill -s "$s" "$p";; *) kill -s "$s" -- "-$3";; esac'
@@ -326,7 +324,7 @@ class Remote:
     @property
     def environment_file(self) -> str:
         """Where what the program's environment was is written down."""
-        return f"{self.folder}/{_ENVIRONMENT}"
+        return f"{self.folder}/environment"
 
     def argv(self, command: Sequence[str]) -> tuple[str, ...]:
         """The command with its prefix, quoted once for each shell on the way."""

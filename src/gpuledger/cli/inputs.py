@@ -156,35 +156,24 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
     """What to look at and how to cut it into steps, handed to the verb as one `wanted`."""
 
     @functools.wraps(verb)
-    def with_steps(
-        *arguments: object,
-        step_range: str | None,
-        step_kernel: str | None,
-        level: str | None,
-        families: Path | None,
-        device: int | None,
-        time: tuple[int | None, int | None] | None,
-        scope: str | None,
-        **options: object,
-    ) -> None:
+    def with_steps(*arguments: object, families: Path | None, **options: Any) -> None:
         from gpuledger.config import user_families
         from gpuledger.ledger.steps import Selection
 
-        wanted = Selection(
-            range_pattern=step_range,
-            kernel_pattern=step_kernel,
-            level=level,
-            families=user_families(families),
-            device=device,
-            time_ns=time,
-            scope_pattern=scope,
-        )
+        own = ("range_pattern", "kernel_pattern", "level", "device", "time_ns", "scope_pattern")
+        wanted = Selection(families=user_families(families), **{name: options.pop(name) for name in own})
         verb(*arguments, wanted=wanted, **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
-        regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: auto-detected."),
-        regex_option("--step-kernel", said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps."),
+        regex_option(
+            "--step-range", "range_pattern", said="Steps are the NVTX ranges that match. Default: auto-detected."
+        ),
+        regex_option(
+            "--step-kernel",
+            "kernel_pattern",
+            said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps.",
+        ),
         click.option(
             "--level",
             metavar="NAME",
@@ -193,13 +182,14 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--time",
+            "time_ns",
             metavar="A:B",
             callback=_stretch,
             help="Only from A to B, as printed: 0.5s:1.5s, '12.3 ms:', or integer ns. 0 is where GPU work starts.",
         ),
         regex_option(
             "--range",
-            "scope",
+            "scope_pattern",
             said="Only what was launched inside ranges that match; each instance is a step by default.",
         ),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
@@ -321,12 +311,13 @@ class InOrder(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = args[: args.index("--")] if "--" in args else args
-        ctx.meta[__name__] = [word.partition("=")[0] for word in words if word.startswith("--")]
+        given = [word.partition("=")[0] for word in words if word.startswith("--")]
+        ctx.meta[__name__] = [option.removeprefix("--").replace("-", "_") for option in given]
         return super().parse_args(ctx, args)
 
 
 def in_order(values: Mapping[str, Iterable[Any]]) -> list[tuple[str, Any]]:
-    """The values of several options, each with its option, as they were given."""
+    """The values of several options, each with its option's name, as they were given."""
     left = {option: iter(given) for option, given in values.items()}
     order: Collection[str] = click.get_current_context().meta[__name__]
     return [(option, next(left[option])) for option in order if option in left]

@@ -223,7 +223,6 @@ def _tell(text: str) -> None:
 
 
 def _colour(told: str) -> str:
-    """A sentence for stderr, with `error:` and `hint:` in colours where its terminal has them."""
     if not has_colours(sys.stderr):
         return told
     marks = {"error:": click.style("error:", fg="red", bold=True), "hint:": click.style("hint:", fg="cyan")}

@@ -113,8 +113,6 @@ def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
 
 def sharing(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether a program gets a whole GPU, and whether several may use one."""
-    if not patient.has_gpu:
-        return NO_GPU
     gpus = patient.machine.gpus
     closed = [card for card in gpus if card.compute_mode == "prohibited"]
     alone = [card for card in gpus if (card.compute_mode or "").startswith("exclusive")]
@@ -145,8 +143,6 @@ def sharing(patient: ExaminedMachine) -> DoctorOutcome:
 
 def clocks(patient: ExaminedMachine) -> DoctorOutcome:
     """The clocks of the moment. Nothing is timed here; a GPU at rest says little about one at work."""
-    if not patient.has_gpu:
-        return NO_GPU
     gpus = patient.machine.gpus
     held = [card for card in gpus if card.throttled_by]
     if held:
@@ -179,8 +175,6 @@ def _which(gpus: list[InstalledGpu]) -> str:
 
 def environment(patient: ExaminedMachine) -> DoctorOutcome:
     """Variables that hide GPUs from a program, or make it another program."""
-    if not patient.has_gpu:
-        return NO_GPU
     variables = patient.probe.environment
     seen = variables.get("CUDA_VISIBLE_DEVICES")
     if seen is not None and (not seen.strip() or seen.strip().startswith("-1")):
@@ -207,8 +201,6 @@ _DCGM: Final = ("nv-hostengine", "dcgm-exporter")
 
 def other_profilers(patient: ExaminedMachine) -> DoctorOutcome:
     """Who else may hold what a profiler needs: CUDA takes one at a time."""
-    if not patient.has_gpu:
-        return NO_GPU
     set_ = [name for name in _INJECTIONS if patient.probe.environment.get(name)]
     if set_:
         return warning(
@@ -273,8 +265,6 @@ def packages(patient: ExaminedMachine) -> DoctorOutcome:
 
 def torch(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether torch.profiler records kernels."""
-    if not patient.has_gpu:
-        return NO_GPU
     seen = patient.torch
     if seen is None:
         return not_checked(
@@ -385,6 +375,8 @@ CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
 }
 """Every check by its name, in the order in which they are made and shown."""
 
+ONLY_WITH_GPU: Final = (sharing, clocks, environment, other_profilers, torch, ncu, counters, trial)
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -422,7 +414,8 @@ def examine(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: No
             continue
         tell(name)
         try:
-            patient.outcomes[name] = check(patient)
+            needless = check in ONLY_WITH_GPU and not patient.has_gpu
+            patient.outcomes[name] = NO_GPU if needless else check(patient)
         except GpuledgerError as error:
             patient.outcomes[name] = not_checked(error.claim)
     tools = [Tool("nsys", patient.nsys, patient.nsys_version)]

@@ -198,8 +198,6 @@ _PERFMON_SINCE: Final = 565  # the first driver that lets CAP_PERFMON read count
 
 def ncu(patient: ExaminedMachine) -> DoctorOutcome:
     """Where it is, and which version."""
-    if not patient.has_gpu:
-        return NO_GPU
     if patient.ncu is not None:
         means, again = "single kernels cannot be measured", f"Compute again, see {_NCU_SITE}"
         return _starts(patient, patient.ncu, patient.ncu_says, means, "install the library", again)
@@ -213,8 +211,6 @@ def ncu(patient: ExaminedMachine) -> DoctorOutcome:
 
 def counters(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether ncu will be refused with ERR_NVGPUCTRPERM."""
-    if not patient.has_gpu:
-        return NO_GPU
     match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", patient.probe.read("/proc/driver/nvidia/params") or "", re.M)
     if match is None:
         return not_checked("the driver does not say who may read them (/proc/driver/nvidia/params)")
@@ -266,8 +262,6 @@ class _Failed(Exception):
 
 def trial(patient: ExaminedMachine) -> DoctorOutcome:
     """Record, export, read, and compare."""
-    if not patient.has_gpu:
-        return NO_GPU
     if patient.is_quick:
         return not_checked("left out by --quick")
     if patient.nsys is None:

@@ -96,7 +96,6 @@ def profiles_text(profiles: int, failed: int) -> str:
 
 
 def _named(text: str) -> Iterable[Path]:
-    """The files and exports that one argument stands for."""
     path = Path(text)
     if path.is_dir():
         return _below(path)

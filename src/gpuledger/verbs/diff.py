@@ -103,7 +103,6 @@ class Sides:
         self._gpu: int | None = None
 
     def read(self, given: Profile, otherwise: str = "") -> RunSide:
-        """The side that was read, or at a path or glob."""
         if isinstance(given, Trace):
             return self._of_profile(given, otherwise)
         path, given = Path(given), str(given)

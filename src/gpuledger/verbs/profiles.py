@@ -34,7 +34,6 @@ class ProfileReading:
         only: Collection[Table] | Mapping[Table, Collection[str]] = EVENTS,
         where_sampled: Mapping[Table, Collection[str]] | None = None,
     ) -> Trace:
-        """The trace, read if it was not."""
         if isinstance(profile, Trace):
             return profile
         trace = open_trace(
@@ -104,7 +103,6 @@ class ShownResult:
         return f"<{type(self).__name__}: {visible(self.headline)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         from gpuledger.present.writers.html.notebook import fragment_html
 
         return fragment_html(self.document())

@@ -76,7 +76,6 @@ class Question(Generic[Result]):
         progress: Listener = NOBODY,
         **own: Any,
     ) -> ShownAnswer[Result]:
-        """The answer for each GPU of a profile."""
         name = profile_name(profile)
         trace = ProfileReading(limits, progress, names_from).trace(
             profile, where_sampled=SAMPLES if self.reads_samples else {}
@@ -92,7 +91,6 @@ class Question(Generic[Result]):
         )
 
     def of_gpu(self, trace: Trace, device: Device) -> TableAnswer:
-        """The answer for one GPU, as sentences and tables."""
         return self.tables(self.answer(trace, device))
 
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpuledger_workloads.decoder.size import checkpoint_option, size_options
-from gpuledger_workloads.program import add_sizes, at_least, program, rank_options, streams_option
+from gpuledger_workloads.program import add_sizes, at_least, program, rank_options, streams_option, target_options
 from gpuledger_workloads.serving.operating_point import LAUNCH, SMALL, room_options
-from gpuledger_workloads.targets import target_options
 
 ROUTINGS = ("random", "uniform", "power-law", "hot")  # see `mixture.routing`
 EXPONENT = 1.2  # of power-law
 MODE_NAMES = ("loop", "batched_gemm", "grouped")  # see `mixture.experts`
 CHOICES = {**{name: (name,) for name in MODE_NAMES}, "both": ("loop", "batched_gemm"), "all": MODE_NAMES}
 """What --mode may say, and the modes that run."""
-DISPATCH_NAMES = ("normal", "low-latency")  # see `mixture.spread`
+DISPATCH_NAMES = ("normal", "low-latency")  # see `mixture.exchange`
 
 
 _MOE = """\

@@ -11,7 +11,7 @@ takes as long as its slowest rank. comm_ms are the collectives, with the wait fo
 nccl runs, else by the host's clock. gloo with GPUs stages rows through the host's memory; that is in comm_ms as well.
 
 Bytes are those that leave a rank for another: dispatch_bytes are tokens, 8 bytes for each place of a token, 16 for how
-much comes; combine_bytes are rows back. `dense_oracle` checks a rank's tokens, with weights of all experts made from
+much comes; combine_bytes are rows back. `Oracle` checks a rank's tokens, with weights of all experts made from
 the seed.
 
 NVTX: "bench:measure" around all that is measured, in it one "mode_NAME" per way, in that one "iteration" per pass, with
@@ -37,10 +37,16 @@ from gpuledger.capture.window import window
 from gpuledger_workloads.command_lines import CHOICES, ep_parser
 from gpuledger_workloads.device import DTYPES, DeviceClock, counted, needs, refused_where_full
 from gpuledger_workloads.mixture import routing
-from gpuledger_workloads.mixture.dense_oracle import Oracle
-from gpuledger_workloads.mixture.exchange import exchange, exchanged_counts, owners
-from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, computed
-from gpuledger_workloads.mixture.spread import noted, routes_here, sending_plan, summed
+from gpuledger_workloads.mixture.exchange import (
+    exchange,
+    exchanged_counts,
+    noted,
+    owners,
+    routes_here,
+    sending_plan,
+    summed,
+)
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, Oracle, bank, computed
 from gpuledger_workloads.moe import complete, figures, settings_of, shape_of
 from gpuledger_workloads.program import Progress, Result, bench, count_of, spread_ms
 from gpuledger_workloads.ranks import Rank, over_ranks, slowest

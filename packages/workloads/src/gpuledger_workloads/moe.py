@@ -1,7 +1,7 @@
 """An MoE layer to profile: sizes and a way to compute in, times, launches, padding and imbalance out.
 
 Router, softmax, the k likeliest experts; then the experts, each a SwiGLU MLP, in one of the ways of `mixture`; then the
-weighted sum. All ways have the same weights, tokens and routes. `dense_oracle` checks the last measured pass.
+weighted sum. All ways have the same weights, tokens and routes. `Oracle` checks the last measured pass.
 
 What is timed: from the end of one forward pass to the end of the next, on the device's clock. `flop` counts what the
 router and the experts must multiply, padding left out; `least_bytes` what must be read and written at least: the
@@ -26,8 +26,7 @@ from gpuledger.capture.window import window
 from gpuledger_workloads.command_lines import CHOICES, MOE_SIZES, moe_parser
 from gpuledger_workloads.device import DTYPES, Calls, DeviceClock, counted, gigabytes, needs, refused_where_full, settle
 from gpuledger_workloads.mixture import routing
-from gpuledger_workloads.mixture.dense_oracle import Oracle
-from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, mixed
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, Oracle, bank, mixed
 from gpuledger_workloads.program import Progress, Result, asked, bench, say, settle_sizes, spread_ms
 
 

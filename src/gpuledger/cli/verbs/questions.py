@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gpuledger.cli.inputs import checked_regex, limit_option, names_option, one_by_one, profile_argument, step_options
 from gpuledger.cli.output import Output, page_options
-from gpuledger.ledger.steps import Selection
-from gpuledger.limits import Limits
 from gpuledger.units import parse_instant
 from gpuledger.verbs import questions
 from gpuledger.verbs.profiles import ShownResult
@@ -191,7 +188,7 @@ def _named(value: str) -> tuple[str, str]:
 @profile_argument
 @click.option(
     "--phase",
-    "asked",
+    "named",
     multiple=True,
     metavar="NAME=REGEX",
     callback=one_by_one(_named),
@@ -206,14 +203,7 @@ def _named(value: str) -> tuple[str, str]:
 @step_options
 @limit_option
 @page_options
-def phases(
-    profile: Path,
-    asked: tuple[tuple[str, str], ...],
-    ranks: tuple[str, ...],
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
-) -> None:
+def phases(output: Output, **asked: Any) -> None:
     """Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.
 
     Phases are attention, router, dispatch, expert_gemm, combine, mlp: by the range around each launch (`attention`,
@@ -227,8 +217,7 @@ def phases(
       gpuledger phases run.sqlite --phase=dispatch=SendRecv --phase=experts=ffn
       gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
     """
-    answer = questions.phases(profile, named=asked, ranks=ranks, wanted=wanted, limits=limits, progress=output.progress)
-    output.show(answer.document())
+    output.show(questions.phases(progress=output.progress, **asked).document())
 
 
 @click.command()
@@ -236,7 +225,7 @@ def phases(
 @step_options
 @limit_option
 @page_options
-def critical(profile: Path, wanted: Selection, limits: Limits, output: Output) -> None:
+def critical(output: Output, **asked: Any) -> None:
     """Show the critical path of PROFILE: the host and GPU work that sets the step time.
 
     Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
@@ -250,4 +239,4 @@ def critical(profile: Path, wanted: Selection, limits: Limits, output: Output) -
       gpuledger critical run.sqlite --range=optimizer
       gpuledger critical trace.json.gz -o critical.html
     """
-    output.show(questions.critical(profile, wanted=wanted, limits=limits, progress=output.progress).document())
+    output.show(questions.critical(progress=output.progress, **asked).document())

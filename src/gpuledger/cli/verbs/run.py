@@ -162,7 +162,6 @@ def _end(summary: RunSummary, document: Document, output: Output) -> None:
 
 
 def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
-    """The runbook, and the folder that it lies in."""
     path = Path(runbook)
     if runbook in shipped_runbooks() and not path.is_file():
         return runbook_of(shipped_text(runbook), f"{runbook}.yaml"), Path.cwd()

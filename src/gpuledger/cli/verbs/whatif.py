@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,7 +30,6 @@ from gpuledger.verbs.whatif import whatif as replay
 
 
 def _factor(text: str) -> float | None:
-    """A number above 0; None for anything else."""
     try:
         number = float(text)
     except ValueError:
@@ -82,14 +83,12 @@ def _hidden_kind(value: str) -> LineKind:
 )
 @click.option(
     "--remove",
-    "removed",
     multiple=True,
     metavar="NAME",
     help="Remove a cause of idle time, e.g. sync; or work (a family, a kernel, a range), with its launches.",
 )
 @click.option(
     "--hide",
-    "hidden",
     multiple=True,
     metavar="comm|copy",
     callback=one_by_one(_hidden_kind),
@@ -97,18 +96,14 @@ def _hidden_kind(value: str) -> LineKind:
 )
 @click.option(
     "--graph",
-    "captured",
     multiple=True,
     metavar="REGEX",
     callback=one_by_one(checked_regex),
     help="Launch matching ranges as a CUDA graph: an upper bound.",
 )
-@click.option(
-    "--host", "hosts", multiple=True, metavar="FACTOR", callback=one_by_one(_host), help="A faster host, e.g. 1.5."
-)
+@click.option("--host", multiple=True, metavar="FACTOR", callback=one_by_one(_host), help="A faster host, e.g. 1.5.")
 @click.option(
     "--launch-cost",
-    "costs",
     multiple=True,
     metavar="TIME",
     callback=one_by_one(_cost),
@@ -117,19 +112,7 @@ def _hidden_kind(value: str) -> LineKind:
 @step_options
 @limit_option
 @page_options
-def whatif(
-    profile: Path,
-    fix: tuple[str, ...],
-    speedup: tuple[tuple[str, float], ...],
-    removed: tuple[str, ...],
-    hidden: tuple[LineKind, ...],
-    captured: tuple[str, ...],
-    hosts: tuple[float, ...],
-    costs: tuple[int, ...],
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
-) -> None:
+def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **given: Sequence[Any]) -> None:
     """Predict what changes to PROFILE would save, alone and together, and what is left to fix.
 
     The profile is replayed with the changes: every call and kernel at the earliest moment that what it waits for
@@ -152,24 +135,13 @@ def whatif(
       gpuledger whatif run.sqlite --graph=decode --hide=comm
       gpuledger whatif nvtx_sum.txt --speedup=compute_loop=10
     """
-    asked = in_order(
-        {
-            "--fix": fix,
-            "--speedup": speedup,
-            "--remove": removed,
-            "--hide": hidden,
-            "--graph": captured,
-            "--host": hosts,
-            "--launch-cost": costs,
-        }
-    )
-    if not asked:
+    changes: list[Change] = in_order(given)
+    if not changes:
         raise click.UsageError("say what to change: --fix, --speedup, --remove, --hide, --graph, --host, --launch-cost")
-    if len(asked) > len(speedup) and is_printed_tables(profile, limits=limits):
+    if len(changes) > len(given["speedup"]) and is_printed_tables(profile, limits=limits):
         raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
-    changes: list[Change] = [(option.removeprefix("--").replace("-", "_"), value) for option, value in asked]
     answer = replay(profile, changes, wanted=wanted, limits=limits, progress=output.progress)
-    if len(answer.refused) < len(asked):
+    if len(answer.refused) < len(changes):
         output.show(answer.document())
     output.progress.clear()
     for refusal in answer.refused[:-1]:

@@ -2,7 +2,7 @@
 
 Each rank has its own sequences, their cache, and a share of the experts of each layer; all else every rank has, and
 ranks of one process have it together. Layer by layer each rank attends to its own tokens; then all ranks swap tokens
-as `mixture.spread` says. A rank without tokens takes part in that all the same. A decoder alone, called as a model,
+as `mixture.exchange` says. A rank without tokens takes part in that all the same. A decoder alone, called as a model,
 gives the dense answer: no token is moved, and the weights of experts are made, or read, once more.
 
 NVTX: "layerN", in it "attention", then "mlp", or "route", "dispatch", "expert_gemm", "combine" and, where a model has
@@ -25,11 +25,9 @@ from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build, router_weight
 from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.device import DTYPES
-from gpuledger_workloads.mixture.dense_oracle import TOLERANCE
-from gpuledger_workloads.mixture.exchange import RankGroup, owners
-from gpuledger_workloads.mixture.experts import MixtureShape, fill, filled_bank
+from gpuledger_workloads.mixture.exchange import Dispatch, RankExperts, RankGroup, normal, owners
+from gpuledger_workloads.mixture.experts import TOLERANCE, MixtureShape, fill, filled_bank
 from gpuledger_workloads.mixture.routing import Gating, Routed, Router
-from gpuledger_workloads.mixture.spread import Dispatch, RankExperts, normal
 from gpuledger_workloads.program import refuse
 
 Source = Callable[[Tensor, Tensor, int, int], None]

@@ -20,9 +20,18 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.decoder.attention import TokenPositions, rotated
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
-from gpuledger_workloads.decoder.model import ALIGNED, EVERY, Decoder, ModelShare, Reading, build, positions_for
+from gpuledger_workloads.decoder.model import (
+    ALIGNED,
+    EVERY,
+    Decoder,
+    ModelShare,
+    Reading,
+    TokenPositions,
+    build,
+    positions_for,
+    rotated,
+)
 from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.mixture.exchange import RankGroup
 from gpuledger_workloads.serving.rank_decoders import give_weights
