@@ -9,16 +9,13 @@ together. A rank writes how far it is on a board that all ranks see, and looks a
 A CUDA graph keeps the arguments of its launches. Replayed, a phase barrier asks for a number that all ranks have passed
 long ago, and waits for nobody; a tag barrier goes on counting. That is shown, not assumed: in each round of the check
 one rank is late, all write that they have begun before a step and look who has after it; `missed` counts those who had
-not. `safe` is whether there were none. A barrier that is called and misses somebody, or a tag barrier that does so when
-it is replayed, ends the program. On a CPU, ranks are processes, and a replay is the recorded calls, made again.
+not, `safe` is whether there were none. Only a replayed phase barrier may miss somebody: any other ends the program.
 
-A step is `--per-step` barriers in a row. Its time is that of the slowest rank, from its first mark to its last; so a
+A step is `--per-step` barriers in a row. Its time is that of the slowest rank, from its first mark to its last, so a
 barrier's time holds its share of all launches, and of the way of the slowest rank to the start. All ranks meet before a
-step, which is not timed. Where streams are the ranks, one host launches for all. NVTX: "bench:measure", in it
-"phase:eager", "phase:replay", "tag:eager" and "tag:replay"; "warmup" before and "check" after.
-
-The board has a line for each rank in each row, so that ranks which write do not share one. What is measured is a
-`Crew`, the ranks of one process: `OnHost` on a CPU, `OnCuda` on GPUs, whose kernels are in `barrier_kernels`.
+step, which is not timed. Where streams are the ranks, one host launches for all. On a CPU, ranks are processes, and a
+replay is the recorded calls, made again. NVTX: "bench:measure", in it "phase:eager", "phase:replay", "tag:eager" and
+"tag:replay"; "warmup" before and "check" after.
 """
 
 from __future__ import annotations

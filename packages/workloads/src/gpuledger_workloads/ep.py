@@ -2,20 +2,17 @@
 
 Each rank has its own tokens, maybe none, and its own experts. A pass: route; dispatch, which tells every rank how much
 comes, then sends a token once to each rank that has one of its experts, with the experts' numbers and weights; compute,
-which puts what came through the experts here, in one of the ways of `mixture`, and adds up by weight; combine, which
-sends each sum back to where its token came from. The host waits for the device once, to know how much to send; and in
-the modes that need it, for compute.
+in one of the ways of `mixture.experts`; combine, which sends each sum back to where its token came from. The host waits
+for the device once, to know how much to send; and in the modes that need it, for compute.
 
 What is timed: a pass of each rank, on the device's clock, all started together by a barrier that is not timed. A step
 takes as long as its slowest rank. comm_ms are the collectives, with the wait for other ranks in them: by events where
-nccl runs, else by the host's clock. gloo with GPUs stages rows through the host's memory; that is in comm_ms as well.
-
+nccl runs, else by the host's clock; gloo stages rows of GPUs through the host's memory, which is in comm_ms as well.
 Bytes are those that leave a rank for another: dispatch_bytes are tokens, 8 bytes for each place of a token, 16 for how
-much comes; combine_bytes are rows back. `Oracle` checks a rank's tokens, with weights of all experts made from
-the seed.
+much comes; combine_bytes are rows back.
 
-NVTX: "bench:measure" around all that is measured, in it one "mode_NAME" per way, in that one "iteration" per pass, with
-"route", "dispatch_all2all", "compute_NAME" and "combine_all2all"; "warmup", "check" and "count" outside.
+NVTX: "bench:measure", in it one "mode_NAME" per way, in that one "iteration" per pass, with "route",
+"dispatch_all2all", "compute_NAME" and "combine_all2all"; "warmup", "check" and "count" outside.
 """
 
 from __future__ import annotations

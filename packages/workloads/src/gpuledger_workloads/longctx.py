@@ -1,20 +1,18 @@
 """Does a long context hold: `gpuledger bench longctx [--prompt-len=128000] [--chunk-size=2048]`.
 
-In: the length of a prompt, of its chunks and of the output, the limits of a server, sizes of a model with random
-weights or a checkpoint. Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's
-bytes, peak memory. It is a check first: the pages for all tokens must be there before anything is allocated, every
-chunk's logits must be finite, and a chunk or step that does not end within --stall-timeout seconds ends the program
-with a sentence that names it, also where the host waits for a device that does not answer. For that the host waits for
-each chunk and each step. KV pages are counted; the cache itself is one contiguous piece.
+In: the length of a prompt, of its chunks and of the output, the limits of a server, sizes of a model or a checkpoint.
+Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's bytes, peak memory. It is
+a check first: the pages for all tokens must be there before anything is allocated, every chunk's logits must be finite,
+and a chunk or step that does not end within --stall-timeout seconds ends the program with a sentence that names it,
+also where the host waits for a device that does not answer. For that the host waits for each chunk and each step.
 
 What is checked besides: the start of the prompt, read in three chunks, gives the logits that it gives read at once; and
-the last token of the prompt, read again as a decode step reads it, over the whole cache and with another kernel, those
-of the last chunk. A text that one prefill may hold is also read at once, to check the last logits.
+the last token of the prompt, read again as a decode step reads it, those of the last chunk. A text that one prefill may
+hold is also read at once, to check the last logits.
 
 NVTX: "bench:measure", in it a "bench:prefill" per chunk and a "bench:decode" per step; "check" and "warmup" before,
-"check" after. With several ranks (--world-size, torchrun) the pages of the text are dealt out to them, each attends to
-those that it keeps, and what they saw is put together: see `serving.sharded_context`. Then the start of the prompt is
-also read by one rank alone, to compare. Times are those of rank 0, which waits for the others in every layer.
+"check" after. With several ranks the pages of the text are dealt out to them: see `serving.sharded_context`. Times are
+those of rank 0, which waits for the others in every layer.
 """
 
 from __future__ import annotations

@@ -8,16 +8,14 @@ of each iteration, and the bytes that moved. Phases, each an NVTX range in "benc
   its experts; experts do nothing here, so that the expert numbers and weights (12 bytes per choice) stay at home;
 - combine: rows come back, and are summed at home with the weights of the experts of the rank that they were at.
 
-In mode low-latency every rank sends every rank, itself included, as many rows as a rank has tokens at most; rows that
-do not go there are zeros. No counts are exchanged, the host waits for nothing, and bytes do not depend on the routing:
-`padding_share` of them are zeros.
+In mode low-latency every rank sends every rank, itself included, as many rows as a rank has tokens at most, those that
+do not go there as zeros (`padding_share`): no counts, no host waits, and bytes do not depend on the routing.
 
-Ranks are processes or, with --ranks-as=streams, streams of one process on one device, which copy. They meet
-before each iteration, which is not timed: whoever came early would count its waiting as transport. Bytes are exact:
-rows x hidden x bytes of a number; remote ones leave the rank, local ones go to its own experts. Bandwidth is the
-remote bytes of the rank that sends most over the median dispatch, all of it, waiting included. Afterwards the sum is
-compared, token by token, with x times the sum of its weights, which needs no ranks; and once more with ranks that
-multiply by numbers of their own, so that a row which went to the wrong rank shows.
+Ranks meet before each iteration, which is not timed: whoever came early would count its waiting as transport. Bytes are
+exact: rows x hidden x bytes of a number; remote ones leave the rank. Bandwidth is the remote bytes of the rank that
+sends most over the median dispatch, all of it, waiting included. The sum is compared, token by token, with x times the
+sum of its weights; and once more with ranks that multiply by numbers of their own, so that a row which went to the
+wrong rank shows.
 """
 
 from __future__ import annotations
