@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import escape
@@ -41,12 +41,11 @@ from gpuledger.export.sections import (
     write_tables,
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
-from gpuledger.jobs.run import Fleet, Profile, fleet, job_profiles
+from gpuledger.jobs.run import Profile, fleet, job_profiles
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
-from gpuledger.read.request import Progress
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario
@@ -139,35 +138,28 @@ def _of_job(
     workers: int | None,
     quiet: bool,
 ) -> Timeline:
-    with progress(quiet=quiet) as tell:
-        found = fleet(given, wanted, count=workers, limits=limits, tell=_progress(tell))
-    job = found.job
+    with progress(quiet=quiet) as line:
+
+        def tell(done: int, total: int) -> None:
+            line(f"{count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
+
+        found = fleet(given, wanted, count=workers, limits=limits, tell=tell)
+    job, addresses = found.job, {profile.name: profile.address for profile in profiles}
     offsets = [clock.offset_ns for clock in job.clocks]
     begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
     # a clock either counts from 1970, or from the capture's beginning, or nearly
     first = min(begins) - _DAY_NS if min(begins) > 2 * _DAY_NS else min(-max(offsets), 0)
-    remarks = tuple(f"{lost.name}: {lost.sentence}" for lost in found.failed)
-    by_name = {profile.name: profile for profile in profiles}
-    return Timeline(_ranks(found, by_name, wanted, limits, min(begins)), first, remarks)
+    failures = tuple(f"{lost.name}: {lost.sentence}" for lost in found.failed)
 
+    def ranks() -> Iterator[TimelineSection]:
+        numbers = UniqueNumbers()
+        losses = [Note(Severity.LOSS, "profile-failed", failure) for failure in failures]
+        yield from job_notes([*job.notes, *losses], min(begins), numbers)
+        for rank, offset_ns in zip(job.ranks, offsets, strict=True):
+            trace = open_trace(addresses[rank.profile], limits=limits)
+            yield from sections(scene(trace, rank.profile, wanted, f"{rank.label}: ", offset_ns), numbers)
 
-def _ranks(
-    found: Fleet, profiles: dict[str, Profile], wanted: Selection, limits: Limits, began: int
-) -> Iterator[TimelineSection]:
-    numbers, job = UniqueNumbers(), found.job
-    losses = [Note(Severity.LOSS, "profile-failed", f"{lost.name}: {lost.sentence}") for lost in found.failed]
-    yield from job_notes([*job.notes, *losses], began, numbers)
-    for rank, clock in zip(job.ranks, job.clocks, strict=True):
-        trace = open_trace(profiles[rank.profile].address, limits=limits)
-        made = scene(trace, rank.profile, wanted, f"{rank.label}: ", clock.offset_ns)
-        yield from sections(made, numbers)
-
-
-def _progress(tell: Progress) -> Callable[[int, int], None]:
-    def told(done: int, total: int) -> None:
-        tell(f"{count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
-
-    return told
+    return Timeline(ranks(), first, failures)
 
 
 @click.command()
