@@ -43,7 +43,7 @@ from gpuledger.read.snapshot import open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.definition import cells_of
-from gpuledger.runbook.files import shipped_runbooks, shipped_text
+from gpuledger.runbook.engine import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table

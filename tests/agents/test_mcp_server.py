@@ -23,10 +23,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ImageContent, Implementation, TextContent, Tool
 
-from gpuledger.agents.answers import AgentAnswer, cleaned
+from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.server import INSTRUCTIONS, TOOLS, agent_server
-from gpuledger.agents.tool import AgentTool
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.safe_text import visible
 from gpuledger.version import own_version

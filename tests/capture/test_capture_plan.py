@@ -245,7 +245,7 @@ def test_joined_presets_keep_every_flag_once_and_the_last_word(names: list[str])
     assert {flag.name for flag in BASE} <= {flag.name for flag in flags}
     assert all(flag.why for flag in flags)
     for name in names:
-        for flag in PRESETS[name].flags:
+        for flag in PRESETS[name]:
             if flag.name == "trace":
                 assert set(flag.value.split(",")) <= set(value_of(flags, "trace").split(","))
             elif flag.name == "cuda-graph-trace":

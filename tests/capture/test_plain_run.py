@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from gpuledger.capture.manifest import PlainRun
 from gpuledger.capture.nsys import Wishes, complete_wishes, flags_for
 from gpuledger.capture.output_files import CapturePlace
-from gpuledger.capture.plain_run import (
+from gpuledger.capture.record import (
     FIRST,
     NOTES_VARIABLE,
     PlainProgram,

@@ -16,14 +16,14 @@ from support.command import gpuledger
 
 FREE = {
     "sql",
-    "time",
+    "time_ns",
     "over",
     "speedup",
-    "removed",
-    "hidden",
-    "hosts",
-    "costs",
-    "asked",
+    "remove",
+    "hide",
+    "host",
+    "launch_cost",
+    "named",
     "ranks",
     "metrics",
     "gates",
@@ -43,9 +43,9 @@ FREE = {
     "set_",
     "picked",
     "step_kernel",
-    "pattern",
+    "kernel_pattern",
     "kernel",
-    "captured",
+    "graph",
     "torch step_range",
 }
 """What a user makes up, or names kernels, numbers and places by: there is nothing to offer."""

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from gpuledger.cli import main as main_module
-from gpuledger.cli import progress as progress_module
+from gpuledger.cli import terminal as progress_module
 from gpuledger.cli.main import verb_named
-from gpuledger.cli.progress import ProgressLine
+from gpuledger.cli.terminal import ProgressLine
 from gpuledger.read import open_trace
 from support.command import gpuledger
 from support.terminal import in_terminal

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.doctor import check as checking
-from gpuledger.doctor import probe as probing
-from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine, ProfileWriter, TrialTools
+from gpuledger.doctor import check as probing
+from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine, Probe, ProfileWriter, TrialTools
 from gpuledger.doctor.checks import CHECKS, Diagnosis, examine
-from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
 from gpuledger.present.views.doctor import doctor_document

@@ -85,6 +85,7 @@ def _classes(dataclass: Decorator) -> dict[str, Any]:
 
 STANDARD, OURS = _classes(dataclasses.dataclass), _classes(records.dataclass)
 
+
 def _counted(tally: Any) -> int:
     tally.count = 3
     return int(tally.count)

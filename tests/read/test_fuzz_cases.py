@@ -26,7 +26,7 @@ from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
-from gpuledger.runbook.files import runbook_text
+from gpuledger.runbook.engine import runbook_text
 from gpuledger.runbook.read import runbook_of
 from gpuledger.verbs.report import build_report
 from support.command import ROOT

@@ -16,7 +16,7 @@ import pytest
 from gpuledger.cli.main import verb_named
 from gpuledger.cli.verbs.bench import BENCHES
 from gpuledger.runbook.definition import cells_of
-from gpuledger.runbook.files import shipped_runbooks, shipped_text
+from gpuledger.runbook.engine import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
 from support.command import ROOT, gpuledger
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import gpuledger
 from gpuledger.cli.main import main
 from gpuledger.cli.verbs.info import info
-from gpuledger.system.own_process import keep_freed_memory
+from gpuledger.system.resources import keep_freed_memory
 
 
 class _Library:

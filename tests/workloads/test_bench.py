@@ -203,10 +203,10 @@ def test_help_and_wrong_options_need_no_torch(name: str) -> None:
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 def test_what_options_choose_from_is_there() -> None:
     from gpuledger_workloads import transport
-    from gpuledger_workloads.mixture import experts, spread
+    from gpuledger_workloads.mixture import exchange, experts
 
     assert tuple(experts.MODES) == MODE_NAMES
-    assert tuple(transport.WAYS) == tuple(spread.DISPATCHES) == DISPATCH_NAMES
+    assert tuple(transport.WAYS) == tuple(exchange.DISPATCHES) == DISPATCH_NAMES
 
 
 @pytest.mark.parametrize("name", BENCHES)

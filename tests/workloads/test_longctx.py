@@ -20,9 +20,12 @@ torch = pytest.importorskip("torch")
 
 from gpuledger_workloads import longctx as program  # noqa: E402
 from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
-from gpuledger_workloads.decoder import attention as attention_module  # noqa: E402
-from gpuledger_workloads.decoder.attention import chunk_attention  # noqa: E402
-from gpuledger_workloads.decoder.model import Decoder, build  # noqa: E402
+from gpuledger_workloads.decoder import model as attention_module  # noqa: E402
+from gpuledger_workloads.decoder.model import (  # noqa: E402
+    Decoder,
+    build,
+    chunk_attention,
+)
 from gpuledger_workloads.decoder.size import DecoderSize  # noqa: E402
 from gpuledger_workloads.longctx import Watchdog  # noqa: E402
 from gpuledger_workloads.serving.operating_point import chunks  # noqa: E402

@@ -30,8 +30,17 @@ from gpuledger_workloads.command_lines import ROUTINGS  # noqa: E402
 from gpuledger_workloads.command_lines import moe_parser as parser  # noqa: E402
 from gpuledger_workloads.device import counted, inside, needs, refused_where_full, tally  # noqa: E402
 from gpuledger_workloads.mixture import routing  # noqa: E402
-from gpuledger_workloads.mixture.dense_oracle import SAMPLE, Oracle, sampled  # noqa: E402
-from gpuledger_workloads.mixture.experts import MODES, ExpertWeights, MixtureShape, bank, computed, mixed  # noqa: E402
+from gpuledger_workloads.mixture.experts import (  # noqa: E402  # noqa: E402
+    MODES,
+    SAMPLE,
+    ExpertWeights,
+    MixtureShape,
+    Oracle,
+    bank,
+    computed,
+    mixed,
+    sampled,
+)
 from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.plain_mixture import dumb, likeliest  # noqa: E402

@@ -18,8 +18,8 @@ dist = pytest.importorskip("torch.distributed")
 from gpuledger_workloads import serve as program  # noqa: E402
 from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger_workloads.serving import lockstep  # noqa: E402
-from gpuledger_workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
+from gpuledger_workloads.program import Target, judged, parsed  # noqa: E402
+from gpuledger_workloads.serve import Phase, Seat, Worker  # noqa: E402
 from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
     OperatingPoint,
@@ -32,7 +32,6 @@ from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     served_size,
     shares,
 )
-from gpuledger_workloads.targets import Target, judged, parsed  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
@@ -100,7 +99,7 @@ def test_every_sequence_goes_on_as_a_plain_pass_over_its_text_says(most: int, mo
             super().__init__(*arguments)
             workers.append(self)
 
-    monkeypatch.setattr(lockstep, "Worker", Seen)
+    monkeypatch.setattr(program, "Worker", Seen)
     ran(*SMALL, f"--max-prefill-tokens={most}")
     (worker,) = workers
     (seat,) = worker.seats
@@ -280,7 +279,7 @@ def test_chunks_tile_a_text(length: int, most: int) -> None:
 def test_what_cannot_run_is_refused_before_anything_is_allocated(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "over_ranks", lambda *_: pytest.fail("ranks were started"))
+    monkeypatch.setattr(program, "over_group", lambda *_: pytest.fail("ranks were started"))
     assert told in refusal(capsys, *arguments)
 
 
@@ -311,7 +310,7 @@ def test_torchrun_says_how_many_ranks_there_are(
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert "86 x 33 = 2,838 are needed" in refusal(capsys, "--point=launch", "--num-pages=2837")
-    monkeypatch.setattr(program, "over_ranks", lambda *_: None)
+    monkeypatch.setattr(program, "over_group", lambda *_: None)
     assert ran("--point=launch", "--num-pages=2838") is None  # rank 0 tells
 
 

@@ -15,12 +15,11 @@ dist = pytest.importorskip("torch.distributed")
 from gpuledger_workloads import serve as program  # noqa: E402
 from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import Decoder  # noqa: E402
-from gpuledger_workloads.mixture import spread  # noqa: E402
+from gpuledger_workloads.mixture import exchange  # noqa: E402
 from gpuledger_workloads.mixture.exchange import StreamRanks, owners  # noqa: E402
 from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
 from gpuledger_workloads.mixture.routing import Router  # noqa: E402
-from gpuledger_workloads.serving import lockstep  # noqa: E402
-from gpuledger_workloads.serving.lockstep import Worker  # noqa: E402
+from gpuledger_workloads.serve import Worker  # noqa: E402
 from support.plain_mixture import dumb  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=11", "--output-len=4", "--max-prefill-tokens=22", "--warmup=1")
@@ -48,7 +47,7 @@ def texts(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[list[int]]:
             super().__init__(*given)
             workers.append(self)
 
-    monkeypatch.setattr(lockstep, "Worker", Kept)
+    monkeypatch.setattr(program, "Worker", Kept)
     said = ran(*arguments)
     assert said["expert_error_share"] < 1e-5
     assert said["logits_error_share"] < 1e-5
@@ -80,14 +79,14 @@ def test_processes_and_streams_say_the_same() -> None:
 
 @pytest.mark.parametrize("dispatch", ["normal", "low-latency"])
 def test_experts_in_each_others_place_are_noticed(dispatch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = spread.routes_here
+    honest = exchange.routes_here
 
     def came(notes: Any, held: Any, assigned: int) -> Any:
         routed = honest(notes, held, assigned)
         here = routed.experts < len(held)
         return type(routed)(routed.experts.where(~here, len(held) - 1 - routed.experts), routed.weights, assigned)
 
-    monkeypatch.setattr(spread, "routes_here", came)
+    monkeypatch.setattr(exchange, "routes_here", came)
     with pytest.raises(SystemExit, match="from what the same experts give without dispatch"):
         ran("--ranks-as=streams", "--world-size=2", f"--dispatch={dispatch}")
 
@@ -112,7 +111,7 @@ def test_spread_experts_give_what_each_token_alone_would_get(data: st.DataObject
     experts = data.draw(st.integers(ranks, 7), "experts")
     k = data.draw(st.integers(1, experts), "k")
     counts = data.draw(st.lists(st.integers(0, 5), min_size=ranks, max_size=ranks), "tokens")
-    dispatch = spread.DISPATCHES[data.draw(st.sampled_from(sorted(spread.DISPATCHES)), "dispatch")]
+    dispatch = exchange.DISPATCHES[data.draw(st.sampled_from(sorted(exchange.DISPATCHES)), "dispatch")]
     shape, drawn = MixtureShape(experts, 8, 4), torch.Generator().manual_seed(ranks * 100 + k)
     made: Any = {"device": "cpu", "dtype": torch.float32, "seed": 3}
     router = Router(torch.randn(experts, 8, generator=drawn), k, None)
@@ -120,7 +119,9 @@ def test_spread_experts_give_what_each_token_alone_would_get(data: st.DataObject
     places = []
     for rank in range(ranks):
         held = (owner == rank).nonzero().flatten().tolist()
-        places.append(spread.RankExperts(router, bank(shape, range(held[0], held[-1] + 1), **made), owner, max(counts)))
+        places.append(
+            exchange.RankExperts(router, bank(shape, range(held[0], held[-1] + 1), **made), owner, max(counts))
+        )
     rows = [torch.randn(count, 8, generator=drawn) for count in counts]
     for given_rows, found in zip(rows, dispatch(StreamRanks(ranks, "cpu"), places, rows), strict=True):
         assert found.shape == given_rows.shape
@@ -147,10 +148,10 @@ def test_low_latency_sends_the_same_whatever_the_routing_is_and_the_host_reads_n
     for seed in range(2):
         router = Router(torch.randn(6, 8, generator=torch.Generator().manual_seed(seed)), 2, None)
         places = [
-            spread.RankExperts(router, bank(shape, range(3 * rank, 3 * rank + 3), **made), owner, 4)
+            exchange.RankExperts(router, bank(shape, range(3 * rank, 3 * rank + 3), **made), owner, 4)
             for rank in range(2)
         ]
-        spread.low_latency(StreamRanks(2, "cpu"), places, [torch.ones(4, 8), -torch.ones(1, 8)])
+        exchange.low_latency(StreamRanks(2, "cpu"), places, [torch.ones(4, 8), -torch.ones(1, 8)])
     assert len(shapes) == 4
     assert shapes[:2] == shapes[2:]
 

@@ -6,9 +6,10 @@ what it reads for words: what a terminal would obey, or nobody sees, is spelled 
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +22,9 @@ from gpuledger.trace.tables import Kind, Rows, Table
 
 Json = dict[str, Any]
 
-MOST_LETTERS: Final = 6_000
-"""Of one answer's rows."""
+MOST_LETTERS: Final = 6_000  # of one answer's rows
 
-LONGEST_TEXT: Final = 300
-"""Of a name or a sentence."""
+LONGEST_TEXT: Final = 300  # of a name or a sentence
 
 
 class OurWords(str):
@@ -39,8 +38,7 @@ class AgentAnswer:
     """What one call of a tool gives: an object as JSON, and a picture where there is one."""
 
     content: Json
-    picture: bytes | None = None
-    """A PNG file."""
+    picture: bytes | None = None  # a PNG file
 
 
 def paged(rows: Sequence[Any], offset: int, limit: int, letters: int = MOST_LETTERS) -> Json:
@@ -86,8 +84,7 @@ _TABLES: Final = {
 }
 """Where correlations lead, and what is told of a row besides its times."""
 
-_MOST_OF_ONE: Final = 3
-"""Rows of one table with one correlation: a launch of a graph may have thousands."""
+_MOST_OF_ONE: Final = 3  # rows of one table with one correlation: a launch of a graph may have thousands
 
 
 def evidence_rows(run: ProfiledRun, found: Finding, most: int) -> list[dict[str, Any]]:
@@ -128,3 +125,36 @@ def _value(rows: Rows, name: str, position: int) -> int | str | None:
     if name == "pid":
         return os_pid(value)
     return rows.strings.text(value) if rows.schema[name].kind is Kind.TEXT else value
+
+
+HANDLE: Final = {"type": "string", "description": "What open_profile gave, e.g. p1."}
+DEVICE: Final = {"type": "integer", "minimum": 0, "description": "Only GPU N. Default: the one to look at first."}
+OFFSET: Final = {"type": "integer", "minimum": 0, "description": "Rows to leave out: the next_offset of an answer."}
+LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 200, "description": "Most rows of a table."}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A function `(profiles, **arguments) -> AgentAnswer`; its name and docstring are the tool's."""
+
+    answer: Callable[..., AgentAnswer]
+    arguments: Mapping[str, Mapping[str, Any]]  # the JSON schema of each
+    required: tuple[str, ...] = ("handle",)
+    title: str = field(kw_only=True)
+
+    @property
+    def name(self) -> str:
+        return self.answer.__name__
+
+    @property
+    def description(self) -> str:
+        return inspect.cleandoc(self.answer.__doc__ or "")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {name: dict(schema) for name, schema in self.arguments.items()},
+            "required": list(self.required),
+            "additionalProperties": False,
+        }

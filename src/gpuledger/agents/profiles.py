@@ -130,7 +130,6 @@ class RecentlyUsed(Generic[Kept]):
 
     @property
     def held_bytes(self) -> int:
-        """How large they are together."""
         return sum(size for _, size in self._kept.values())
 
     def get(self, name: str) -> Kept | None:
@@ -141,7 +140,6 @@ class RecentlyUsed(Generic[Kept]):
         return self._kept[name][0]
 
     def put(self, name: str, thing: Kept, size: int) -> None:
-        """Keep a thing."""
         self._kept.pop(name, None)
         self._kept[name] = thing, size
         while len(self._kept) > 1 and (len(self._kept) > self._most or self.held_bytes > self._most_bytes):
@@ -149,8 +147,7 @@ class RecentlyUsed(Generic[Kept]):
 
 
 MOST_OPEN: Final = 4
-MOST_BYTES: Final = 8 << 30
-"""Of the columns of all traces that are kept."""
+MOST_BYTES: Final = 8 << 30  # of the columns of all traces that are kept
 
 FileState = list[tuple[int, ...]]
 
@@ -192,7 +189,7 @@ class AgentProfiles:
         self.limits: Final = limits
         self._tickets: dict[str, _Ticket] = {}
         self._open: RecentlyUsed[OpenedProfile] = RecentlyUsed(most_open, MOST_BYTES)
-        self._tell: Progress = _tell_nobody
+        self._tell: Progress = lambda *_: None
 
     @contextmanager
     def telling(self, tell: Progress) -> Iterator[None]:
@@ -216,7 +213,6 @@ class AgentProfiles:
         return opened
 
     def of(self, handle: str) -> OpenedProfile:
-        """What is behind a handle."""
         ticket = self._tickets.get(handle)
         if ticket is None:
             there = ", ".join(self._tickets) or "none yet"
@@ -244,10 +240,6 @@ class AgentProfiles:
             if known == replace(ticket, wanted=known.wanted) and (opened := self._open.get(handle)) is not None:
                 return opened.run.trace
         return None
-
-
-def _tell_nobody(what: str, rows: int) -> None:
-    """Nobody waits."""
 
 
 def _state(address: str) -> FileState:

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuledger.agents.answers import AgentAnswer, OurWords, evidence_rows, paged, picked
+from gpuledger.agents.answers import DEVICE, HANDLE, AgentAnswer, AgentTool, OurWords, evidence_rows, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.agents.tool import DEVICE, HANDLE, AgentTool
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.answers.report import ReportAnswer
@@ -78,7 +77,6 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
 
 
 def _steady(steady: Mapping[str, Any]) -> dict[str, Any]:
-    """The largest lines, and the others together."""
     lines = sorted(steady["ledger"], key=lambda line: -line["ns"])
     shown, small = lines[:_MOST_LINES], lines[_MOST_LINES:]
     return {
@@ -115,7 +113,6 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
 
 
 def _first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many as there is room for."""
     shown: list[dict[str, Any]] = paged(rows, 0, len(rows), _EVIDENCE_LETTERS)["rows"]
     return shown
 
@@ -127,7 +124,11 @@ def explain(profiles: AgentProfiles, code: str | None = None) -> AgentAnswer:  #
     """
     if code is None:
         return AgentAnswer({"codes": {known: OurWords(_title(known)) for known in codes()}})
-    known = _check_code(code.upper())
+    known = code.upper()
+    if known not in codes():
+        close = difflib.get_close_matches(known, codes(), n=1)
+        hint = f"did you mean {close[0]}?" if close else "explain without a code lists them"
+        raise GpuledgerError(f"no finding has the code {known!r}", hint=hint)
     return AgentAnswer({"code": known, "title": OurWords(_title(known)), "page": OurWords(page(known))})
 
 
@@ -144,22 +145,11 @@ def _finding(opened: OpenedProfile, code: str, gpu: int | None) -> Finding:
     )
 
 
-def _check_code(code: str) -> str:
-    if code in codes():
-        return code
-    close = difflib.get_close_matches(code, codes(), n=1)
-    raise GpuledgerError(
-        f"no finding has the code {code!r}",
-        hint=f"did you mean {close[0]}?" if close else "explain without a code lists them",
-    )
-
-
 def _title(code: str) -> str:
     return page(code).splitlines()[0].removeprefix(f"# {code}: ")
 
 
 def _sections(code: str) -> dict[str, str]:
-    """The sections of a page by their title."""
     parts = re.split(r"^## (.*)$", page(code), flags=re.MULTILINE)
     return {title: text.strip() for title, text in zip(parts[1::2], parts[2::2], strict=True)}
 

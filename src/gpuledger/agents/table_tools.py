@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from gpuledger.agents.answers import MOST_LETTERS, AgentAnswer, paged, picked
+from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.agents.tool import DEVICE, HANDLE, LIMIT, OFFSET, AgentTool
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
@@ -38,11 +37,9 @@ from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs.questions import QUESTIONS, Question
 
-_FEW: Final = 5
-"""Rows of each table where no table is named."""
+_FEW: Final = 5  # rows of each table where no table is named
 
-_USUAL: Final = 20
-"""Rows of a table that is named."""
+_USUAL: Final = 20  # rows of a table that is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +116,7 @@ def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> 
 
 
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
-    return {
-        "handle": opened.handle,
-        "profile": opened.run.name,
-        "zero_ns": opened.run.zero_ns,
-        "device": device.gpu,
-    }
+    return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
 
 
 def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
@@ -247,11 +239,7 @@ TOOLS: Final = (
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
-        {
-            "handle": HANDLE,
-            "question": {"type": "string", "enum": _OTHERS},
-            **_PART,
-        },
+        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **_PART},
         ("handle", "question"),
         title="Another question",
     ),

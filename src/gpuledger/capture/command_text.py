@@ -51,8 +51,7 @@ class SimpleCommand:
     """The words of one command, assignments before it included, redirections not."""
 
     words: tuple[ShellWord, ...]
-    end: int
-    """Behind its last word or redirection."""
+    end: int  # behind its last word or redirection
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -91,7 +90,6 @@ class _Reader:
         self.commands: list[SimpleCommand] = []
 
     def read_one(self) -> None:
-        """One word, operator, redirection or blank."""
         text, letter = self.text, self.text[self.place]
         in_test = bool(self.words) and self.words[0].source == "[[" and self.words[-1].source != "]]"
         if text.startswith("\\\n", self.place):
@@ -132,7 +130,6 @@ class _Reader:
         self.end = self.place = _word_end(self.text, self.place)
 
     def close(self) -> None:
-        """The end of a command."""
         if self.words and self.words[0].source not in _NO_COMMAND:
             self.commands.append(SimpleCommand(tuple(self.words), self.end))
         self.words = []
@@ -228,8 +225,7 @@ class ProgramPlace:
     """Where the program stands behind what hands on to it."""
 
     begin: int
-    environment: tuple[int, ...]
-    """Which words before it change its environment."""
+    environment: tuple[int, ...]  # which words before it change its environment
 
 
 def program_place(words: Sequence[str], *, in_text: bool = False) -> ProgramPlace:

@@ -1,10 +1,8 @@
 """Launchers of ranks, and commands on other machines: a command in, how it starts its ranks and what each runs out.
 
-torchrun, mpirun, mpiexec and srun take options of their own before the program. To know where the program begins, one
-must know which options take a value in a word of its own; those that are not listed here are read as taking none when
-they are short or long flags of MPI and Slurm, and as taking one when they are torchrun's. `main_program` finds the
-program that a command is there for, also in the text of a shell. A `Remote` runs a command on another machine or in a
-pod, by the prefix that --via gives, such as `ssh HOST` or `kubectl exec POD --`.
+To know where the program begins behind torchrun, mpirun, mpiexec and srun, one must know which options take a value in
+a word of its own. Those that are not listed here are read as taking none, but for torchrun's. A `Remote` runs a command
+on another machine or in a pod, by the prefix that --via gives, such as `ssh HOST` or `kubectl exec POD --`.
 """
 
 from __future__ import annotations
@@ -44,11 +42,9 @@ class Launch:
     """A launcher with its options, and the program of each rank."""
 
     command: tuple[str, ...]
-    begin: int
-    """Where the program's own words begin."""
+    begin: int  # where the program's own words begin
     rank_variable: str
-    python: tuple[str, ...] = ()
-    """The interpreter that the launcher would put before the program by itself."""
+    python: tuple[str, ...] = ()  # the interpreter that the launcher would put before the program by itself
     is_module: bool = False
     said: tuple[int, ...] = ()
     """The words that tell torchrun what the program is. Before a profiler they would be about the profiler."""
@@ -184,10 +180,8 @@ def _check_program(command: tuple[str, ...], place: int) -> None:
 class MainProgram:
     """Where the program stands in a command."""
 
-    words: tuple[str, ...]
-    """The program and its arguments; those of a text as they are written there."""
-    place: int
-    """Of its first word, or of the text that starts it."""
+    words: tuple[str, ...]  # the program and its arguments; those of a text as they are written there
+    place: int  # of its first word, or of the text that starts it
     in_text: SimpleCommand | None = None
 
 
@@ -209,7 +203,6 @@ def is_direct(command: Sequence[str]) -> bool:
 
 
 def _commands(text: str) -> list[MainProgram]:
-    """The commands of a text that start something; none where it cannot be read."""
     try:
         commands = simple_commands(text)
     except UnreadableText:
@@ -229,7 +222,6 @@ _VALUE_LETTERS: Final = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "crictl"), "euwr"),
 }
 """The programs that are known here, with their options of one letter that take a value."""
-_TERMINAL_ASKED: Final = ("requesttty=yes", "requesttty=force")
 
 
 def prefix_words(via: str) -> tuple[str, ...]:
@@ -296,7 +288,7 @@ def _asks_for_terminal(program: str, option: str) -> bool:
     for place, letter in enumerate(option[1:], 1):
         if letter in _VALUE_LETTERS[program]:
             setting = option[place + 1 :].replace(" ", "").lower()
-            return program == _SSH and letter == "o" and setting in _TERMINAL_ASKED
+            return program == _SSH and letter == "o" and setting in ("requesttty=yes", "requesttty=force")
         if letter == "t":
             return True
     return False
@@ -311,7 +303,6 @@ _START: Final = (
 
 A script of ours travels in the command: standard input is the program's, and not every prefix hands that over.
 """
-_ENVIRONMENT: Final = "environment"
 _SIGNAL: Final = (
     'p=$(cat "$1/pid") && read -r stat < "/proc/$p/stat" || exit 0; s=$2; set -- ${stat##*) }; '
     'case $3 in 0|1) kill -s "$s" "$p";; *) kill -s "$s" -- "-$3";; esac'
@@ -328,13 +319,12 @@ class Remote:
 
     @property
     def script(self) -> str:
-        """Where a script lies that was sent along."""
         return f"{self.folder}/script"
 
     @property
     def environment_file(self) -> str:
         """Where what the program's environment was is written down."""
-        return f"{self.folder}/{_ENVIRONMENT}"
+        return f"{self.folder}/environment"
 
     def argv(self, command: Sequence[str]) -> tuple[str, ...]:
         """The command with its prefix, quoted once for each shell on the way."""
@@ -351,11 +341,9 @@ class Remote:
         return self.argv(("sh", "-c", _START, "sh", self.folder, packed, *setting, *command))
 
     def signalled(self, which: signal.Signals) -> None:
-        """Send a signal to what was started."""
         run(self.argv(("sh", "-c", _SIGNAL, "sh", self.folder, which.name.removeprefix("SIG"))), seconds=_SECONDS)
 
     def names(self) -> tuple[str, ...]:
-        """The files in the folder."""
         listed = self._asked("ls", self.folder)
         return tuple(listed.output.splitlines()) if listed.exit_code == 0 else ()
 
@@ -365,7 +353,6 @@ class Remote:
         return shown.output if shown.exit_code == 0 else None
 
     def exported(self, report: str, target: str, *, seconds: float) -> Ran:
-        """Let the nsys over there make an export."""
         options = ("--type=sqlite", "--force-overwrite=true", "--quiet=true", f"--output={self.folder}/{target}")
         path = 'PATH="$PATH:/usr/local/cuda/bin"; export PATH; exec nsys export "$@"'
         return run(self.argv(("sh", "-c", path, "sh", *options, f"{self.folder}/{report}")), seconds=seconds)
@@ -387,7 +374,6 @@ class Remote:
             )
 
     def cleaned(self) -> None:
-        """Take the folder away."""
         self._asked("rm", "-rf", "--", self.folder)
 
     def _asked(self, *command: str) -> Ran:

@@ -1,9 +1,7 @@
 """The manifest of a capture, NAME.capture.json: what was run, with what, where, and how it ended.
 
-It is written before the program starts and again at the end, each time beside and then renamed, so that whatever
-happens in between a reader finds a whole file that says how far the capture came. The document is gpuledger.capture/1.
-What a run depended on besides its command stands in it: the commit, and environment variables, which a `Witness` looks
-at where the program may have others than we have.
+It is written before the program starts and again at the end, so that whatever happens in between a reader finds a whole
+file that says how far the capture came. A `Witness` looks at variables where the program may have others than we have.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -75,7 +73,6 @@ class EnvironmentWishes:
         return named | dict(self.given)
 
     def withheld(self, here: Mapping[str, str]) -> tuple[str, ...]:
-        """The secrets that are named, and not carried."""
         return tuple(name for name in self.noted if name in here and looks_secret(name) and name not in self.given)
 
 
@@ -146,11 +143,9 @@ class PlainRun:
     window_ns: tuple[int, ...] | None = None
     """How long what is recorded took, once per process that has a window; None where that is not known."""
     reason: str | None = None
-    seconds: float | None = None
-    """How long the run took; None where there was none."""
+    seconds: float | None = None  # how long the run took; None where there was none
     exit_code: int | None = None
-    how: str | None = None
-    """What was measured, and how it was seen."""
+    how: str | None = None  # what was measured, and how it was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +155,8 @@ class Manifest:
     tool: str
     tool_version: str | None
     presets: tuple[str, ...]
-    command: tuple[str, ...]
-    """What the user wants recorded."""
-    commands: tuple[tuple[str, ...], ...]
-    """What is run for that, in order."""
+    command: tuple[str, ...]  # what the user wants recorded
+    commands: tuple[tuple[str, ...], ...]  # what is run for that, in order
     called_as: tuple[str, ...]
     started_utc: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -186,6 +179,7 @@ class Manifest:
     pid: int | None = field(default_factory=os.getpid)
 
 
+Document = TypeVar("Document", bound=Json)
 _Argv: TypeAlias = list[str]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 
@@ -253,8 +247,7 @@ class ManifestJson(Json):
     presets: list[str]
     command: Annotated[_Argv, Meta(description="What was to be recorded.")]
     commands: Annotated[
-        list[_Argv],
-        Meta(description="What was run for that, in order. What looks like a secret is withheld."),
+        list[_Argv], Meta(description="What was run for that, in order. What looks like a secret is withheld.")
     ]
     called_as: Annotated[_Argv, Meta(description="Our own command line.")]
     via: Annotated[_Argv | None, Meta(description="The prefix that led to another machine.")]
@@ -303,55 +296,36 @@ class ManifestJson(Json):
 def manifest_json(manifest: Manifest) -> ManifestJson:
     """The document gpuledger.capture/1; what looks like a secret in a command is withheld."""
     plain, machine = manifest.plain, manifest.machine
-    return ManifestJson(
-        schema=MANIFEST_SCHEMA,
-        state=manifest.state,
-        reason=manifest.reason,
-        tool=manifest.tool,
-        versions={"gpuledger": own_version(), manifest.tool: manifest.tool_version},
-        presets=list(manifest.presets),
-        command=without_secrets(manifest.command),
-        commands=[without_secrets(command) for command in manifest.commands],
-        called_as=without_secrets(manifest.called_as),
-        via=None if manifest.via is None else without_secrets(manifest.via),
-        session=manifest.session,
-        started_utc=manifest.started_utc,
-        seconds=None if manifest.seconds is None else round(manifest.seconds, 3),
-        exit_code=manifest.exit_code,
-        plain=None
-        if plain is None
-        else PlainRunJson(
-            window_ns=None if plain.window_ns is None else list(plain.window_ns),
-            reason=plain.reason,
-            seconds=None if plain.seconds is None else round(plain.seconds, 3),
-            exit_code=plain.exit_code,
-            how=plain.how,
-        ),
-        pid=manifest.pid,
-        environment=manifest.environment,
-        environment_of=manifest.environment_of,
-        carried=manifest.carried,
-        git=manifest.git,
-        machine=None
+    changed = {
+        "schema": MANIFEST_SCHEMA,
+        "versions": {"gpuledger": own_version(), manifest.tool: manifest.tool_version},
+        "command": without_secrets(manifest.command),
+        "commands": [without_secrets(command) for command in manifest.commands],
+        "called_as": without_secrets(manifest.called_as),
+        "via": None if manifest.via is None else without_secrets(manifest.via),
+        "seconds": _rounded(manifest.seconds),
+        "plain": None if plain is None else _same(PlainRunJson, plain, seconds=_rounded(plain.seconds)),
+        "machine": None
         if machine is None
-        else CapturingMachineJson(
-            driver=machine.driver,
-            gpus=[
-                CapturingGpuJson(
-                    index=gpu.index,
-                    name=gpu.name,
-                    memory_bytes=gpu.memory_bytes,
-                    sm_mhz=gpu.sm_mhz,
-                    highest_sm_mhz=gpu.highest_sm_mhz,
-                    power_limit_mw=gpu.power_limit_mw,
-                )
-                for gpu in machine.gpus
-            ],
+        else _same(
+            CapturingMachineJson,
+            machine,
+            gpus=[_same(CapturingGpuJson, gpu) for gpu in machine.gpus],
             reason=machine.reason or None,
         ),
-        files=list(manifest.files),
-        checks=list(manifest.checks),
-    )
+    }
+    return _same(ManifestJson, manifest, **changed)
+
+
+def _same(kind: Callable[..., Document], record: object, **changed: object) -> Document:
+    """The object of a document whose keys a record has as well, but for what is changed."""
+    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
+    values = {name: changed[name] if name in changed else getattr(record, name) for name in names}
+    return kind(**{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()})
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def utc(seconds: float) -> str:
@@ -369,8 +343,7 @@ def write_manifest(manifest: Manifest, path: Path) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise full(path.parent) from None
         raise OutputRefused(
-            f"{path.parent}: cannot be written to: {reason_of(error)}",
-            hint="-o names another place for the profile",
+            f"{path.parent}: cannot be written to: {reason_of(error)}", hint="-o names another place for the profile"
         ) from None
 
 
@@ -404,18 +377,15 @@ class SeenEnvironment:
     """What a program had."""
 
     variables: Mapping[str, str]
-    lost: tuple[str, ...]
-    """Names that were set, and had another value or none."""
+    lost: tuple[str, ...]  # names that were set, and had another value or none
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
     """Looks at the environment of one program."""
 
-    file: str
-    """Where it writes what it saw, on the machine where the program runs."""
-    names: tuple[str, ...]
-    """What the user wants in the manifest."""
+    file: str  # where it writes what it saw, on the machine where the program runs
+    names: tuple[str, ...]  # what the user wants in the manifest
     wanted: Mapping[str, str]
 
     @property
@@ -446,7 +416,6 @@ class Witness:
         return SeenEnvironment(environment(seen, self.names), lost)
 
     def complaint(self, seen: SeenEnvironment | None, program: str) -> GpuledgerError | None:
-        """What is wrong with what was seen."""
         if seen is None and self.wanted:
             return ToolFailed(
                 f"whether {', '.join(self.wanted)} reached the program could not be read back",

@@ -1,8 +1,7 @@
 """NVIDIA's `ncu`: which launches to profile and what to measure in, its argument list and what the run costs out.
 
-Nothing is started here. Every option is written as `--flag=value`, and all that matter are written out, so that a
-command does the same whatever the defaults of the ncu that runs it. `is_metric` says whether a name is one of ncu's,
-`complaint` which was meant where it is not.
+Nothing is started here. All options that matter are written out, so that a command does the same whatever the defaults
+of the ncu that runs it.
 """
 
 from __future__ import annotations
@@ -38,23 +37,15 @@ class Cost:
     seconds: float
 
 
-SETS: Final = {
-    "verdict": Cost(27, 0.46),
-    "full": Cost(38, 1.8),
-    "roofline": Cost(17, 0.26),
-    "basic": Cost(10, 0.17),
-}
+SETS: Final = {"verdict": Cost(27, 0.46), "full": Cost(38, 1.8), "roofline": Cost(17, 0.26), "basic": Cost(10, 0.17)}
 """What to measure: the sections of verdicts, or ncu's own sets. Seen with ncu 2025.3 on an H200, ten launches each."""
 
-METRICS_PER_PASS: Final = 4
-"""How many single metrics fit into one pass, about: it depends on which they are."""
+METRICS_PER_PASS: Final = 4  # how many single metrics fit into one pass, about: it depends on which they are
 
-SECONDS_PER_PASS: Final = 0.017
-"""What a pass takes: restoring memory, flushing caches, setting up."""
+SECONDS_PER_PASS: Final = 0.017  # what a pass takes: restoring memory, flushing caches, setting up
 
 PLACEHOLDER: Final = "YOUR-COMMAND"
-ENDING: Final = ".ncu-rep"
-"""ncu puts it behind the name of an export."""
+ENDING: Final = ".ncu-rep"  # ncu puts it behind the name of an export
 
 _SPECIAL: Final = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
@@ -92,13 +83,11 @@ _OURS: Final = (
 class Choice:
     """Which launches to profile. `skip` and `count` are of each launch configuration, or of all launches together."""
 
-    kernel: str | None = None
-    """A regular expression for the function's name."""
+    kernel: str | None = None  # a regular expression for the function's name
     skip: int | None = None
     count: int | None = None
     per_configuration: bool = False
-    windowed: bool = False
-    """Only between the program's own cudaProfilerStart and cudaProfilerStop."""
+    windowed: bool = False  # only between the program's own cudaProfilerStart and cudaProfilerStop
 
 
 def ncu_flags(choice: Choice, measure: Measure, export: str, *, run_by_us: bool = False) -> tuple[tuple[str, str], ...]:
@@ -207,7 +196,6 @@ def complaint(name: str) -> str:
 
 
 def _misspelt(unit: str) -> str | None:
-    """The unit that was meant by one that is nearly, but not, known."""
     if unit in UNITS:
         return None
     return next(iter(difflib.get_close_matches(unit, UNITS, n=1, cutoff=_ALMOST)), None)
@@ -228,7 +216,6 @@ def _repaired(name: str) -> str:
 
 
 def _ending(parts: list[str]) -> list[str]:
-    """Rollup and submetric, each as near to what was written as there is."""
     if not parts:
         return []
     first, rest = parts[0], ".".join(parts[1:])

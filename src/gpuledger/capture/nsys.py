@@ -1,8 +1,6 @@
 """NVIDIA's `nsys`: what the user wants recorded in; flags with their reasons, commands and doubts out.
 
-`PRESETS` are names for sets of flags; `nsys_command` makes the command of one recording, `launch_command` and
-`start_command` those that record pieces of a server that runs. Nothing runs here, but for `nsys export`: a report in,
-the path of its SQLite export out (`exported`, `export_beside`).
+Nothing runs here, but for `nsys export`: a report in, the path of its SQLite export out.
 """
 
 from __future__ import annotations
@@ -40,14 +38,6 @@ class Flag:
         return f"--{self.name}={self.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """What a preset is for, and what it changes."""
-
-    purpose: str
-    flags: tuple[Flag, ...] = ()
-
-
 BASE: Final = (
     Flag("trace", "cuda,nvtx,osrt", "kernels, copies and CUDA calls; your ranges; where the operating system blocks"),
     Flag("sample", "none", "CPU sampling writes gigabytes, and answers other questions"),
@@ -57,7 +47,6 @@ BASE: Final = (
     Flag("stats", "false", "gpuledger reads the profile; nsys need not print tables"),
 )
 """What every preset begins with."""
-
 NODES: Final = Flag("cuda-graph-trace", "node", "each kernel inside a CUDA graph is a record of its own")
 MEMORY: Final = Flag("cuda-memory-usage", "true", "every allocation and release of GPU memory is a record")
 
@@ -67,32 +56,23 @@ GPU_METRICS: Final = (
 )
 """What --gpu-metrics adds."""
 
-PRESETS: Final = {
-    "launch": Preset("a short program from its start to its end, every launch"),
-    "steady": Preset(
-        "only what the program runs between cudaProfilerStart and cudaProfilerStop: no loading, no warm-up",
-        (
-            Flag("capture-range", "cudaProfilerApi", "recording begins where the program calls cudaProfilerStart"),
-            Flag("capture-range-end", "stop", "it ends at cudaProfilerStop, and the program runs on"),
-        ),
+PRESETS: Final[dict[str, tuple[Flag, ...]]] = {
+    "launch": (),
+    "steady": (
+        Flag("capture-range", "cudaProfilerApi", "recording begins where the program calls cudaProfilerStart"),
+        Flag("capture-range-end", "stop", "it ends at cudaProfilerStop, and the program runs on"),
     ),
-    "decode": Preset(
-        "decoding by a language model: library calls, memory, the kernels inside CUDA graphs",
-        (
-            Flag("trace", "cuda,nvtx,cublas", "CUDA, your ranges, cuBLAS calls; no OS calls, which containers forbid"),
-            MEMORY,
-            NODES,
-        ),
+    "decode": (
+        Flag("trace", "cuda,nvtx,cublas", "CUDA, your ranges, cuBLAS calls; no OS calls, which containers forbid"),
+        MEMORY,
+        NODES,
     ),
-    "server": Preset(
-        "a stretch of a server that runs: after --delay for --duration, or piece by piece with --session",
-        (NODES,),
-    ),
-    "multi": Preset("a job of several ranks, one report per rank: nsys goes behind torchrun, mpirun or srun"),
-    "memory": Preset("who allocates, how much, and the peak", (MEMORY,)),
-    "graph": Preset("programs that replay CUDA graphs: the kernels inside them", (NODES,)),
+    "server": (NODES,),
+    "multi": (),
+    "memory": (MEMORY,),
+    "graph": (NODES,),
 }
-"""Every preset by its name."""
+"""What every preset changes, by its name; `gpuledger capture nsys --help` says what each is for."""
 
 TRACES: Final = (
     *("cuda", "cuda-hw", "cuda-sw", "nvtx", "osrt", "cublas", "cublas-verbose", "cudnn", "cusparse"),
@@ -105,12 +85,10 @@ TRACES: Final = (
 OURS: Final = ("output", "force-overwrite", "session", "session-new", "export", "delay", "duration")
 """Flags that have options of their own here."""
 
-_FLAG: Final = re.compile(r"[a-z][a-z0-9-]*")
-
 
 def preset_flags(presets: Iterable[str]) -> tuple[Flag, ...]:
     """The flags of these presets together, in the order of the first mention."""
-    given = [flag for name in presets for flag in PRESETS[name].flags]
+    given = [flag for name in presets for flag in PRESETS[name]]
     flags = {flag.name: flag for flag in (*BASE, *given)}
     traced = [flag for flag in given if flag.name == "trace"]
     if len(traced) > 1:
@@ -125,7 +103,7 @@ def with_settings(flags: Sequence[Flag], settings: Iterable[str]) -> tuple[Flag,
     for setting in settings:
         name, equals, value = setting.partition("=")
         name = name.removeprefix("--")
-        if not equals or not _FLAG.fullmatch(name):
+        if not equals or not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise GpuledgerError(f"--set={setting}: expected FLAG=VALUE, e.g. --set=cuda-graph-trace=node")
         if name in OURS:
             instead = {"output": "-o", "force-overwrite": "--force", "session-new": "--session"}.get(name, f"--{name}")
@@ -155,13 +133,11 @@ def value_of(flags: Iterable[Flag], name: str) -> str:
     return next((flag.value for flag in flags if flag.name == name), "")
 
 
-Start = Callable[[Sequence[str | Path]], Ran]
-"""Runs a program to its end."""
+Start = Callable[[Sequence[str | Path]], Ran]  # runs a program to its end
 
 FULL: Final = re.compile(r"no space left on device|disk (?:is )?full|disk quota exceeded|\bENOSPC\b", re.IGNORECASE)
 """How tools say that a disk is full."""
-_NOT_WHOLE: Final = f"{PARTIAL}.sqlite"
-"""nsys wants the ending that goes with the format."""
+_NOT_WHOLE: Final = f"{PARTIAL}.sqlite"  # nsys wants the ending that goes with the format
 
 
 def output_flags(output: str) -> tuple[Flag, ...]:
@@ -247,8 +223,7 @@ def _export(nsys: Path, report: Path, target: Path, start: Start) -> None:
     )
 
 
-LEAST_FREE_BYTES: Final = 2_000_000_000
-"""A warning below this: a minute of a busy server takes about as much."""
+LEAST_FREE_BYTES: Final = 2_000_000_000  # a warning below this: a minute of a busy server takes about as much
 
 SHORT_S: Final = 60
 """What takes longer is sampled only where that is asked for: a minute is some 20 million values."""
@@ -265,8 +240,7 @@ class Wishes:
     settings: tuple[str, ...] = ()
     rank_variable: str | None = None
     session: str | None = None
-    gpu_metrics: bool | None = False
-    """None: where it can be had, and is not too much."""
+    gpu_metrics: bool | None = False  # None: where it can be had, and is not too much
 
     @property
     def is_short(self) -> bool:
@@ -396,12 +370,10 @@ def doubts(wishes: Wishes, flags: Sequence[Flag], command: Sequence[str], folder
 START_FLAGS: Final = ("sample", "cpuctxsw", "stats", "capture-range", "capture-range-end")
 """Flags that `nsys start` takes, not `nsys launch`; what is traced is settled when the server is launched."""
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-
 
 def session_name(name: str) -> str:
     """The name, if nsys takes it."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", name):
         raise GpuledgerError(f"{name!r} is no name for a session: a letter, then letters, digits, `_`, `.` and `-`")
     return name
 

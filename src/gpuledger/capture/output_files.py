@@ -1,8 +1,7 @@
-"""Names of a capture's files: what the user wrote in, a place that is free out.
+"""Names of a capture's files: what the user wrote in, a place that is free out. Light, for whoever opens a profile.
 
-A capture owns NAME.* for its endings: the report, its export and the manifest. A name that the user chose is never
-overwritten unless asked; where none was chosen, one is made from the command, with a number if it is taken.
-`manifests_of` says where the manifest of a profile would be: light, for whoever opens a profile.
+A capture owns NAME.* for its endings. A name that the user chose is never overwritten unless asked; where none was
+chosen, one is made from the command, with a number if it is taken.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
 EXPORT: Final = ".sqlite"
 MANIFEST: Final = ".capture.json"
 MANIFEST_SCHEMA: Final = "gpuledger.capture/1"
-MEMORY: Final = ".memory.pickle"
-"""What torch's allocator did, beside a trace of torch.profiler."""
+MEMORY: Final = ".memory.pickle"  # what torch's allocator did, beside a trace of torch.profiler
 ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, ".json")
 
 
@@ -43,8 +41,7 @@ class CapturePlace:
 
     folder: Path
     name: str
-    ending: str
-    """Of the report."""
+    ending: str  # of the report
 
     @property
     def manifest(self) -> Path:
@@ -95,8 +92,7 @@ def prepare_place(place: CapturePlace) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise OutputRefused(
-            f"{place.folder}: cannot be written to: {reason_of(error)}",
-            hint="-o names another place for the profile",
+            f"{place.folder}: cannot be written to: {reason_of(error)}", hint="-o names another place for the profile"
         ) from None
 
 

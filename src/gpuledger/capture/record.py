@@ -1,37 +1,216 @@
 """Carrying a recording out: what is to be run in; the files that came of it, and how it ended, out.
 
 The manifest is written first. Then the program runs under the eyes of `run_attended`, perhaps once without its tool
-before; what came back is exported; and the manifest is written again. At any moment a signal leads to the same end: the
-program and all that it started are gone, what was recorded is kept, and the manifest says so. `why_nothing` says in one
-sentence why a tool wrote no report, and what to do about it.
+before (`nsys_plain` and `torch_plain` say whether, and how, the time of what is recorded can then be known); what came
+back is exported; and the manifest is written again. At any moment a signal leads to the same end: the program and all
+that it started are gone, what was recorded is kept, and the manifest says so.
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import re
 import shlex
 import shutil
 import signal
+import stat
 import tempfile
+import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from gpuledger.capture import manifest as manifests
-from gpuledger.capture.launchers import Remote, main_program
+from gpuledger.capture.launchers import Remote, launch_of, main_program
 from gpuledger.capture.manifest import EnvironmentWishes, Manifest, PlainRun, RecordedFile, SeenEnvironment, Witness
-from gpuledger.capture.nsys import FULL, Start, export_beside
+from gpuledger.capture.nsys import FULL, Flag, Start, Wishes, export_beside, value_of
 from gpuledger.capture.output_files import EXPORT, MEMORY, REPORTS, CapturePlace, prepare_place
-from gpuledger.capture.plain_run import PlainProgram, run_plain
 from gpuledger.capture.secrets import without_secrets
+from gpuledger.capture.torch_command import Schedule, torch_command
+from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import find_nsys, machine, version_of
 from gpuledger.system.processes import AttendedRun, Ran, run_attended
+
+FIRST: Final = (
+    "first once without the profiler, to know what profiling costs: this doubles the time; --no-plain leaves it out"
+)
+_SHOWN_LINES: Final = 10
+_NOTE: Final = re.compile(r"(\d{1,9}) (\d{1,19})(?: (\d{1,19}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainProgram:
+    """What is run, and where it notes its windows."""
+
+    argv: tuple[str, ...]
+    file: Path  # a line per window that opens, `PID START`, and one when it closes, `PID START END`
+    how: str
+    unseen: str  # what it means where nothing was noted
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What it is given so that its windows are seen."""
+
+
+def run_plain(
+    program: PlainProgram, given: Mapping[str, str], interruption: Interruption, tell: Callable[[str], None]
+) -> tuple[PlainRun, AttendedRun]:
+    """Run it to its end. That it fails is said and written down, and does not keep anybody from recording it."""
+    tell(FIRST)
+    stages = _stages("the program", "end")
+    program.file.unlink(missing_ok=True)
+    try:
+        ended = run_attended(
+            program.argv,
+            interruption,
+            environment={**given, **program.environment},
+            quiet=True,
+            on_stage=lambda name: tell(stages[name]),
+        )
+        notes = program.file.read_text(errors="replace") if program.file.exists() else ""
+    finally:
+        program.file.unlink(missing_ok=True)
+    if ended.orphans:
+        tell("ended processes that the program left behind")
+    if ended.exit_code and not ended.interrupted:
+        tell(f"without the profiler the program ended with exit code {ended.exit_code}")
+        for line in ended.said.splitlines()[-_SHOWN_LINES:]:
+            tell(f"  {line}")
+    windows, reason = parse_windows(notes)
+    if windows is None:
+        failed = f"the program ended with exit code {ended.exit_code} before it opened its window"
+        reason = "interrupted" if ended.interrupted else reason or (failed if ended.exit_code else program.unseen)
+    return PlainRun(windows, reason, ended.seconds, ended.exit_code, program.how), ended
+
+
+def _stages(who: str, awaited: str) -> dict[str, str]:
+    """What is said when a program is sent each of the signals."""
+    return {
+        "SIGINT": f"interrupted: waiting for {who} to {awaited}; once more ends it",
+        "SIGTERM": f"telling {who} to end (SIGTERM)",
+        "SIGKILL": f"ending {who} (SIGKILL)",
+    }
+
+
+def parse_windows(notes: str) -> tuple[tuple[int, ...] | None, str | None]:
+    """How long the window of each process took, in the order in which they opened; else why that is not known."""
+    opened, closed = set[int](), dict[int, tuple[int, int]]()
+    for line in notes.splitlines():
+        if match := _NOTE.fullmatch(line):
+            pid, start_ns = int(match[1]), int(match[2])
+            opened.add(pid)
+            if match[3] is not None and int(match[3]) > start_ns:
+                closed.setdefault(pid, (start_ns, int(match[3])))
+    if closed:
+        return tuple(end_ns - start_ns for start_ns, end_ns in sorted(closed.values())), None
+    return None, "the program opened its window, and never closed it" if opened else None
+
+
+NOTES_VARIABLE: Final = "GPULEDGER_PLAIN_WINDOW"
+LEFT_OUT: Final = PlainRun(reason="left out with --no-plain")
+ELSEWHERE: Final = PlainRun(reason="the program runs elsewhere, with --via")
+_SIZES: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Variables that say how many ranks there are, where we are one of them ourselves."""
+
+
+def nsys_plain(
+    wishes: Wishes, flags: Sequence[Flag], command: tuple[str, ...], place: CapturePlace, witness: Witness | None
+) -> PlainProgram | PlainRun:
+    """For a recording with nsys on this machine: its window is between cudaProfilerStart and cudaProfilerStop."""
+    library = window_library()
+    if value_of(flags, "capture-range") != "cudaProfilerApi":
+        reason = "no window that the program opens is recorded: --preset=steady records one"
+    elif value_of(flags, "capture-range-end") not in ("", "stop", "stop-shutdown"):
+        reason = "more than the first window of the program is recorded"
+    elif wishes.delay is not None or wishes.duration is not None:
+        reason = "--delay and --duration cut the window by time, in which a plain run gets further"
+    elif library is None:
+        reason = "gpuledger was installed without its compiled parts, so it has no library that sees windows"
+    elif re.search(r"[\s:]", str(library)):
+        reason = f"no library can be loaded into a program from a path with a blank or a colon: {library}"
+    else:
+        reason = _not_twice(command) or ""
+    if reason or library is None:
+        return PlainRun(reason=reason)
+    file = _notes(place)
+    preloaded = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
+    return PlainProgram(
+        argv=command if witness is None else witness.before(command),
+        file=file,
+        how="between cudaProfilerStart and cudaProfilerStop, seen by a preloaded library that waits for the device",
+        unseen="cudaProfilerStart was not seen: the program does not call it, or has CUDA's runtime linked into it",
+        environment={"LD_PRELOAD": preloaded, NOTES_VARIABLE: str(file)},
+    )
+
+
+def torch_plain(
+    schedule: Schedule, command: tuple[str, ...], place: CapturePlace, witness: Witness | None
+) -> PlainProgram | PlainRun:
+    """For a recording with torch.profiler on this machine: the active steps, or the profiler range."""
+    if not schedule.active and not opens_window(command):
+        return PlainRun(reason="without --active or --cuda-profiler the whole run may be recorded, start-up included")
+    if reason := _not_twice(command):
+        return PlainRun(reason=reason)
+    file = _notes(place)
+    argv = torch_command(command, schedule, place.base.absolute(), plain=file)
+    window = f"{schedule.active} active steps" if schedule.active else "the profiler range"
+    return PlainProgram(
+        argv=argv if witness is None else witness.before(argv),
+        file=file,
+        how=f"{window}, by the runner without torch.profiler, which waits for the device at both ends",
+        unseen="the program made fewer steps than are waited for" if schedule.active else "it opened no profiler range",
+    )
+
+
+def window_library() -> Path | None:
+    """The library that sees windows; None where it was not built."""
+    return next(iter(sorted((Path(__file__).parent / "native").glob("_plain_window*.so"))), None)
+
+
+def _notes(place: CapturePlace) -> Path:
+    return place.folder.absolute() / f".{place.name}.plain"
+
+
+def _not_twice(command: Sequence[str]) -> str | None:
+    if _has_input():
+        return "the program has input, which can be read once"
+    if any(os.environ.get(name, "1").strip() not in ("", "0", "1") for name in _SIZES):
+        return "it is one rank of several: the others would have to run twice, too"
+    launch = launch_of(main_program(command).words)
+    if launch is not None and not launch.starts_python:
+        return "its ranks may be on several machines"
+    if launch is not None and _nodes(launch.head) not in ("1", "1:1"):
+        return "its ranks are on several machines"
+    return None
+
+
+def _nodes(words: Sequence[str]) -> str:
+    """What torchrun's --nnodes says; 1 where it is not given."""
+    for place, word in enumerate(words):
+        name, equals, value = word.replace("_", "-").partition("=")
+        if name == "--nnodes":
+            return value if equals else "".join(words[place + 1 : place + 2])
+    return "1"
+
+
+def _has_input() -> bool:
+    try:
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode):
+            return os.lseek(0, 0, os.SEEK_CUR) < status.st_size
+        if not (stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)):
+            return False
+        waiting = array.array("i", [0])
+        fcntl.ioctl(0, termios.FIONREAD, waiting)
+    except OSError:
+        return False  # it is closed: nobody can read from it
+    return waiting[0] > 0
+
 
 _NO_ROOM_BYTES: Final = 20_000_000
 NOT_STARTED: Final = (125, 126, 127, 255)
@@ -49,8 +228,7 @@ INTERRUPTED_CODE: Final = 130
 _EXPORT_S: Final = 3600.0
 _BY_NSYS: Final = 128 + signal.SIGTERM
 
-Tell = Callable[[str], None]
-"""Takes a sentence for the user."""
+Tell = Callable[[str], None]  # takes a sentence for the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +236,7 @@ class Recording:
     """Everything that is known before the program starts."""
 
     tool: str
-    executable: Path | None
-    """None where the tool runs on another machine, or is Python."""
+    executable: Path | None  # None where the tool runs on another machine, or is Python
     argv: tuple[str, ...]
     command: tuple[str, ...]
     place: CapturePlace
@@ -69,10 +246,8 @@ class Recording:
     delay: float | None = None
     duration: float | None = None
     variables: EnvironmentWishes = field(default_factory=EnvironmentWishes)
-    witness: Witness | None = None
-    """Looks at the program's environment, where that may be another than ours."""
-    script: Path | None = None
-    """What the command needs on the other side."""
+    witness: Witness | None = None  # looks at the program's environment, where that may be another than ours
+    script: Path | None = None  # what the command needs on the other side
     called_as: tuple[str, ...] = ()
     session: str | None = None
     plain: PlainProgram | PlainRun | None = None
@@ -80,12 +255,10 @@ class Recording:
 
     @property
     def set_for_program(self) -> dict[str, str]:
-        """The variables that were set for the program."""
         return dict(self.variables.given if self.witness is None else self.witness.wanted)
 
     @property
     def program(self) -> str:
-        """The program whose environment is looked at."""
         main = main_program(self.command)
         shown = without_secrets(main.words)
         return shlex.join(shown) if main.in_text is None else " ".join(shown)
@@ -100,8 +273,7 @@ class CaptureOutcome:
     profiles: tuple[Path, ...]
     """What can be opened: the export where there is one, else the report. One per rank."""
     exit_code: int
-    problem: GpuledgerError | None
-    """What went wrong besides the program's own exit code."""
+    problem: GpuledgerError | None  # what went wrong besides the program's own exit code
 
 
 def why_nothing(recording: Recording, ended: AttendedRun) -> GpuledgerError:
@@ -182,12 +354,7 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
 
 def record_program(recording: Recording, tell: Tell) -> CaptureOutcome:
     """Run the program under its tool, and bring everything to its end."""
-    tool = recording.tool
-    stages = {
-        "SIGINT": f"interrupted: waiting for {tool} to write what it has recorded; once more ends it",
-        "SIGTERM": f"telling {tool} to end (SIGTERM)",
-        "SIGKILL": f"ending {tool} (SIGKILL)",
-    }
+    stages = _stages(recording.tool, "write what it has recorded")
     with Interruption() as interruption:
         prepare_place(recording.place)
         plain = (without_secrets(recording.plain.argv),) if isinstance(recording.plain, PlainProgram) else ()

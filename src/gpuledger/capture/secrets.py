@@ -91,8 +91,7 @@ WITHHELD: Final = "(withheld)"
 _WHOLE: Final = re.compile(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
 """A word that is nothing but a setting with its value, blanks and all."""
 _FLAG: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
-_SHELL_TEXT: Final = re.compile(r"-[a-z]*c")
-"""What a shell has before a text of commands."""
+_SHELL_TEXT: Final = re.compile(r"-[a-z]*c")  # what a shell has before a text of commands
 
 _QUOTED: Final = r"""[bru]{0,2}(?P<quote>\\*["'])(?P<quoted>.*?)(?P=quote)"""
 _NAMED: Final = re.compile(r"""(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w.-]*)\\*["']?(?P<sign>\s*(?:=>|:=|=|:)\s*)""")

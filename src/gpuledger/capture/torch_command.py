@@ -41,12 +41,7 @@ def torch_flags(schedule: Schedule) -> tuple[Flag, ...]:
     steps = f"ranges named {schedule.step_range}" if schedule.step_range else "optimizer steps"
     flags = (
         (schedule.active, "wait", schedule.wait, f"{steps} that are let pass before anything: start-up"),
-        (
-            schedule.active,
-            "warmup",
-            schedule.warmup,
-            "steps that the profiler runs in, and throws away: its own start-up",
-        ),
+        (schedule.active, "warmup", schedule.warmup, _WARMUP),
         (schedule.active, "active", schedule.active, "steps that are recorded"),
         (schedule.step_range, "step-range", schedule.step_range, "a step ends with each NVTX range of this name"),
         (schedule.record_shapes, "record-shapes", "", "the shapes of every operator's inputs: needed for TFLOP/s"),

@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -51,10 +52,8 @@ class Recorder:
         self._ranges = 0
         self.steps = 0
         self.mode = "steps" if wanted.active else "whole"
-        self.path: Path | None = None
 
     def begin(self) -> None:
-        """Before the script."""
         wanted, profiler = self._wanted, self._torch.profiler
         schedule = None
         if wanted.active:
@@ -91,18 +90,15 @@ class Recorder:
         self._profile.start()
 
     def range_closed(self) -> None:
-        """The script called cudaProfilerStop."""
         if self.mode == "range" and self._profile is not None:
             self._stop()
 
     def step(self) -> None:
-        """The script made a step."""
         self.steps += 1
         if self.mode == "steps" and self._profile is not None:
             self._profile.step()
 
     def end(self) -> None:
-        """After the script, however it ended."""
         if self._profile is not None:
             self._stop()
         if self._ranges > 1:
@@ -119,21 +115,11 @@ class Recorder:
 
     def _stop(self) -> None:
         profile, self._profile = self._profile, None
-        if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
-            self._torch.cuda.synchronize()  # work that was launched inside belongs to it
+        synchronize(self._torch)  # work that was launched inside belongs to it
         profile.stop()
 
     def _write(self, profile: Any) -> None:
-        name = output_name(self._wanted)
-        partial = Path(f"{name}.partial-{os.getpid()}.json.gz")
-        try:
-            profile.export_chrome_trace(str(partial))
-            partial.replace(f"{name}.json.gz")
-            self.path = Path(f"{name}.json.gz")
-        except (OSError, RuntimeError) as error:  # the script's own end must not be lost over it
-            say(f"the trace could not be written: {error}")
-        finally:
-            partial.unlink(missing_ok=True)
+        put_in_place(self._wanted, ".json.gz", profile.export_chrome_trace, "trace")
 
 
 class AllocatorRecorder:
@@ -157,21 +143,32 @@ class AllocatorRecorder:
         """After the script, however it ended: an out-of-memory is what one wants to see."""
         if not (self._torch.cuda.is_available() and self._torch.cuda.is_initialized()):
             return
-        target = Path(f"{output_name(self._wanted)}.memory.pickle")
-        partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
-        try:
-            self._torch.cuda.memory._dump_snapshot(str(partial))
-            partial.replace(target)
-        except (AttributeError, OSError, RuntimeError) as error:
-            say(f"the snapshot of memory could not be written: {error}")
-        finally:
-            partial.unlink(missing_ok=True)
+        put_in_place(
+            self._wanted,
+            ".memory.pickle",
+            lambda path: self._torch.cuda.memory._dump_snapshot(path),
+            "snapshot of memory",
+        )
 
 
-def output_name(wanted: argparse.Namespace) -> str:
-    """What files of this process are called, but for their endings: each rank has its own."""
+def put_in_place(wanted: argparse.Namespace, ending: str, write: Callable[[str], object], what: str) -> None:
+    """A file of this process, whole or not at all; each rank has its own. The script's end is not lost over it."""
     rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("SLURM_PROCID")
-    return f"{wanted.out}{f'_{rank}' if rank else ''}"
+    name = f"{wanted.out}{f'_{rank}' if rank else ''}"
+    partial = Path(f"{name}.partial-{os.getpid()}{ending}")
+    try:
+        write(str(partial))
+        partial.replace(f"{name}{ending}")
+    except (AttributeError, OSError, RuntimeError) as error:  # older versions of torch write no snapshot
+        say(f"the {what} could not be written: {error}")
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def synchronize(torch: Any) -> None:
+    """Wait for the device, if there is one and the script uses it."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 class WindowClock:
@@ -214,19 +211,15 @@ class WindowClock:
 
     def _open(self) -> None:
         if self._opened_ns is None:
-            self._wait()
+            synchronize(self._torch)
             self._note(time.monotonic_ns())
             self._opened_ns = time.monotonic_ns()
 
     def _close(self) -> None:
         if self._opened_ns is not None and not self._is_over:
-            self._wait()
+            synchronize(self._torch)
             self._note(self._opened_ns, time.monotonic_ns())
             self._is_over = True
-
-    def _wait(self) -> None:
-        if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
-            self._torch.cuda.synchronize()
 
     def _note(self, *times_ns: int) -> None:
         line = " ".join(map(str, (os.getpid(), *times_ns))) + "\n"

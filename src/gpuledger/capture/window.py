@@ -14,8 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-_OPENS = re.compile(r"(?:^|\s)--cuda-profiler(?![^\s=;&|)])")
-"""As a word, or within the text of `bash -c`."""
+_OPENS = re.compile(r"(?:^|\s)--cuda-profiler(?![^\s=;&|)])")  # as a word, or within the text of `bash -c`
 
 
 @cache

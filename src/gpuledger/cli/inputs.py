@@ -1,8 +1,7 @@
 """What a verb is about: the options and arguments that say which profile, which part of it, and how it is read.
 
-PROFILE (or standard input), the steps and the stretch to look at, limits on what reading may cost, a second file with
-names for graphs, and memory snapshots of PyTorch, which some verbs take instead of a profile. A value that is none is
-refused before anything is read.
+A value that is none is refused before anything is read. What the shell offers after <TAB> is here too: click asks with
+the words so far (see `docs/guides/terminal.md`); a profile that cannot be read offers nothing, the verb will say why.
 """
 
 from __future__ import annotations
@@ -14,13 +13,93 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from gpuledger.cli.completion import level_names, range_patterns, words
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+
+Parsed = TypeVar("Parsed")
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+_QUICKLY_READ: Final = 64 * 10**6
+"""Bytes of a profile that is read while somebody waits for a word; SQLite is read quickly at any size."""
+
+_SQLITE: Final = b"SQLite format 3\0"
+
+
+def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of files and folders, which the shell knows itself."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def finding_codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Codes that `explain` has a page for, each with its title."""
+    from gpuledger.findings.rules import codes, page
+
+    chosen = [code for code in codes() if code.startswith(incomplete.upper())]
+    return [CompletionItem(code, help=page(code).splitlines()[0].partition(": ")[2]) for code in chosen]
+
+
+def words(names: Callable[[], Iterable[str]], ending: str = "") -> Complete:
+    """A fixed list of names, looked up when it is asked for."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(f"{name}{ending}") for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+def range_patterns(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the profile's ranges, as regular expressions that match them."""
+    patterns = [(name, re.escape(name).replace(r"\#", r"\d+")) for name in _range_names(context)]
+    begun = [regex for name, regex in patterns if name.startswith(incomplete) or regex.startswith(incomplete)]
+    return [CompletionItem(regex) for regex in begun]
+
+
+def level_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the profile's ranges, numbers folded, as `gpuledger steps` lists what repeats."""
+    return [CompletionItem(name) for name in _range_names(context) if name.startswith(incomplete)]
+
+
+def _range_names(context: click.Context) -> list[str]:
+    """Names of the ranges of the profile among the words so far, numbers folded; none where there is no such file."""
+    profile = _named_profile(context)
+    if profile is None:
+        return []
+    from gpuledger.catalog.kernel_names import without_ids, without_numbers
+    from gpuledger.read import open_trace
+    from gpuledger.trace.tables import Table
+
+    try:
+        ranges = open_trace(profile, only=(Table.RANGES,))[Table.RANGES]
+    except GpuledgerError:
+        return []
+    kinds, _ = ranges.strings.kinds(ranges.codes("name"), lambda text: without_numbers(without_ids(text or "")))
+    return sorted(name for name in kinds if name)
+
+
+def _named_profile(context: click.Context) -> Path | None:
+    """The first of the arguments that is a file which is read quickly.
+
+    Words that click has not come to yet, as the option before them still lacks its value, are in `context.args`.
+    """
+    given: list[object] = []
+    for parameter in context.command.params:
+        if isinstance(parameter, click.Argument):
+            value = context.params.get(parameter.name or "")
+            given += value if isinstance(value, tuple) else [value]
+    paths = [Path(str(word)) for word in (*given, *context.args) if word]
+    quick = (path for path in paths if path.is_file() and (path.stat().st_size <= _QUICKLY_READ or _is_sqlite(path)))
+    return next(quick, None)
+
+
+def _is_sqlite(path: Path) -> bool:
+    from gpuledger.read.source import look_at
+
+    return look_at(path).head.startswith(_SQLITE)
 
 
 def profile_argument(verb: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
@@ -77,35 +156,24 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
     """What to look at and how to cut it into steps, handed to the verb as one `wanted`."""
 
     @functools.wraps(verb)
-    def with_steps(
-        *arguments: object,
-        step_range: str | None,
-        step_kernel: str | None,
-        level: str | None,
-        families: Path | None,
-        device: int | None,
-        time: tuple[int | None, int | None] | None,
-        scope: str | None,
-        **options: object,
-    ) -> None:
+    def with_steps(*arguments: object, families: Path | None, **options: Any) -> None:
         from gpuledger.config import user_families
         from gpuledger.ledger.steps import Selection
 
-        wanted = Selection(
-            range_pattern=step_range,
-            kernel_pattern=step_kernel,
-            level=level,
-            families=user_families(families),
-            device=device,
-            time_ns=time,
-            scope_pattern=scope,
-        )
+        own = ("range_pattern", "kernel_pattern", "level", "device", "time_ns", "scope_pattern")
+        wanted = Selection(families=user_families(families), **{name: options.pop(name) for name in own})
         verb(*arguments, wanted=wanted, **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
-        regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: auto-detected."),
-        regex_option("--step-kernel", said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps."),
+        regex_option(
+            "--step-range", "range_pattern", said="Steps are the NVTX ranges that match. Default: auto-detected."
+        ),
+        regex_option(
+            "--step-kernel",
+            "kernel_pattern",
+            said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps.",
+        ),
         click.option(
             "--level",
             metavar="NAME",
@@ -114,13 +182,14 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--time",
+            "time_ns",
             metavar="A:B",
             callback=_stretch,
             help="Only from A to B, as printed: 0.5s:1.5s, '12.3 ms:', or integer ns. 0 is where GPU work starts.",
         ),
         regex_option(
             "--range",
-            "scope",
+            "scope_pattern",
             said="Only what was launched inside ranges that match; each instance is a step by default.",
         ),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
@@ -135,7 +204,6 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int | None, int | None] | None:
-    """A:B in nanoseconds; either side may be left out."""
     if value is None:
         return None
     from gpuledger.units import parse_stretch
@@ -144,6 +212,13 @@ def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
         return parse_stretch(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def one_by_one(
+    parse: Callable[[str], Parsed],
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[Parsed, ...]]:
+    """The callback of an option that may be given several times: `parse` takes each value, or refuses it."""
+    return lambda _, __, values: tuple(map(parse, values))
 
 
 _OF_KERNELS: Final = ("--step-kernel", "--pattern", "--kernel")
@@ -158,11 +233,13 @@ def regex_option(
     """
     names = (name,) if variable is None else (name, variable)
     complete = None if name in _OF_KERNELS else range_patterns
-    return click.option(*names, metavar="REGEX", callback=_check_regex, help=said, shell_complete=complete)
-
-
-def _check_regex(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
-    return None if pattern is None else checked_regex(pattern)
+    return click.option(
+        *names,
+        metavar="REGEX",
+        callback=lambda _, __, pattern: pattern and checked_regex(pattern),
+        help=said,
+        shell_complete=complete,
+    )
 
 
 def checked_regex(pattern: str) -> str:
@@ -233,14 +310,14 @@ class InOrder(click.Command):
     """A command that remembers which of its options came when."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; and keep what options were given, one by one."""
         words = args[: args.index("--")] if "--" in args else args
-        ctx.meta[__name__] = [word.partition("=")[0] for word in words if word.startswith("--")]
+        given = [word.partition("=")[0] for word in words if word.startswith("--")]
+        ctx.meta[__name__] = [option.removeprefix("--").replace("-", "_") for option in given]
         return super().parse_args(ctx, args)
 
 
 def in_order(values: Mapping[str, Iterable[Any]]) -> list[tuple[str, Any]]:
-    """The values of several options, each with its option, as they were given."""
+    """The values of several options, each with its option's name, as they were given."""
     left = {option: iter(given) for option, given in values.items()}
     order: Collection[str] = click.get_current_context().meta[__name__]
     return [(option, next(left[option])) for option in order if option in left]

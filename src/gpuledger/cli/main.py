@@ -14,10 +14,10 @@ from typing import Final, NoReturn, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from gpuledger.cli.terminal import has_colours, help_width
+from gpuledger.cli.terminal import has_colours, help_width, progress
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.interruption import noted_interrupts
-from gpuledger.system.own_process import keep_freed_memory, patient_writer
+from gpuledger.system.resources import keep_freed_memory, patient_writer
 from gpuledger.verbs import VERBS
 
 
@@ -77,8 +77,6 @@ class Verbs(click.Group):
             raise click.UsageError(f"no verb {args[0]!r}.{meant}", ctx)
         if not sys.stderr.isatty():
             return super().resolve_command(ctx, args)
-        from gpuledger.cli.progress import progress
-
         with progress(quiet=any(asked in args for asked in ("-q", "--quiet"))) as line:
             line.stage("starting")  # on a busy machine the imports of a verb take a while
             return super().resolve_command(ctx, args)
@@ -225,7 +223,6 @@ def _tell(text: str) -> None:
 
 
 def _colour(told: str) -> str:
-    """A sentence for stderr, with `error:` and `hint:` in colours where its terminal has them."""
     if not has_colours(sys.stderr):
         return told
     marks = {"error:": click.style("error:", fg="red", bold=True), "hint:": click.style("hint:", fg="cyan")}

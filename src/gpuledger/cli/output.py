@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuledger.cli.kept_answers import asked_question
-from gpuledger.cli.progress import SILENT, ProgressLine, progress
-from gpuledger.cli.terminal import columns, has_colours
+from gpuledger.cli.terminal import SILENT, ProgressLine, columns, has_colours, progress
 from gpuledger.messages import LANGUAGES
 from gpuledger.present import FORMATS, PAGE
 from gpuledger.system.files import refuse_existing, replacing
@@ -37,12 +36,9 @@ class Output:
     path: Path | None
     force: bool
     quiet: bool
-    language: str = "en"
-    """Of text, Markdown and pages; JSON and CSV are the same in all."""
-    raw: bool = False
-    """Whether text and Markdown show whole nanoseconds, as JSON and CSV do."""
-    progress: ProgressLine = SILENT
-    """Tells people who wait; gone before anything is printed."""
+    language: str = "en"  # of text, Markdown and pages; JSON and CSV are the same in all
+    raw: bool = False  # whether text and Markdown show whole nanoseconds, as JSON and CSV do
+    progress: ProgressLine = SILENT  # tells people who wait; gone before anything is printed
     shown: list[tuple[str, list[str]]] = field(default_factory=list)
     """The answers that were shown, each with the remarks beside it."""
 

@@ -23,8 +23,7 @@ from gpuledger.trace.model import NotMeasured
 
 CaseKind = Literal["fault", "fixed", "decoy", "tuned"]
 
-RECORDING: Final = "recording"
-"""The cause, and the area, that say nothing about the program."""
+RECORDING: Final = "recording"  # the cause, and the area, that say nothing about the program
 
 
 class FaultCause(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +110,6 @@ class DiagnosisBenchmark(Struct, frozen=True, forbid_unknown_fields=True, dict=T
 
     @cached_property
     def cause_of_code(self) -> Mapping[str, str]:
-        """The cause that each of our findings names."""
         return {code: cause.id for cause in self.causes for code in cause.codes}
 
     @cached_property
@@ -130,16 +128,13 @@ class DiagnosisBenchmark(Struct, frozen=True, forbid_unknown_fields=True, dict=T
 
     @property
     def used_groups(self) -> list[CaseGroup]:
-        """The groups that have cases."""
         there = {case.group for case in self.cases}
         return [group for group in self.groups if group.id in there]
 
     def only(self, ids: Collection[str]) -> DiagnosisBenchmark:
-        """The same with some of its cases, in their order."""
         return msgspec.structs.replace(self, cases=tuple(case for case in self.cases if case.id in ids))
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
-        """Those that are no cases."""
         known = {case.id for case in self.cases}
         return [name for name in ids if name not in known]
 

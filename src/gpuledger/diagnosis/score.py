@@ -33,8 +33,7 @@ from gpuledger.read import open_trace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.version import own_version
 
-LOOKED_AT: Final = 3
-"""So many findings count; who lists every cause there is names none."""
+LOOKED_AT: Final = 3  # so many findings count; who lists every cause there is names none
 NO_CLAIM: Final = 5.0
 WITHIN: Final = 0.25
 
@@ -45,17 +44,14 @@ class CaseScore:
 
     case: DiagnosisCase
     is_answered: bool
-    first: str
-    """The first finding, in the tool's words; empty where it has none."""
+    first: str  # the first finding, in the tool's words; empty where it has none
     place: int | None
     is_area_right: bool
     said_percent: float | None
     """What the finding that is right says it saves; None where none is, or says nothing."""
-    measured: MeasuredSaving | NotMeasured
-    """What fixing that, or else the first of the faults, saved."""
+    measured: MeasuredSaving | NotMeasured  # what fixing that, or else the first of the faults, saved
     false_claims: tuple[str, ...]
-    not_in_list: tuple[str, ...]
-    """Words that name no cause that is known."""
+    not_in_list: tuple[str, ...]  # words that name no cause that is known
 
     @property
     def saving_error(self) -> float | None:
@@ -73,15 +69,12 @@ class ScoreTally:
     first: int
     in_first_three: int
     area: int
-    measured: int
-    """Faults whose saving was measured."""
+    measured: int  # faults whose saving was measured
     savings_given: int
     savings_within: int
-    median_error: float | None
-    """Of the savings that were given; None where none was."""
+    median_error: float | None  # of the savings that were given; None where none was
     controls: int
-    claimed: int
-    """Controls of which something false is claimed."""
+    claimed: int  # controls of which something false is claimed
     answered: int
 
 
@@ -166,8 +159,7 @@ def tally(scores: Iterable[CaseScore]) -> ScoreTally:
     )
 
 
-Tell = Callable[[int, DiagnosisCase], None]
-"""Told which case comes next, and how many came before it."""
+Tell = Callable[[int, DiagnosisCase], None]  # told which case comes next, and how many came before it
 
 _SEPARATOR: Final = "::"
 

@@ -1,25 +1,152 @@
-"""What a check of `doctor` gives, and what all checks know of the machine: a `Probe` in, each answer asked for once."""
+"""What a check of `doctor` gives, and what all checks know of the machine: a `Probe` in, each answer asked for once.
+
+`here()` is the probe of this machine; a test hands over its own. No answer takes long, none is large, and nothing is
+changed but for a file that is written into a folder and removed again, to see that it can be.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 import re
-from collections.abc import Callable, Sequence
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed
-from gpuledger.system.machine import Machine, version_in
-from gpuledger.system.processes import Ran
+from gpuledger.system.files import reason_of
+from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys, machine, version_in
+from gpuledger.system.processes import Ran, run
+from gpuledger.version import own_version
 
-SECONDS: Final = 20.0
-"""What a tool may take for a question about itself."""
+_MOST_BYTES: Final = 1 << 16  # of a file in /proc or /sys; they are all shorter
 
-NOT_RUN: Final = -1000
-"""Stands for the exit code of a tool that did not start or did not end."""
+_MOST_NAMES: Final = 1 << 17
+_DRIVER_SECONDS: Final = 90.0  # after that the driver hangs, which happens when a GPU has failed
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What can be asked."""
+
+    find: Callable[[str], Path | None]
+    importer: Callable[[Path], Path | None]
+    start: Callable[[Sequence[str | Path], float], Ran]
+    """Run a program to its end, within so many seconds, or ToolFailed."""
+    read: Callable[[str], str | None]  # a small file of the system; None if there is none
+    listed: Callable[[str], tuple[str, ...]]
+    environment: Mapping[str, str]
+    machine: Callable[[], Machine]
+    package: Callable[[str], str | None]
+    """A package of Python by the name it is imported by: its version; None if it is not installed."""
+    free_bytes: Callable[[Path], int | None]
+    refusal: Callable[[Path], str]  # why nothing can be written into a folder; empty if it can
+    scratch: Callable[[], AbstractContextManager[Path]]
+    folders: Mapping[str, Path]  # where profiles and temporary files would go, by what that is called
+    python: Path
+    versions: Mapping[str, str]
+
+
+def here() -> Probe:
+    """This machine."""
+    return Probe(
+        find=_find,
+        importer=find_importer,
+        start=lambda argv, seconds: run(argv, seconds=seconds),
+        read=_read,
+        listed=_listed,
+        environment=os.environ,
+        machine=_machine_in_time,
+        package=_package,
+        free_bytes=_free_bytes,
+        refusal=_refusal,
+        scratch=_scratch,
+        folders={"this folder": Path.cwd(), "the temporary folder": Path(tempfile.gettempdir())},
+        python=Path(sys.executable),
+        versions={"Python": platform.python_version(), "gpuledger": own_version()},
+    )
+
+
+def _find(name: str) -> Path | None:
+    if name in ("nsys", "ncu"):
+        return find_nsys() if name == "nsys" else find_ncu()
+    path = shutil.which(name)
+    return Path(path) if path else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return None  # not there, or not ours to read: both mean that it does not say
+
+
+def _listed(path: str) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(path)[:_MOST_NAMES]))
+    except OSError:
+        return ()
+
+
+def _machine_in_time() -> Machine:
+    """NVML is a library and cannot be stopped; a thread that waits for it can be left behind."""
+    answers: list[Machine] = []
+    thread = threading.Thread(target=lambda: answers.append(machine()), name="gpuledger driver", daemon=True)
+    thread.start()
+    thread.join(_DRIVER_SECONDS)
+    late = f"the driver did not answer within {_DRIVER_SECONDS:.0f} s"
+    return answers[0] if answers else Machine(None, None, (), late)
+
+
+def _package(name: str) -> str | None:
+    if find_spec(name) is None:
+        return None
+    try:
+        return version(_DISTRIBUTIONS.get(name, name))
+    except PackageNotFoundError:
+        return "of unknown version"  # on the path, but not installed by pip
+
+
+_DISTRIBUTIONS: Final = {"pynvml": "nvidia-ml-py", "ncu_report": "ncu-report", "vl_convert": "vl-convert-python"}
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def _refusal(folder: Path) -> str:
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".gpuledger-doctor-", dir=folder) as file:
+            file.write(b"\0" * 4096)
+            file.flush()
+    except OSError as error:
+        return reason_of(error)
+    return ""
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gpuledger-doctor-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+SECONDS: Final = 20.0  # what a tool may take for a question about itself
+
+NOT_RUN: Final = -1000  # stands for the exit code of a tool that did not start or did not end
 
 _MOST_WORDS: Final = 200
 
@@ -41,8 +168,7 @@ class DoctorOutcome:
     found: str
     means: str = ""
     fix: str = ""
-    commands: tuple[str, ...] = ()
-    """Lines for a shell or a file, as the fix says."""
+    commands: tuple[str, ...] = ()  # lines for a shell or a file, as the fix says
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +206,8 @@ NO_GPU: Final = not_checked("no GPU")
 class TrialTools:
     """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
 
-    launches: Path
-    """Launches empty kernels and says what a launch took; see `trial_launches`."""
-    torch: Path
-    """Says what torch sees and what its profiler records; see `trial_torch`."""
+    launches: Path  # launches empty kernels and says what a launch took; see `trial_launches`
+    torch: Path  # says what torch sees and what its profiler records; see `trial_torch`
     kernels_in: Callable[[Path], int]
 
 
@@ -101,19 +225,15 @@ class TorchInstallation:
     """What torch said of itself, in a process of its own."""
 
     version: str
-    cuda: str | None
-    """What it was built for."""
+    cuda: str | None  # what it was built for
     gpus: int
-    kernels: int | None
-    """How many kernels its profiler recorded; None if it was not tried."""
-    said: str
-    """Its complaint, if it did not get that far."""
+    kernels: int | None  # how many kernels its profiler recorded; None if it was not tried
+    said: str  # its complaint, if it did not get that far
 
 
 _TORCH: Final = re.compile(r"gpuledger-torch version=(\S+) cuda=(\S+) gpus=(\d+) kernels=(\d+|None)")
 _TORCH_SECONDS: Final = 90.0
-_TORCH_TOO_NEW: Final = "driver on your system is too old"
-"""What torch says then, in a warning."""
+_TORCH_TOO_NEW: Final = "driver on your system is too old"  # what torch says then, in a warning
 
 
 class ExaminedMachine:

@@ -1,8 +1,7 @@
-"""Checks of NVIDIA's tools: a machine in, an outcome out.
+"""Checks of NVIDIA's tools, Nsight Systems and Nsight Compute: a machine in, an outcome out.
 
-Of Nsight Systems: is it here, can it write and export reports, does it read what was asked about, can it sample. Of
-Nsight Compute: is it here, and may this user read the GPU's counters. `trial` makes a tiny real capture, the smallest
-CUDA program recorded, exported and read, which also tells what tracing adds to a CUDA call.
+`trial` makes a tiny real capture, the smallest CUDA program recorded, exported and read, which also tells what tracing
+adds to a CUDA call.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def _install_commands(patient: ExaminedMachine, package: str) -> tuple[str, ...]
 def _starts(
     patient: ExaminedMachine, tool: Path, ran: Ran, means: str, library_fix: str, product: str
 ) -> DoctorOutcome:
-    """Whether a tool that was asked for its version tells it."""
     if library := missing_library(ran.output):
         commands = library_commands(library, patient.probe.find)
         return problem(f"{tool} does not start: {library} is missing", means, library_fix, *commands)
@@ -195,14 +193,11 @@ def sampling(patient: ExaminedMachine) -> DoctorOutcome:
 
 _NCU_SITE: Final = "https://developer.nvidia.com/nsight-compute"
 _SYS_ADMIN, _PERFMON = 21, 38  # Linux's numbers of these capabilities
-_PERFMON_SINCE: Final = 565
-"""The first driver that lets CAP_PERFMON read counters."""
+_PERFMON_SINCE: Final = 565  # the first driver that lets CAP_PERFMON read counters
 
 
 def ncu(patient: ExaminedMachine) -> DoctorOutcome:
     """Where it is, and which version."""
-    if not patient.has_gpu:
-        return NO_GPU
     if patient.ncu is not None:
         means, again = "single kernels cannot be measured", f"Compute again, see {_NCU_SITE}"
         return _starts(patient, patient.ncu, patient.ncu_says, means, "install the library", again)
@@ -216,8 +211,6 @@ def ncu(patient: ExaminedMachine) -> DoctorOutcome:
 
 def counters(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether ncu will be refused with ERR_NVGPUCTRPERM."""
-    if not patient.has_gpu:
-        return NO_GPU
     match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", patient.probe.read("/proc/driver/nvidia/params") or "", re.M)
     if match is None:
         return not_checked("the driver does not say who may read them (/proc/driver/nvidia/params)")
@@ -253,8 +246,7 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
     )
 
 
-TRIAL_SECONDS: Final = 60.0
-"""For each of the three: the program plain, the program under nsys, the export."""
+TRIAL_SECONDS: Final = 60.0  # for each of the three: the program plain, the program under nsys, the export
 
 _SAID: Final = re.compile(r"gpuledger-trial launches=(\d+) ns_per_launch=(\d+)")
 OPTIONS: Final = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true")
@@ -270,8 +262,6 @@ class _Failed(Exception):
 
 def trial(patient: ExaminedMachine) -> DoctorOutcome:
     """Record, export, read, and compare."""
-    if not patient.has_gpu:
-        return NO_GPU
     if patient.is_quick:
         return not_checked("left out by --quick")
     if patient.nsys is None:

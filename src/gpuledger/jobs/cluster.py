@@ -108,7 +108,6 @@ class _Deserted:
 
 
 def _reason(error: Exception) -> str:
-    """Why a task has no result, in words."""
     if type(error).__name__ == "KilledWorker":
         deaths = getattr(error, "allowed_failures", 3) + 1
         return f"{deaths} workers died over it, most likely for want of memory"

@@ -1,8 +1,7 @@
 """The job of many profiles: folders, globs, archives and files in; the ranks of each summed up and merged out.
 
-The work is done here, by processes of this machine, or by a cluster. A profile that fails is named and the rest goes
-on. Summaries are put in the order of the profiles' names before they are merged, so that the result does not depend on
-who was done first.
+A profile that fails is named and the rest goes on. Summaries are put in the order of the profiles' names before they
+are merged, so that the result does not depend on who was done first.
 """
 
 from __future__ import annotations
@@ -38,12 +37,9 @@ _NAMED_LIKE_ONE: Final = (".json", ".json.gz", ".sqlite", ".nsys-rep", ".tar", "
 class Profile:
     """One profile of a job."""
 
-    address: str
-    """Absolute, so that a worker in another folder finds it."""
-    name: str
-    """How the report calls it: the path below the folder that holds all of them."""
-    place: int = 0
-    """Where it lies among the profiles of its archive, which is read fastest in this order."""
+    address: str  # absolute, so that a worker in another folder finds it
+    name: str  # how the report calls it: the path below the folder that holds all of them
+    place: int = 0  # where it lies among the profiles of its archive, which is read fastest in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +47,7 @@ class Failed:
     """A profile that could not be read or analysed."""
 
     name: str
-    sentence: str
-    """What was wrong, without a full stop."""
+    sentence: str  # what was wrong, without a full stop
 
 
 def job_profiles(given: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> tuple[list[Profile], list[Failed]]:
@@ -101,7 +96,6 @@ def profiles_text(profiles: int, failed: int) -> str:
 
 
 def _named(text: str) -> Iterable[Path]:
-    """The files and exports that one argument stands for."""
     path = Path(text)
     if path.is_dir():
         return _below(path)
@@ -160,16 +154,9 @@ class Fleet:
     """What came of a job's profiles."""
 
     job: Job
-    profiles: int
-    """How many there were, those that failed included."""
-    analysed: int
-    """Of how many at least one rank could be analysed."""
-    failed: tuple[Failed, ...]
-    """Profiles, and ranks of profiles that hold several."""
-
-
-def say_nothing(_: int, __: int) -> None:
-    """For whoever does not watch."""
+    profiles: int  # how many there were, those that failed included
+    analysed: int  # of how many at least one rank could be analysed
+    failed: tuple[Failed, ...]  # profiles, and ranks of profiles that hold several
 
 
 def fleet(
@@ -179,7 +166,7 @@ def fleet(
     scheduler: str | None = None,
     count: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    tell: Tell = say_nothing,
+    tell: Tell = lambda *_: None,
     operations: int = 0,
 ) -> Fleet:
     """Analyse the profiles that `given` names: on the cluster at `scheduler`, else with `count` local workers.
@@ -216,7 +203,7 @@ def done_by(
     *,
     scheduler: str | None = None,
     count: int | None = None,
-    tell: Tell = say_nothing,
+    tell: Tell = lambda *_: None,
 ) -> list[ProfileOutcome]:
     """What `task` gives for each profile, in their order. Those of an archive are read as it stores them: in one go."""
 

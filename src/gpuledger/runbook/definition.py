@@ -1,8 +1,6 @@
 """What a runbook may say, as values: words as they were written, with `${name}` not yet filled in.
 
-Each class is both what a part of the file may hold and what the rest of the package reads. `cells_of` makes the cells
-of the matrix from its axes, `pairs` those that are compared; `fill` puts values for `${name}` into a word, in which
-`$$` is a dollar sign.
+Each class is both what a part of the file may hold and what the rest of the package reads.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from gpuledger.runbook.forms import NOT_IN_FILE, Fields, FieldsOrWord, Listed, P
 Need = Literal["gpu", "nsys", "ncu", "torch"]
 """What a step may need; where one is missing, the step is skipped, with the reason."""
 
-Tool = Literal["nsys", "ncu", "torch"]
-"""What `gpuledger capture` records with."""
+Tool = Literal["nsys", "ncu", "torch"]  # what `gpuledger capture` records with
 
 PROFILE_ENDINGS: Final[Mapping[Tool, str]] = {"nsys": ".sqlite", "ncu": ".ncu-rep", "torch": ".json.gz"}
 """How the name of the profile ends that each leaves."""
@@ -63,8 +60,7 @@ class Axis(RunbookPart, frozen=True, kw_only=True):
     KEY = "values"
     SHORTHAND = True
     values: WordList[Word]
-    environment: EnvironmentName | None = None
-    """The environment variable that is set to the value."""
+    environment: EnvironmentName | None = None  # the environment variable that is set to the value
     flags: Fields[str, WordList[Word]] = field(default_factory=no_fields)
     """What `${NAME.flags}` stands for, by value."""
     needs: Fields[str, WordList[Need]] = field(default_factory=no_fields)
@@ -148,8 +144,7 @@ class ReportStep(_StepPart, frozen=True, kw_only=True):
 
     KEY = "report"
     profile: FileName = field(name="report")
-    ncu: Word | None = None
-    """A capture with Nsight Compute, to be joined with the profile."""
+    ncu: Word | None = None  # a capture with Nsight Compute, to be joined with the profile
     flags: WordList[Word] = WordList()
     formats: WordList[ReportFormat] = WordList(("txt", "json"))
     name: FileName = field(default="report", name="as")
@@ -172,8 +167,7 @@ class CommandStep(_StepPart, frozen=True, kw_only=True):
         return self.makes
 
 
-Step = CaptureStep | BenchStep | ReportStep | CommandStep
-"""One thing to do in a cell."""
+Step = CaptureStep | BenchStep | ReportStep | CommandStep  # one thing to do in a cell
 
 
 class DiffCells(RunbookPart, frozen=True, kw_only=True):
@@ -187,7 +181,6 @@ class DiffCells(RunbookPart, frozen=True, kw_only=True):
 
     @property
     def profiles(self) -> tuple[str, str]:
-        """One of each of the two cells."""
         return (self.profile, self.profile)
 
 
@@ -205,7 +198,6 @@ class AlignCells(RunbookPart, frozen=True, kw_only=True):
 
     @property
     def profiles(self) -> tuple[str, str]:
-        """Of the mock and of the model."""
         return (self.profile, self.e2e_profile or self.profile)
 
     @property
@@ -221,8 +213,7 @@ class SavingCheck(RunbookPart, frozen=True, kw_only=True):
     before: CellFilter = field(name="from")
     after: CellFilter = field(name="to")
     report: FileName = "report"
-    key: TimeKey | None = None
-    """A time in the bench's result, measured without a profiler."""
+    key: TimeKey | None = None  # a time in the bench's result, measured without a profiler
     within: Share | None = None
     over: Word | None = None
     """An axis of repetitions: of the pairs that differ in it alone, the one with the middle ratio is judged."""
@@ -287,7 +278,6 @@ class MatrixCell:
 
     @property
     def title(self) -> str:
-        """For people."""
         return ", ".join(f"{axis}={value}" for axis, value in self.values) or ONLY
 
     def is_in(self, wanted: Mapping[str, Collection[str]], size: str = "") -> bool:
@@ -295,7 +285,6 @@ class MatrixCell:
         return all(own[axis] in values for axis, values in wanted.items())
 
     def steps(self, book: Runbook, size: str) -> tuple[Step, ...]:
-        """The steps that are for this cell."""
         return tuple(step for step in book.steps if self.is_in(step.when, size))
 
 

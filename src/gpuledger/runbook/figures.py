@@ -1,19 +1,17 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. `saving_of` holds what a
-report predicted against what was saved: two cells and what they left in, a row with a verdict out.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
-from gpuledger.runbook.files import json_at
+from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
 from gpuledger.units import three_figures, time_text
@@ -50,7 +48,6 @@ class Documents:
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def figure(self, key: str) -> Figure:
-        """The value of a key."""
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
         if dot and name in every:
@@ -101,14 +98,6 @@ def nanoseconds(key: str, value: Value) -> int | None:
     return None if ending is None else round(value * _NS[ending])
 
 
-def first_report(book: Runbook, cell: MatrixCell, choices: Choices) -> Path | None:
-    """The text of a cell's first report, for people to open."""
-    for step in cell.steps(book, choices.size):
-        if isinstance(step, ReportStep):
-            return choices.cell_folder(cell) / f"{step.name}.{step.formats[0]}"
-    return None
-
-
 def _inside(document: Mapping[str, Any], key: str) -> Any:
     if key in document:
         return document[key]
@@ -132,8 +121,7 @@ PASS: Final = "PASS"  # noqa: S105 - no password
 FAIL: Final = "FAIL"
 OPEN: Final = "not judged"
 
-SLOWED: Final = 1.5
-"""A profiled step that takes longer than a plain one by more than this is told."""
+SLOWED: Final = 1.5  # a profiled step that takes longer than a plain one by more than this is told
 
 
 @dataclass(frozen=True, slots=True)

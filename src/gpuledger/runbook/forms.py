@@ -175,8 +175,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"there are: {', '.join(words)}" if words else "there are none"
 
 
-NOT_IN_FILE: Final = "our own: "
-"""Begins the name of a field that no file may set."""
+NOT_IN_FILE: Final = "our own: "  # begins the name of a field that no file may set
 
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _PATH: Final = re.compile(r" - at `\$\.(\w+)[^`]*`\Z")
@@ -186,8 +185,7 @@ class RunbookPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A mapping whose keys are known. In a union of forms, the first whose key is there is meant."""
 
     KEY: ClassVar[str] = ""
-    SHORTHAND: ClassVar[bool] = False
-    """Whether a value that is no mapping stands for one with just that key."""
+    SHORTHAND: ClassVar[bool] = False  # whether a value that is no mapping stands for one with just that key
 
     line: int = msgspec.field(default=0, name=f"{NOT_IN_FILE}line")
 

@@ -30,16 +30,14 @@ from gpuledger.runbook.definition import (
     pairs,
 )
 
-OURS: Final = "gpuledger"
-"""The first word of a command of ours; it is started with the Python that runs us."""
+OURS: Final = "gpuledger"  # the first word of a command of ours; it is started with the Python that runs us
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What a run was asked for besides its runbook."""
 
-    size: str
-    """'' where the runbook has none."""
+    size: str  # '' where the runbook has none
     variables: Mapping[str, str]
     folder: Path
     here: Path
@@ -55,14 +53,12 @@ class CellJob:
 
     title: str
     commands: tuple[tuple[str, ...], ...]
-    log: str
-    """A file in the folder of the cell."""
+    log: str  # a file in the folder of the cell
     needs: tuple[str, ...]
     inputs: tuple[Path, ...]
     optional: bool
     timeout_s: int | None
-    gated: bool
-    """Whether exit code 3 says that a target was missed, and not that the program failed."""
+    gated: bool  # whether exit code 3 says that a target was missed, and not that the program failed
 
 
 def jobs_of(book: Runbook, cell: MatrixCell, choices: Choices) -> tuple[CellJob, ...]:

@@ -55,7 +55,6 @@ class KnownNames:
                     raise RunbookFault(word.line, f"'{word}': ${{{name}}} is a list, so it must be a word of its own")
 
     def check_cells(self, cells: CellFilter) -> None:
-        """Refuse an axis, or a value of one, that is not there."""
         known: dict[str, Collection[str]] = {name: axis.values for name, axis in self.axes.items()}
         if self.sizes:
             known["size"] = self.sizes
@@ -77,7 +76,11 @@ def check_runbook(book: Runbook) -> None:
         _check_axis(name, book.axes.key_lines[name], axis, without_axes)
     _check_variables(book)
     names.check_words(book.environment.values(), whole=False)
-    _check_items(book.exclude, "exclude", lambda cells: _check_excluded(cells, without_sizes))
+    for number, cells in enumerate(book.exclude, 1):
+        with _inside(f"item {number}", "'exclude'"):
+            without_sizes.check_cells(cells)
+            if not cells:
+                raise RunbookFault(cells.line, "it names no axis, so it would exclude every cell")
     _check_items(book.prelude, "prelude", lambda step: _check_step(step, without_axes))
     _check_items(book.steps, "steps", lambda step: _check_step(step, names))
     _check_items(book.targets, "targets", lambda target: _check_target(target, names))
@@ -91,15 +94,8 @@ def _check_items(items: Iterable[T], part: str, check: Callable[[T], None]) -> N
             check(item)
 
 
-def _check_excluded(cells: CellFilter, names: KnownNames) -> None:
-    names.check_cells(cells)
-    if not cells:
-        raise RunbookFault(cells.line, "it names no axis, so it would exclude every cell")
-
-
 @contextmanager
 def _inside(*parts: str) -> Iterator[None]:
-    """Say in which part of the runbook a fault is."""
     try:
         yield
     except RunbookFault as fault:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import engine as states
 from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
-from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome
+from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome, json_at
 from gpuledger.runbook.figures import (
     FAIL,
     OPEN,
@@ -22,7 +22,6 @@ from gpuledger.runbook.figures import (
     saving_of,
     slowed_cells,
 )
-from gpuledger.runbook.files import json_at
 from gpuledger.runbook.plan import Choices, shown_settings
 
 
@@ -82,8 +81,7 @@ class RunSummary:
     cells: tuple[CellRow, ...]
     comparisons: tuple[ComparisonRow, ...]
     savings: tuple[SavingRow, ...]
-    slowed_cells: tuple[str, ...]
-    """Cells that take much longer under the profiler, a sentence each."""
+    slowed_cells: tuple[str, ...]  # cells that take much longer under the profiler, a sentence each
     targets: tuple[TargetRow, ...]
     missing: Mapping[str, str]
     interrupted: bool
@@ -101,7 +99,6 @@ class RunSummary:
 
     @property
     def misses(self) -> list[str]:
-        """What was not reached, a line each."""
         steps = [
             f"{row.cell.title}: {step.step}: {step.reason}"
             for row in self.cells

@@ -1,10 +1,8 @@
 """Files that appear whole or not at all: made beside their place, then renamed. The only module that does so.
 
-A reader sees the old file or the new one, never half of one; what fails leaves nothing behind. `whole_file` is for what
-we write ourselves, `placed` for what another program makes under a name that we give it; both raise OSError.
-`replacing` and `replacing_in` are for what the user asked for with --output: what is in the way is refused in a
-sentence. `spooled` keeps standard input in a file, as a pipe can be read once; `cache_folder` is where exports and
-profiles that took long to read are kept.
+`whole_file` is for what we write ourselves, `put_in_place` for what another program makes under a name that we give it;
+both raise OSError. `replacing` and `replacing_in` are for what the user asked for with --output: what is in the way is
+refused in a sentence. `spool_to_file` keeps standard input in a file, as a pipe can be read once.
 """
 
 from __future__ import annotations
@@ -113,8 +111,7 @@ def replacing_in(folder: Path, names: Collection[str], *, force: bool) -> Iterat
         raise OutputRefused(f"{folder}: cannot be written: {reason_of(error)}") from None
 
 
-NAME: Final = "stdin"
-"""What the file is called, and so what reports call the profile."""
+NAME: Final = "stdin"  # what the file is called, and so what reports call the profile
 
 _PIECE: Final = 1 << 20
 

@@ -1,10 +1,8 @@
-"""Ctrl-C and its like while something is under way that must not be left half done.
+"""Ctrl-C and its like while something is under way that must not be left half done: counted, put off, or remembered.
 
-`Interruption` counts SIGINT, SIGTERM and SIGHUP instead of letting them end us: whoever waits looks at `count`.
-`held_interrupts` puts Ctrl-C off for a moment, `noted_interrupts` remembers it. At the end the old handling comes back.
-A signal that was ignored when we were started stays ignored: that is how a script keeps Ctrl-C from what it runs in the
-background, and `nohup` the end of a session. What we start to end it ourselves must not inherit that: see
-`interruptible_children`.
+At the end the old handling comes back. A signal that was ignored when we were started stays ignored: that is how a
+script keeps Ctrl-C from what it runs in the background, and `nohup` the end of a session. What we start to end it
+ourselves must not inherit that: see `interruptible_children`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What GPUs, which driver and which of NVIDIA's tools this machine has, asked now.
 
-`machine` asks NVML, the driver's own library, through the package nvidia-ml-py; where that cannot be, `nvidia-smi`,
-which comes with the driver. Where neither answers, there are no GPUs and the reason says why. A single figure that a
-GPU or a driver does not tell is None, never 0. `find_nsys` and its like find tools also when they are not on the PATH;
-`sampled_gpus` and `why_not_sampled` read what `nsys profile --gpu-metrics-devices=help` says.
+NVML, the driver's own library, is asked through the package nvidia-ml-py; where that cannot be, `nvidia-smi`. Where
+neither answers, there are no GPUs and the reason says why. A figure that a GPU or a driver does not tell is None.
 """
 
 from __future__ import annotations
@@ -36,11 +34,9 @@ class InstalledGpu:
     sm_mhz: int | None
     highest_sm_mhz: int | None
     power_limit_mw: int | None
-    is_split: bool | None = None
-    """Whether it is cut into MIG instances."""
+    is_split: bool | None = None  # whether it is cut into MIG instances
     compute_mode: str | None = None
-    throttled_by: tuple[str, ...] = ()
-    """What holds its clocks down now, though it is not idle."""
+    throttled_by: tuple[str, ...] = ()  # what holds its clocks down now, though it is not idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,7 @@ class Machine:
     """The GPUs here; `reason` says why there are none, or what was wrong with asking."""
 
     driver: str | None
-    cuda: str | None
-    """The newest CUDA that the driver runs."""
+    cuda: str | None  # the newest CUDA that the driver runs
     gpus: tuple[InstalledGpu, ...]
     reason: str
     told_by: str = ""
@@ -83,11 +78,7 @@ def _nvml_machine(nvml: Any) -> Machine:
     def asked(question: Callable[[], Any]) -> Any | None:
         try:
             return question()
-        except (
-            nvml.NVMLError,
-            AttributeError,
-            IndexError,
-        ):  # not every GPU or version tells everything
+        except (nvml.NVMLError, AttributeError, IndexError):  # not every GPU or version tells everything
             return None
 
     def gpu(index: int) -> InstalledGpu | None:

@@ -1,9 +1,8 @@
 """The only module that starts processes. An argument list in, what the program said out; never a shell.
 
-`run` is for short questions, with a limit of time. `run_attended` is for the user's own program: it may take as long as
-it likes, its input and output are ours, and when somebody interrupts us it is asked to end, then told, then made.
-`run_logged` is for steps that nobody watches, `fetch_output` for a program whose output is a file. Whatever a program
-leaves running is found by a mark in its environment, and ended.
+`run` is for short questions, `run_attended` for the user's own program: when somebody interrupts us it is asked to end,
+then told, then made. `run_logged` is for steps that nobody watches, `fetch_output` for a program whose output is a
+file. Whatever a program leaves running is found by a mark in its environment, and ended.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from gpuledger.errors import ToolFailed
 from gpuledger.system.files import Abandoned, whole_file
 from gpuledger.system.interruption import Interruption, interruptible_children
 
-MARK: Final = "GPULEDGER_CAPTURE"
-"""The variable that everything carries which a capture started."""
+MARK: Final = "GPULEDGER_CAPTURE"  # the variable that everything carries which a capture started
 
 _LOOK_EVERY_S: Final = 0.05
 _LOOK_FOR_LEFTOVERS_EVERY_S: Final = 0.02
@@ -99,8 +97,7 @@ class Ran:
     """A program that ran to its end."""
 
     exit_code: int
-    output: str
-    """Standard output and standard error, in the order they came."""
+    output: str  # standard output and standard error, in the order they came
 
     @property
     def last_line(self) -> str:
@@ -133,10 +130,8 @@ class Patience:
 
     asked: float = 300.0
     """After SIGINT: a profiler writes its report then, which takes minutes for a long recording."""
-    told: float = 10.0
-    """After SIGTERM."""
-    made: float = 10.0
-    """After SIGKILL: a process inside a driver call ends only when that returns."""
+    told: float = 10.0  # after SIGTERM
+    made: float = 10.0  # after SIGKILL: a process inside a driver call ends only when that returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +139,7 @@ class AttendedRun:
     """A program that was attended to its end."""
 
     exit_code: int
-    said: str
-    """The last 64 KiB of its standard error, or of all that it wrote where that was not passed on."""
+    said: str  # the last 64 KiB of its standard error, or of all that it wrote where that was not passed on
     seconds: float
     interrupted: bool
     orphans: bool

@@ -1,16 +1,28 @@
-"""What this process may use of the machine now: cores and memory, inside the limits that a container or a job sets.
+"""What this process may use of the machine, and what a command sets for its own process. Light: `--help` imports it.
 
-Linux tells in /proc and in the files of control groups; where there are none, what the machine has is all that is
-known, and the memory of another process is not. `at_most` bounds what we take meanwhile.
+Linux tells cores and memory, inside the limits that a container or a job sets, in /proc and in the files of control
+groups; where there are none, what the machine has is all that is known, and the memory of another process is not.
+
+`keep_freed_memory` keeps freed memory for the next array. An analysis makes and drops columns by the hundred; the C
+library gives each large one back to the system, which clears its pages again for the next: on a large profile that
+takes as long as the work on them. Only columns of millions of rows are given back: kept, they would lie beside new ones
+of another length, and memory would grow. A library must not decide this for its process: only the command's `main`
+asks for it. `patient_writer` waits where a pipe that is set not to block is full; Python's own streams drop the rest.
 """
 
 from __future__ import annotations
 
+import ctypes
+import io
 import os
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _PROC: Final = Path("/proc")
 _GROUPS: Final = Path("/sys/fs/cgroup")
@@ -91,3 +103,37 @@ def address_space_bound(more_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+_TRIM_THRESHOLD: Final = -1  # the numbers of glibc's malloc.h
+_MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
+_NEVER: Final = 2**31 - 1
+_GIVEN_BACK_BYTES: Final = 16 << 20
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to. Other C libraries have no such setting, and go on as they do."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_ARENA_MAX, 1)  # what one thread freed is there for the others
+        set_option(_MMAP_THRESHOLD, _GIVEN_BACK_BYTES)
+        set_option(_TRIM_THRESHOLD, _NEVER)
+
+
+class _PatientFile(io.FileIO):
+    """Takes at least some of what it is given."""
+
+    def write(self, content: ReadableBuffer, /) -> int:
+        while True:
+            taken: int | None = super().write(content)  # None: it is full, and would not block
+            if taken is not None:
+                return taken
+            room = select.poll()
+            room.register(self, select.POLLOUT)
+            room.poll()
+
+
+def patient_writer(number: int) -> io.BufferedWriter:
+    """Writes to the open file of this number, and leaves it open at its end."""
+    return io.BufferedWriter(_PatientFile(number, "w", closefd=False))

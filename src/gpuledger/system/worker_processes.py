@@ -31,8 +31,7 @@ from gpuledger.system.resources import resident_bytes
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-ATTEMPTS: Final = 4
-"""So many workers may die over an item before it is given up."""
+ATTEMPTS: Final = 4  # so many workers may die over an item before it is given up
 _FAILED_STARTS: Final = 4
 """So many workers may die before they ask for their first item, if nobody else gets anything done meanwhile."""
 _LOOK_EVERY_S: Final = 0.1
@@ -66,8 +65,7 @@ class _Crew(Generic[Item, Result]):
     task: Callable[[Item], Result]
     items: Sequence[Item]
     lost: Callable[[Item, str], Result]
-    waiting: deque[int]
-    """Numbers of the items that nobody holds."""
+    waiting: deque[int]  # numbers of the items that nobody holds
     results: dict[int, Result] = field(default_factory=dict)
     deaths: Counter[int] = field(default_factory=Counter)
     failed_starts: int = 0
@@ -82,7 +80,6 @@ class _Crew(Generic[Item, Result]):
                 self.workers.append(_start(self.task))
 
     def listen(self) -> None:
-        """Take what workers have to say, for a moment at most."""
         handles: list[Connection | int] = [worker.pipe for worker in self.workers]
         handles += [worker.process.sentinel for worker in self.workers]
         speaking = connection.wait(handles, timeout=_LOOK_EVERY_S)
@@ -108,7 +105,6 @@ class _Crew(Generic[Item, Result]):
         self._hand_on(worker)
 
     def _hand_on(self, worker: _Worker) -> None:
-        """Give a worker that has nothing to do the next item."""
         worker.item = self.waiting.popleft() if self.waiting else None
         if worker.item is not None:
             try:

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeVar
 
-FEWEST: Final = 10
-"""Samples before the first look: fewer make p10 and p90 hollow."""
+FEWEST: Final = 10  # samples before the first look: fewer make p10 and p90 hollow
+# what the second of two operations is, next to the first
 SAME: Final = "same"
 SLOWER: Final = "slower"
 FASTER: Final = "faster"
 UNKNOWN: Final = "unknown"
-"""What the second of two operations is, next to the first."""
 _BLOCKS: Final = 40
 _EXACT_UP_TO: Final = 2000
 _ALIKE: Final = 0.1
@@ -176,10 +175,8 @@ class PairSpread:
 
     first: SampleSpread
     second: SampleSpread
-    difference_ns: float
-    """The median over the rounds of what the second takes more than the first."""
-    interval_ns: tuple[float, float] | None
-    """Of that median; None for fewer than 6 rounds."""
+    difference_ns: float  # the median over the rounds of what the second takes more than the first
+    interval_ns: tuple[float, float] | None  # of that median; None for fewer than 6 rounds
     drift_share: float
     """How much the difference moved from the first half of the rounds to the second, of what the first takes."""
 

@@ -43,14 +43,11 @@ Watch = Callable[[str], AbstractContextManager[object]]
 
 LEAST_WARMUP: Final = 3
 _BATCH_NS: Final = 1e6
-_GRAPH_NS: Final = 200_000
-"""A graph should take so long: launching one takes the host 5 to 10 us."""
+_GRAPH_NS: Final = 200_000  # a graph should take so long: launching one takes the host 5 to 10 us
 _MOST_IN_A_GRAPH: Final = 512
 _WARM_SECONDS: Final = 2.0
-_HEAT_SECONDS: Final = 0.2
-"""A GPU's clocks take so long to rise."""
-_LEAST_SECONDS: Final = 1.0
-"""Power and heat hold clocks down only after a while."""
+_HEAT_SECONDS: Final = 0.2  # a GPU's clocks take so long to rise
+_LEAST_SECONDS: Final = 1.0  # power and heat hold clocks down only after a while
 _LONGER_SHARE: Final = 0.05
 _COLD_CALLS: Final = 10
 _COLD_CPU_BYTES: Final = 256 << 20
@@ -65,24 +62,18 @@ class Timing:
     """How long one call took, and how that was measured."""
 
     spread: SampleSpread
-    is_settled: bool
-    """Whether the median is known as well as was asked for."""
+    is_settled: bool  # whether the median is known as well as was asked for
     target_share: float
-    device: str
-    """cuda or cpu."""
+    device: str  # cuda or cpu
     device_name: str
     is_graph: bool
-    why_eager: str
-    """Why it is not a graph; empty if it is one, or was not to be."""
+    why_eager: str  # why it is not a graph; empty if it is one, or was not to be
     is_cold: bool
     calls: int
-    batch: int
-    """Calls in a sample."""
+    batch: int  # calls in a sample
     warmup_calls: int
-    seconds: float
-    """How long measuring took, without the warm-up."""
-    samples_ns: tuple[float, ...] = ()
-    """In the order in which they were taken."""
+    seconds: float  # how long measuring took, without the warm-up
+    samples_ns: tuple[float, ...] = ()  # in the order in which they were taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +90,7 @@ class _Stopwatch(Protocol):
     """Makes calls and says how long they took."""
 
     name: str
-    unit: int
-    """How many calls it makes at a time."""
+    unit: int  # how many calls it makes at a time
 
     def once(self) -> float:
         """One call as it is, waited for, in ns."""
@@ -130,14 +120,13 @@ def time_operation(
     """
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
+    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": _LEAST_SECONDS}
     operation = prepare_operation(make)
     with window("gpuledger:warmup"):
         warm = _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds)
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        spread = measure(
-            warm.take, time.perf_counter_ns, seconds=seconds, target_share=target_share, least_seconds=_LEAST_SECONDS
-        )
+        spread = measure(warm.take, time.perf_counter_ns, **limits)
         took = time.perf_counter_ns() - start
     return warm.timing(spread, target_share, chosen, took)
 
@@ -159,22 +148,14 @@ def time_in_turns(
     """
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
+    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": _LEAST_SECONDS}
     operations = [prepare_operation(make) for make in makes]
+    how: dict[str, Any] = {"graph": graph, "cold": cold, "warmup": warmup, "seconds": seconds / 2}
     with window("gpuledger:warmup"):
-        one, other = (
-            _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds / 2)
-            for operation in operations
-        )
+        one, other = (_warm(operation, cuda, **how) for operation in operations)
     with _measuring(cuda, watch):
         start = time.perf_counter_ns()
-        pair = measure_in_turns(
-            one.take,
-            other.take,
-            time.perf_counter_ns,
-            seconds=seconds,
-            target_share=target_share,
-            least_seconds=_LEAST_SECONDS,
-        )
+        pair = measure_in_turns(one.take, other.take, time.perf_counter_ns, **limits)
         took = time.perf_counter_ns() - start
     return TimedPair(
         one.timing(pair.first, target_share, chosen, took),
@@ -200,14 +181,12 @@ class _Warm:
         return 1 if self.is_cold else self.units * self.stopwatch.unit
 
     def take(self) -> list[float]:
-        """Some samples more, which are kept."""
         one_by_one, together = self.stopwatch.apart, self.stopwatch.run
         taken = one_by_one(_COLD_CALLS) if self.is_cold else [together(self.units) / self.batch]
         self.samples += taken
         return taken
 
     def timing(self, spread: SampleSpread, target_share: float, device: str, took_ns: int) -> Timing:
-        """What was measured of it."""
         return Timing(
             spread=spread,
             is_settled=spread.is_within(target_share),

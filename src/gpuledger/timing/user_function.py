@@ -25,8 +25,7 @@ class UserFunction:
     """A function of the user's."""
 
     function: Callable[[], object]
-    file: str
-    """Where it is defined, as far as that can be told."""
+    file: str  # where it is defined, as far as that can be told
     line: int
 
 

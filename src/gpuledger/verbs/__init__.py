@@ -6,58 +6,37 @@ function itself. `VERBS` is the one list of them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 
 class Verb(NamedTuple):
     """What is known of a verb before it is loaded."""
 
-    help: str
-    """The first line of its help; a test keeps the two the same."""
-    command: str = ""
-    """The module of `cli.verbs` that its command stands in, where that has another name."""
+    help: str  # the first line of its help; a test keeps the two the same
+    command: str = ""  # the module of `cli.verbs` that its command stands in, where that has another name
     answer: str = ""
     """The module here with the function that answers, for the command, Python and agents; "": it acts instead."""
 
+
+_question = partial(Verb, command="questions", answer="questions")
 
 VERBS: Final = {
     "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
     "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="recorded"),
     "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
-    "gaps": Verb(
-        "Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.", "questions", "questions"
+    "gaps": _question("Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps."),
+    "steps": _question("List the steps of PROFILE: usual length, drift, unusual ones and what made them so."),
+    "launches": _question("Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead."),
+    "memory": _question("Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak."),
+    "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
+    "phases": _question(
+        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases."
     ),
-    "steps": Verb(
-        "List the steps of PROFILE: usual length, drift, unusual ones and what made them so.", "questions", "questions"
-    ),
-    "launches": Verb(
-        "Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.", "questions", "questions"
-    ),
-    "memory": Verb(
-        "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
-        "questions",
-        "questions",
-    ),
-    "ranges": Verb(
-        "Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.", "questions", "questions"
-    ),
-    "phases": Verb(
-        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.",
-        "questions",
-        "questions",
-    ),
-    "critical": Verb(
-        "Show the critical path of PROFILE: the host and GPU work that sets the step time.", "questions", "questions"
-    ),
-    "overlap": Verb(
-        "Show how compute, communication and copies overlap in PROFILE, and what stays exposed.",
-        "questions",
-        "questions",
-    ),
-    "ops": Verb(
-        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
-        "questions",
-        "questions",
+    "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
+    "overlap": _question("Show how compute, communication and copies overlap in PROFILE, and what stays exposed."),
+    "ops": _question(
+        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."
     ),
     "whatif": Verb(
         "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"

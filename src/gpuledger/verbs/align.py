@@ -27,8 +27,7 @@ from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.diff import timings_at, told_apart
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -40,11 +39,9 @@ _SIDES: Final = ("mock", "model")
 class AlignmentReport(ShownResult, Alignment):
     """Whether a mock runs what the model runs, and the ways to show it."""
 
-    health: tuple[Note, ...] = ()
-    """What to know of the numbers of both sides."""
+    health: tuple[Note, ...] = ()  # what to know of the numbers of both sides
 
     def document(self) -> Document:
-        """What `gpuledger align` shows."""
         from gpuledger.present.views.align import align_document
 
         return align_document(self, self.health)
@@ -86,11 +83,9 @@ def align(
     own sequence of kernels is looked for. A model of several ranks is several profiles. Sides may also be tables that
     `nsys stats` printed, of so many `forwards`, or the JSON of `gpuledger time`, which for two operations is both.
     """
-    isolation = Isolation("auto")
+    isolation = Isolation("auto") if kernel_pattern is None else Isolation("pattern", kernel_pattern)
     if range_pattern is not None:
         isolation = Isolation("range", range_pattern)
-    elif kernel_pattern is not None:
-        isolation = Isolation("pattern", kernel_pattern)
     ranks = [model] if isinstance(model, Trace | str | Path) else list(model)
     timed = _timed_sides(mock, ranks, limits)
     if timed is None and not ranks:

@@ -11,13 +11,7 @@ from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.run_side import (
-    RunSide,
-    like_sides,
-    pool_runs,
-    side_of_timing,
-    sides_of_pair,
-)
+from gpuledger.analyse.diff.run_side import RunSide, like_sides, pool_runs, side_of_timing, sides_of_pair
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.jobs.run import job_profiles
@@ -30,8 +24,7 @@ from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
-from gpuledger.verbs.profiles import Profile, ProfileReading
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -43,7 +36,6 @@ class DiffReport(ShownResult, Diff):
     __slots__ = ()
 
     def document(self) -> Document:
-        """What `gpuledger diff` shows."""
         from gpuledger.answers.several_profiles import Compared
         from gpuledger.present.views.diff.document import diff_document
 
@@ -84,8 +76,7 @@ def diff(
     return DiffReport(**{field.name: getattr(changed, field.name) for field in fields(changed)})
 
 
-compare = diff
-"""As Python programs call it."""
+compare = diff  # as Python programs call it
 
 
 def read_sides(
@@ -112,7 +103,6 @@ class Sides:
         self._gpu: int | None = None
 
     def read(self, given: Profile, otherwise: str = "") -> RunSide:
-        """The side that was read, or at a path or glob."""
         if isinstance(given, Trace):
             return self._of_profile(given, otherwise)
         path, given = Path(given), str(given)

@@ -27,7 +27,7 @@ from gpuledger.present.views.fleet import (
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import ShownAnswer
 
 _BAR = 20
 
@@ -92,7 +92,6 @@ def _merge(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
 
 
 def _headline(made: Fleet) -> str:
-    """What was read, in a line."""
     job = made.job
     count = count_text(len(job.ranks))
     if not isinstance(job.world_size, NotMeasured):

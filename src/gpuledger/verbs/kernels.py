@@ -12,8 +12,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import StepOverview

@@ -11,7 +11,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.snapshot import is_snapshot, open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.stages import FINDINGS, NOBODY, Listener
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import ShownAnswer
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -29,10 +29,10 @@ def memory_snapshot(
     snapshot = open_snapshot(profile, limits=limits, progress=progress)
     progress.stage(FINDINGS)
     result = snapshot_answer(snapshot)
-    return ShownAnswer((result,), lambda: _document(result, is_brief=is_brief))
 
+    def document() -> Document:
+        from gpuledger.present.views.memory_snapshot import snapshot_document
 
-def _document(result: SnapshotAnswer, *, is_brief: bool) -> Document:
-    from gpuledger.present.views.memory_snapshot import snapshot_document
+        return snapshot_document(result, is_brief=is_brief)
 
-    return snapshot_document(result, is_brief=is_brief)
+    return ShownAnswer((result,), document)

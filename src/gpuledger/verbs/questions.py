@@ -43,8 +43,7 @@ from gpuledger.replay.scenario import scenarios
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
 
 Result = TypeVar("Result")
 
@@ -63,8 +62,7 @@ class Question(Generic[Result]):
     """A question about one GPU: how it is answered, and how the answer is shown."""
 
     name: str
-    answer: Callable[..., Result]
-    """From a trace and a device of it, and the options of the question."""
+    answer: Callable[..., Result]  # from a trace and a device of it, and the options of the question
     tables: Callable[[Result], TableAnswer]
     reads_samples: bool = False
 
@@ -78,7 +76,6 @@ class Question(Generic[Result]):
         progress: Listener = NOBODY,
         **own: Any,
     ) -> ShownAnswer[Result]:
-        """The answer for each GPU of a profile."""
         name = profile_name(profile)
         trace = ProfileReading(limits, progress, names_from).trace(
             profile, where_sampled=SAMPLES if self.reads_samples else {}
@@ -94,7 +91,6 @@ class Question(Generic[Result]):
         )
 
     def of_gpu(self, trace: Trace, device: Device) -> TableAnswer:
-        """The answer for one GPU, as sentences and tables."""
         return self.tables(self.answer(trace, device))
 
 
@@ -189,11 +185,7 @@ def _job(profile: Path, ranks: Sequence[str], wanted: Selection, limits: Limits)
 
 
 def critical(
-    profile: Profile,
-    *,
-    wanted: Selection | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    progress: Listener = NOBODY,
+    profile: Profile, *, wanted: Selection | None = None, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
 ) -> ShownAnswer[PathSummary]:
     """The critical path: the host and GPU work that sets the step time."""
     name = profile_name(profile)

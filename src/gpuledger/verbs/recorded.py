@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuledger.analyse.inventory import Contents, contents
-from gpuledger.analyse.nvidia_tables import (
-    DEFAULT_REPORTS,
-    NVIDIA_REPORTS,
-    NvidiaReport,
-    columns_for,
-    report_named,
-)
+from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.info import info_document
@@ -21,8 +15,7 @@ from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_docum
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
 
 
 def info(
@@ -67,7 +60,6 @@ def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
 
 
 def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:
-    """The refusal when not one of the tables can be made."""
     reasons = list(dict.fromkeys(sheet.reason for _, sheet in tables if isinstance(sheet, NotMeasured)))
     origin = trace.origin
     version = f"nsys {origin.tool_version or 'of unknown version'}, export schema {origin.schema_version or 'unknown'}"

@@ -13,8 +13,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -26,7 +25,6 @@ class Report(ShownResult, ProfiledRun):
     __slots__ = ()
 
     def document(self) -> Document:
-        """What `gpuledger report` shows."""
         from gpuledger.answers.report import ReportAnswer
         from gpuledger.present.views.report import report_document
 

@@ -20,8 +20,7 @@ from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_she
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",
@@ -42,16 +41,13 @@ _MAKERS: Final[dict[str, Callable[[Changes, Any], ProgramChange]]] = {
 class WhatIf(ShownResult):
     """What changes would save, and the ways to show it."""
 
-    replayed: Answer | None
-    """None where the profile is tables of sums, or no change could be made."""
-    faster: tuple[FasterPart, ...]
-    """Of tables of sums: the parts that were made faster."""
+    replayed: Answer | None  # None where the profile is tables of sums, or no change could be made
+    faster: tuple[FasterPart, ...]  # of tables of sums: the parts that were made faster
     refused: tuple[NothingRecorded, ...]
     """Why changes could not be made: the profile has nothing of that name. The others are answered all the same."""
     shown_as: Callable[[], Document] = field(compare=False)
 
     def document(self) -> Document:
-        """What `gpuledger whatif` shows."""
         return self.shown_as()
 
 

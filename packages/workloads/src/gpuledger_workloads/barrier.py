@@ -9,21 +9,19 @@ together. A rank writes how far it is on a board that all ranks see, and looks a
 A CUDA graph keeps the arguments of its launches. Replayed, a phase barrier asks for a number that all ranks have passed
 long ago, and waits for nobody; a tag barrier goes on counting. That is shown, not assumed: in each round of the check
 one rank is late, all write that they have begun before a step and look who has after it; `missed` counts those who had
-not. `safe` is whether there were none. A barrier that is called and misses somebody, or a tag barrier that does so when
-it is replayed, ends the program. On a CPU, ranks are processes, and a replay is the recorded calls, made again.
+not, `safe` is whether there were none. Only a replayed phase barrier may miss somebody: any other ends the program.
 
-A step is `--per-step` barriers in a row. Its time is that of the slowest rank, from its first mark to its last; so a
+A step is `--per-step` barriers in a row. Its time is that of the slowest rank, from its first mark to its last, so a
 barrier's time holds its share of all launches, and of the way of the slowest rank to the start. All ranks meet before a
-step, which is not timed. Where streams are the ranks, one host launches for all. NVTX: "bench:measure", in it
-"phase:eager", "phase:replay", "tag:eager" and "tag:replay"; "warmup" before and "check" after.
-
-The board has a line for each rank in each row, so that ranks which write do not share one. What is measured is a
-`Crew`, the ranks of one process: `OnHost` on a CPU, `OnCuda` on GPUs, whose kernels are in `barrier_kernels`.
+step, which is not timed. Where streams are the ranks, one host launches for all. On a CPU, ranks are processes, and a
+replay is the recorded calls, made again. NVTX: "bench:measure", in it "phase:eager", "phase:replay", "tag:eager" and
+"tag:replay"; "warmup" before and "check" after.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import tempfile
 import time
@@ -41,30 +39,23 @@ from torch.multiprocessing.reductions import reduce_tensor  # type: ignore[impor
 
 from gpuledger.capture.window import window
 from gpuledger_workloads.device import settle
-from gpuledger_workloads.program import Progress, Result, asked, bench, count_of, refuse, wrong
+from gpuledger_workloads.program import Progress, Result, asked, bench, count_of, is_under_torchrun, refuse, wrong
 from gpuledger_workloads.ranks import Rank, over_ranks
 
 PROTOCOLS = ("phase", "tag")
-LINE = 32
-"""Numbers from one rank's to the next rank's: 128 bytes of a GPU's 4-byte ones."""
+LINE = 32  # numbers from one rank's to the next rank's: 128 bytes of a GPU's 4-byte ones
 
-Step = Callable[[], None]
-"""Takes each rank of this process through some barriers, one after the other."""
+Step = Callable[[], None]  # takes each rank of this process through some barriers, one after the other
 
 
 class BoardRow(IntEnum):
     """What the board says about each rank."""
 
-    PHASE = 0
-    """The phase number that it reached: a number of the host, handed over with each call."""
-    TAG = 1
-    """How many tag barriers it reached: counted where it is kept."""
-    ARRIVED = 2
-    """Rounds of the check that it began."""
-    MISSED = 3
-    """Ranks that had not begun the round when it was past the barriers of it, all rounds together."""
-    GAVE_UP = 4
-    """The first line only: ranks that stopped waiting. From then on nobody waits."""
+    PHASE = 0  # the phase number that it reached: a number of the host, handed over with each call
+    TAG = 1  # how many tag barriers it reached: counted where it is kept
+    ARRIVED = 2  # rounds of the check that it began
+    MISSED = 3  # ranks that had not begun the round when it was past the barriers of it, all rounds together
+    GAVE_UP = 4  # the first line only: ranks that stopped waiting. From then on nobody waits.
 
 
 def board_shape(ranks: int) -> tuple[int, int, int]:
@@ -75,8 +66,7 @@ def board_shape(ranks: int) -> tuple[int, int, int]:
 class Crew(Protocol):
     """The ranks of this process: one, or all of them."""
 
-    replay: str
-    """What a replay is here."""
+    replay: str  # what a replay is here
 
     def meet(self) -> None:
         """Go on when all ranks are here, and have done what they were told to."""
@@ -133,7 +123,7 @@ class OnHost:
 
     def __init__(self, board: Board, index: int, patience_s: float) -> None:
         self._board, self._index, self._patience_s = board, index, patience_s
-        self._phase = 0
+        self._phases = itertools.count(1)
 
     def meet(self) -> None:
         dist.barrier()
@@ -141,12 +131,12 @@ class OnHost:
     def eager(self, protocol: str, count: int) -> Step:
         def step() -> None:
             for _ in range(count):
-                self._pass(protocol, self._next())
+                self._pass(protocol, next(self._phases))
 
         return step
 
     def recorded(self, protocol: str, count: int) -> Step:
-        calls = [(self._pass, (protocol, self._next())) for _ in range(count)]
+        calls = [(self._pass, (protocol, next(self._phases))) for _ in range(count)]
 
         def step() -> None:
             for call, arguments in calls:
@@ -174,10 +164,6 @@ class OnHost:
 
     def gave_up(self) -> bool:
         return bool(self._board[BoardRow.GAVE_UP, 0, 0])
-
-    def _next(self) -> int:
-        self._phase += 1
-        return self._phase
 
     def _pass(self, protocol: str, phase: int) -> None:
         """The barrier. Each line has one writer, so that adding needs no lock."""
@@ -245,7 +231,7 @@ class OnCuda:
         self._rows: Sequence[Tensor] = board.unbind()  # once: making a view takes longer than a barrier
         self._room = 1 << (self._ranks - 1).bit_length()  # Triton counts to powers of two
         self._polls = min(int(patience_s * _POLLS_PER_S), _MOST_POLLS)
-        self._phase = 0
+        self._phases = itertools.count(1)
         self._streams = {rank: self._cuda.Stream() for rank in self._here}
         self._marks = {rank: tuple(self._cuda.Event(enable_timing=True) for _ in range(2)) for rank in self._here}
         self._load()
@@ -258,7 +244,7 @@ class OnCuda:
     def eager(self, protocol: str, count: int) -> Step:
         def step() -> None:
             for _ in range(count):
-                phase = self._next()
+                phase = next(self._phases)
                 for rank, stream in self._streams.items():
                     with self._cuda.stream(stream):
                         self._pass(self._rows, protocol, rank, self._ranks, phase)
@@ -266,7 +252,7 @@ class OnCuda:
         return step
 
     def recorded(self, protocol: str, count: int) -> Step:
-        phases = [self._next() for _ in range(count)]
+        phases = [next(self._phases) for _ in range(count)]
         graphs = {rank: self._graph(protocol, rank, phases) for rank in self._here}
 
         def step() -> None:
@@ -309,10 +295,6 @@ class OnCuda:
         self._cuda.synchronize()
         return bool(self._rows[BoardRow.GAVE_UP][0, 0])
 
-    def _next(self) -> int:
-        self._phase += 1
-        return self._phase
-
     def _graph(self, protocol: str, rank: int, phases: Sequence[int]) -> Any:
         """The barriers of a rank; their phases become part of it, whatever the host counts later."""
         graph = self._cuda.CUDAGraph()
@@ -348,8 +330,7 @@ class OnCuda:
         self._cuda.synchronize()
 
 
-Way = tuple[str, str]
-"""A protocol, and how it is called."""
+Way = tuple[str, str]  # a protocol, and how it is called
 WAYS: tuple[Way, ...] = tuple((protocol, how) for protocol in PROTOCOLS for how in ("eager", "replay"))
 
 
@@ -358,14 +339,16 @@ def run(options: argparse.Namespace) -> Result | None:
     settle(options)
     settle_ranks(options)
     if options.ranks_as == "streams":
-        return result_of(options, [measured(_streams(options), options)])
+        count = options.world_size
+        crew = OnCuda(_kernels(), own_board(count), range(count), options.patience)
+        return result_of(options, [measured(crew, options)])
     answers = over_ranks(work, options)
     return None if answers is None else result_of(options, answers)
 
 
 def settle_ranks(options: argparse.Namespace) -> None:
     """How many ranks there are and what they are; refuse what cannot be."""
-    is_started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    is_started = is_under_torchrun()
     options.world_size = count = count_of(options)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", count)) if is_started else count
     if here != count:
@@ -395,11 +378,6 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
     else:
         crew = OnHost(host_board(rank), rank.index, options.patience)
     return measured(crew, options, tells=rank.index == 0)
-
-
-def _streams(options: argparse.Namespace) -> Crew:
-    count = options.world_size
-    return OnCuda(_kernels(), own_board(count), range(count), options.patience)
 
 
 def _kernels() -> Any:

@@ -7,20 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpuledger_workloads.decoder.size import checkpoint_option, size_options
-from gpuledger_workloads.program import at_least, program, rank_options, streams_option
+from gpuledger_workloads.program import add_sizes, at_least, program, rank_options, streams_option, target_options
 from gpuledger_workloads.serving.operating_point import LAUNCH, SMALL, room_options
-from gpuledger_workloads.targets import target_options
 
-ROUTINGS = ("random", "uniform", "power-law", "hot")
-"""See `mixture.routing`."""
-EXPONENT = 1.2
-"""Of power-law."""
-MODE_NAMES = ("loop", "batched_gemm", "grouped")
-"""See `mixture.experts`."""
+ROUTINGS = ("random", "uniform", "power-law", "hot")  # see `mixture.routing`
+EXPONENT = 1.2  # of power-law
+MODE_NAMES = ("loop", "batched_gemm", "grouped")  # see `mixture.experts`
 CHOICES = {**{name: (name,) for name in MODE_NAMES}, "both": ("loop", "batched_gemm"), "all": MODE_NAMES}
 """What --mode may say, and the modes that run."""
-DISPATCH_NAMES = ("normal", "low-latency")
-"""See `mixture.spread`."""
+DISPATCH_NAMES = ("normal", "low-latency")  # see `mixture.exchange`
 
 
 _MOE = """\
@@ -47,7 +42,6 @@ MOE_SIZES = {
     "num_experts": (64, 8, "experts"),
     "experts_per_token": (8, 2, "experts that a token goes to"),
 }
-"""Each with its default on a GPU and on a CPU."""
 
 
 def moe_parser() -> argparse.ArgumentParser:
@@ -59,10 +53,7 @@ def moe_parser() -> argparse.ArgumentParser:
 
 def layer_options(parser: argparse.ArgumentParser, least_tokens: int = 1) -> None:
     """Sizes, mode and routing: the same for one device and for many."""
-    for name, (large, small, meaning) in MOE_SIZES.items():
-        least = least_tokens if name == "batch_size" else 1
-        help_text = f"{meaning}; default {large}, on a CPU {small}"
-        parser.add_argument(f"--{name.replace('_', '-')}", type=at_least(least), metavar="N", help=help_text)
+    add_sizes(parser, MOE_SIZES, {"batch_size": least_tokens})
     parser.add_argument(
         "--ffn-dim", type=at_least(1), metavar="N", help="width inside an expert; default 2/7 of --hidden-dim"
     )
@@ -194,7 +185,7 @@ def serve_parser() -> argparse.ArgumentParser:
     return parser
 
 
-TRANSPORT_SIZES = {  # name: (default on a GPU, on a CPU, meaning)
+TRANSPORT_SIZES = {
     "decode_batch_size": (256, 64, "tokens of all ranks together"),
     "hidden_size": (7168, 256, "numbers per token"),
     "num_experts": (256, 32, "experts of all ranks together"),
@@ -234,13 +225,7 @@ def transport_parser() -> argparse.ArgumentParser:
         help="normal: counts are exchanged and read, then exactly those rows; low-latency: always the same number of "
         "rows, and no host waits; default normal",
     )
-    for name, (large, tiny, meaning) in TRANSPORT_SIZES.items():
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=at_least(1),
-            metavar="N",
-            help=f"{meaning}; default {large}, on a CPU {tiny}",
-        )
+    add_sizes(parser, TRANSPORT_SIZES)
     parser.add_argument("--routing", choices=["random", "uniform"], default="random", help="default random")
     rank_options(parser)
     streams_option(parser)
@@ -282,8 +267,11 @@ def barrier_parser() -> argparse.ArgumentParser:
 
 
 LONGCTX_PREFILL_ON_CPU = 512
-LONGCTX_LENGTHS = {"prompt_len": (128000, 600), "output_len": (16, 4), "chunk_size": (2048, 64)}
-"""Defaults, and those on a CPU."""
+LONGCTX_LENGTHS = {
+    "prompt_len": (128000, 600, "tokens of the prompt"),
+    "output_len": (16, 4, "tokens to make"),
+    "chunk_size": (2048, 64, "tokens of a chunk"),
+}
 
 _LONGCTX = """\
 Read a long prompt in chunks and decode a few tokens after it, with random weights or those of --ckpt: does it hold,
@@ -307,10 +295,7 @@ examples:
 def longctx_parser() -> argparse.ArgumentParser:
     """The options of `gpuledger bench longctx`."""
     parser = program("longctx", _LONGCTX, iters=1, warmup=1)
-    meanings = {"prompt_len": "tokens of the prompt", "output_len": "tokens to make", "chunk_size": "tokens of a chunk"}
-    for name, (large, small) in LONGCTX_LENGTHS.items():
-        help_text = f"{meanings[name]}; default {large}, on a CPU {small}"
-        parser.add_argument(f"--{name.replace('_', '-')}", type=at_least(1), metavar="N", help=help_text)
+    add_sizes(parser, LONGCTX_LENGTHS)
     room_options(parser, max_seq_len=163840, max_batch_size=1, prefill_on_cpu=LONGCTX_PREFILL_ON_CPU)
     help_text = "seconds for a chunk, or to read the experts of a layer from --ckpt; default 120"
     parser.add_argument("--stall-timeout", type=at_least(1), default=120, metavar="S", help=help_text)

@@ -1,18 +1,15 @@
 """A decoder-only language model to profile: `gpuledger bench decode [--graph] [--experts=8] [--config=FILE]`.
 
 In: sizes, or a checkpoint; without any, a slice of a Llama-like model with random weights (a tiny one on a CPU). Out:
-the time to the first token, the time per token and tokens per second. The prompt is read, some tokens are decoded to
-warm up, and then both are done again and measured. Tokens stay on the device, as where the host prepares the next step
-meanwhile; `--read-tokens` reads each one, as a server does that streams its answer.
+the time to the first token, the time per token and tokens per second. Tokens stay on the device, as where the host
+prepares the next step meanwhile; `--read-tokens` reads each one, as a server does that streams its answer.
 
 What is timed: the first token (ttft) by the host's clock, to the end of a synchronise; each further one (tpot) by the
-device's clock, from the end of one step to the end of the next. The time between tokens (itl) is what a reader sees: by
-the host's clock where it reads each token, else the same as tpot. At the end the last logits are compared with those of
-one pass over the whole text, which does not use the cache.
+device's clock, from the end of one step to the end of the next; between tokens as a reader sees it (itl) by the host's
+clock where it reads each token, else as tpot.
 
-NVTX: "bench:measure" around all that is measured, in it "bench:prefill" and one "bench:decode" per step, in those
-"layerN" with "attention" and "mlp"; "warmup" and "check" before and after. With `--cuda-profiler`, "bench:measure" is
-what `nsys profile --capture-range=cudaProfilerApi --capture-range-end=stop` records. Needs torch 2.5 or later.
+NVTX: "bench:measure", in it "bench:prefill" and one "bench:decode" per step, in those "layerN" with "attention" and
+"mlp"; "warmup" and "check" before and after. Needs torch 2.5 or later.
 """
 
 from __future__ import annotations

@@ -2,30 +2,27 @@
 
 Each rank has its own tokens, maybe none, and its own experts. A pass: route; dispatch, which tells every rank how much
 comes, then sends a token once to each rank that has one of its experts, with the experts' numbers and weights; compute,
-which puts what came through the experts here, in one of the ways of `mixture`, and adds up by weight; combine, which
-sends each sum back to where its token came from. The host waits for the device once, to know how much to send; and in
-the modes that need it, for compute.
+in one of the ways of `mixture.experts`; combine, which sends each sum back to where its token came from. The host waits
+for the device once, to know how much to send; and in the modes that need it, for compute.
 
 What is timed: a pass of each rank, on the device's clock, all started together by a barrier that is not timed. A step
 takes as long as its slowest rank. comm_ms are the collectives, with the wait for other ranks in them: by events where
-nccl runs, else by the host's clock. gloo with GPUs stages rows through the host's memory; that is in comm_ms as well.
-
+nccl runs, else by the host's clock; gloo stages rows of GPUs through the host's memory, which is in comm_ms as well.
 Bytes are those that leave a rank for another: dispatch_bytes are tokens, 8 bytes for each place of a token, 16 for how
-much comes; combine_bytes are rows back. `dense_oracle` checks a rank's tokens, with weights of all experts made from
-the seed.
+much comes; combine_bytes are rows back.
 
-NVTX: "bench:measure" around all that is measured, in it one "mode_NAME" per way, in that one "iteration" per pass, with
-"route", "dispatch_all2all", "compute_NAME" and "combine_all2all"; "warmup", "check" and "count" outside.
+NVTX: "bench:measure", in it one "mode_NAME" per way, in that one "iteration" per pass, with "route",
+"dispatch_all2all", "compute_NAME" and "combine_all2all"; "warmup", "check" and "count" outside.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,12 +34,18 @@ from gpuledger.capture.window import window
 from gpuledger_workloads.command_lines import CHOICES, ep_parser
 from gpuledger_workloads.device import DTYPES, DeviceClock, counted, needs, refused_where_full
 from gpuledger_workloads.mixture import routing
-from gpuledger_workloads.mixture.dense_oracle import Oracle
-from gpuledger_workloads.mixture.exchange import exchange, exchanged_counts, owners
-from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, computed
-from gpuledger_workloads.mixture.spread import noted, routes_here, sending_plan, summed
+from gpuledger_workloads.mixture.exchange import (
+    exchange,
+    exchanged_counts,
+    noted,
+    owners,
+    routes_here,
+    sending_plan,
+    summed,
+)
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, Oracle, bank, computed
 from gpuledger_workloads.moe import complete, figures, settings_of, shape_of
-from gpuledger_workloads.program import Progress, Result, bench, spread_ms
+from gpuledger_workloads.program import Progress, Result, bench, count_of, spread_ms
 from gpuledger_workloads.ranks import Rank, over_ranks, slowest
 
 _COUNTS_BYTES = 16  # how many tokens come, and how many places of theirs have an expert here
@@ -106,8 +109,7 @@ class Communication:
 def run(options: argparse.Namespace) -> Result | None:
     """Check what was asked for, run the ranks, and put what they found together."""
     wrong = complete(options)
-    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ  # by torchrun
-    count = int(os.environ["WORLD_SIZE"]) if started else options.world_size
+    count = count_of(options)
     if count > options.num_experts:
         wrong = wrong or f"{count} ranks cannot share {options.num_experts} experts: each needs one"
     if options.tokens_per_rank and len(options.tokens_per_rank) != count:
@@ -139,7 +141,7 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
                 row["error_share"] = figures(oracle.checked(output, mode))
         with window("count"):
             for mode, (row, _) in zip(modes, runs, strict=True):
-                calls = counted(_step(place, mode), options.device)
+                calls = counted(partial(passed, place, mode, Communication(rank)), options.device)
                 row |= {"launches": calls.launches, "syncs": calls.syncs, "launches_reason": calls.reason}
     chosen = routing.tokens_per_expert(place.router(place.hidden), place.shape.experts)
     return {"rows": [row for row, _ in runs], "chosen": chosen, "grouped_by": place.held.grouped_by}
@@ -200,10 +202,6 @@ def _dispatched(
     with communication():
         rows, notes = (exchange(rows, traffic.send, traffic.receive, rank) for rows in leaving)
     return order, rows, routes_here(notes, place.held, traffic.assigned), traffic
-
-
-def _step(place: RankLayer, mode: str) -> Callable[[], object]:
-    return lambda: passed(place, mode, Communication(place.rank))
 
 
 def _measured(place: RankLayer, mode: str, options: argparse.Namespace) -> tuple[Result, Tensor]:

@@ -1,20 +1,18 @@
 """Does a long context hold: `gpuledger bench longctx [--prompt-len=128000] [--chunk-size=2048]`.
 
-In: the length of a prompt, of its chunks and of the output, the limits of a server, sizes of a model with random
-weights or a checkpoint. Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's
-bytes, peak memory. It is a check first: the pages for all tokens must be there before anything is allocated, every
-chunk's logits must be finite, and a chunk or step that does not end within --stall-timeout seconds ends the program
-with a sentence that names it, also where the host waits for a device that does not answer. For that the host waits for
-each chunk and each step. KV pages are counted; the cache itself is one contiguous piece.
+In: the length of a prompt, of its chunks and of the output, the limits of a server, sizes of a model or a checkpoint.
+Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's bytes, peak memory. It is
+a check first: the pages for all tokens must be there before anything is allocated, every chunk's logits must be finite,
+and a chunk or step that does not end within --stall-timeout seconds ends the program with a sentence that names it,
+also where the host waits for a device that does not answer. For that the host waits for each chunk and each step.
 
 What is checked besides: the start of the prompt, read in three chunks, gives the logits that it gives read at once; and
-the last token of the prompt, read again as a decode step reads it, over the whole cache and with another kernel, those
-of the last chunk. A text that one prefill may hold is also read at once, to check the last logits.
+the last token of the prompt, read again as a decode step reads it, those of the last chunk. A text that one prefill may
+hold is also read at once, to check the last logits.
 
 NVTX: "bench:measure", in it a "bench:prefill" per chunk and a "bench:decode" per step; "check" and "warmup" before,
-"check" after. With several ranks (--world-size, torchrun) the pages of the text are dealt out to them, each attends to
-those that it keeps, and what they saw is put together: see `serving.sharded_context`. Then the start of the prompt is
-also read by one rank alone, to compare. Times are those of rank 0, which waits for the others in every layer.
+"check" after. With several ranks the pages of the text are dealt out to them: see `serving.sharded_context`. Times are
+those of rank 0, which waits for the others in every layer.
 """
 
 from __future__ import annotations
@@ -49,6 +47,7 @@ from gpuledger_workloads.program import (
     expect_one_process,
     refuse,
     say,
+    settle_sizes,
     spread_ms,
     wrong,
 )
@@ -106,10 +105,8 @@ class Watchdog:
         os._exit(1)
 
 
-PREFIX = 512
-"""Tokens of the prompt that are read at once and in chunks, to compare."""
-ROWS = 20
-"""Of the table of chunks, at most."""
+PREFIX = 512  # tokens of the prompt that are read at once and in chunks, to compare
+ROWS = 20  # of the table of chunks, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +124,7 @@ def run(options: argparse.Namespace) -> Result | None:
     """Refuse what cannot run; then build, check, warm up, measure, check again."""
     settle(options)
     expect_one_process(options)
-    for name, (large, small) in LONGCTX_LENGTHS.items():
-        setattr(options, name, getattr(options, name) or (large if options.device == "cuda" else small))
+    settle_sizes(options, LONGCTX_LENGTHS)
     room = room_of(options, prefill_on_cpu=LONGCTX_PREFILL_ON_CPU)
     batch = room.max_batch_size
     if options.chunk_size * batch > room.max_prefill_tokens:
@@ -247,7 +243,8 @@ def one_pass(
             finite.append(logits.isfinite().all())
             clock.mark()
             clock.synchronize()
-        progress(end, _pace(end * len(prompt) / (time.perf_counter() - start), options.device))
+        memory = f", {torch.cuda.memory_allocated() / 1e9:,.1f} GB allocated" if options.device == "cuda" else ""
+        progress(end, f"{end * len(prompt) / (time.perf_counter() - start):,.0f} tokens/s{memory}")
     prompt_logits = logits
     for number in range(1, options.output_len):
         dog.begin(f"decode step {number:,} of {options.output_len - 1:,}")
@@ -258,11 +255,6 @@ def one_pass(
             clock.synchronize()
     times_ms = clock.between_ms()
     return Passed(times_ms[: len(parts)], times_ms[len(parts) :], prompt_logits, logits, finite)
-
-
-def _pace(tokens_per_s: float, device: str) -> str:
-    memory = f", {torch.cuda.memory_allocated() / 1e9:,.1f} GB allocated" if device == "cuda" else ""
-    return f"{tokens_per_s:,.0f} tokens/s{memory}"
 
 
 def check_chunks(model: Decoder | ShardedText, size: DecoderSize, prompt: Tensor) -> float:

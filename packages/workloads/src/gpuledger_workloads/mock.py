@@ -25,8 +25,7 @@ from gpuledger_workloads.decoder.size import DecoderSize, not_followed, size_of
 from gpuledger_workloads.device import DeviceClock, error_of, settle
 from gpuledger_workloads.program import Progress, Result, asked, bench, refuse, spread_ms
 
-TOLERANCE = 0.01
-"""Of the output's norm: input and weights are the same, so only the order of sums may differ."""
+TOLERANCE = 0.01  # of the output's norm: input and weights are the same, so only the order of sums may differ
 
 
 def run(options: argparse.Namespace) -> Result:

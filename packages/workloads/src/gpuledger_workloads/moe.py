@@ -1,7 +1,7 @@
 """An MoE layer to profile: sizes and a way to compute in, times, launches, padding and imbalance out.
 
 Router, softmax, the k likeliest experts; then the experts, each a SwiGLU MLP, in one of the ways of `mixture`; then the
-weighted sum. All ways have the same weights, tokens and routes. `dense_oracle` checks the last measured pass.
+weighted sum. All ways have the same weights, tokens and routes. `Oracle` checks the last measured pass.
 
 What is timed: from the end of one forward pass to the end of the next, on the device's clock. `flop` counts what the
 router and the experts must multiply, padding left out; `least_bytes` what must be read and written at least: the
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
@@ -25,9 +26,8 @@ from gpuledger.capture.window import window
 from gpuledger_workloads.command_lines import CHOICES, MOE_SIZES, moe_parser
 from gpuledger_workloads.device import DTYPES, Calls, DeviceClock, counted, gigabytes, needs, refused_where_full, settle
 from gpuledger_workloads.mixture import routing
-from gpuledger_workloads.mixture.dense_oracle import Oracle
-from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, bank, mixed
-from gpuledger_workloads.program import Progress, Result, asked, bench, say, spread_ms
+from gpuledger_workloads.mixture.experts import ExpertWeights, MixtureShape, Oracle, bank, mixed
+from gpuledger_workloads.program import Progress, Result, asked, bench, say, settle_sizes, spread_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,10 @@ class ExpertLoad:
         return numbers * int(layer.hidden.element_size())
 
 
-@dataclass(frozen=True, slots=True)
-class ModeRun:
-    """One mode."""
-
-    times_ms: list[float]
-    output: Tensor
-
-
 def complete(options: argparse.Namespace) -> str | None:
     """Fill in what was not given, and say what cannot be."""
     settle(options)
-    on_gpu = options.device == "cuda"
-    for name, (large, small, _) in MOE_SIZES.items():
-        if getattr(options, name) is None:
-            setattr(options, name, large if on_gpu else small)
+    settle_sizes(options, MOE_SIZES)
     if options.ffn_dim is None:
         options.ffn_dim = max(8, round(options.hidden_dim * 2 / 7 / 8) * 8)  # 2048 of 7168; rows of 16 bytes
     if options.experts_per_token > options.num_experts:
@@ -109,13 +98,13 @@ def run(options: argparse.Namespace) -> Result:
         modes = CHOICES[options.mode]
         for mode in modes:
             needs(mode, load.way_bytes(mode, layer), options.device)
-        measured = dict(zip(modes, _measured(layer, modes, options), strict=True))
+        measured = _measured(layer, modes, options)
         oracle = Oracle(layer.shape, layer.router, layer.hidden, options.seed, options.dtype)
         with window("check"):
-            errors = {mode: oracle.checked(mode_run.output, mode) for mode, mode_run in measured.items()}
+            errors = {mode: oracle.checked(output, mode) for mode, (_, output) in measured.items()}
         with window("count"):
-            calls = {mode: counted(lambda mode=mode: layer(mode), options.device) for mode in modes}  # type: ignore[misc]
-    rows = [_row(mode, measured[mode].times_ms, load, len(layer.hidden), calls[mode], errors[mode]) for mode in modes]
+            calls = {mode: counted(partial(layer, mode), options.device) for mode in modes}
+    rows = [_row(mode, measured[mode][0], load, len(layer.hidden), calls[mode], errors[mode]) for mode in modes]
     return _result(options, layer, load, rows, calls[modes[0]].reason)
 
 
@@ -148,14 +137,16 @@ def loaded(layer: MoeLayer) -> ExpertLoad:
     )
 
 
-def _measured(layer: MoeLayer, modes: tuple[str, ...], options: argparse.Namespace) -> list[ModeRun]:
-    """All modes are warm before the first is measured, so that a profiler's window holds nothing else."""
+def _measured(
+    layer: MoeLayer, modes: tuple[str, ...], options: argparse.Namespace
+) -> dict[str, tuple[list[float], Tensor]]:
+    """Times and output of each; all are warm before the first is measured, so that a window holds nothing else."""
     with window("warmup"):
         for mode in modes:
             for _ in range(options.warmup):
                 layer(mode)
     DeviceClock(options.device).synchronize()
-    runs = []
+    runs = {}
     with window("bench:measure", profiler=options.cuda_profiler):
         for mode in modes:
             clock, progress = DeviceClock(options.device), Progress(mode, options.iters)
@@ -167,7 +158,7 @@ def _measured(layer: MoeLayer, modes: tuple[str, ...], options: argparse.Namespa
                     clock.mark()
                     progress(done + 1)
                 clock.synchronize()
-            runs.append(ModeRun(clock.between_ms(), output))
+            runs[mode] = clock.between_ms(), output
     return runs
 
 

@@ -14,23 +14,25 @@ something wrong, 3 where a target was missed.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
+import math
 import os
+import re
 import runpy
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 Result = dict[str, Any]
-Run = Callable[[argparse.Namespace], Result | None]
-"""None: another rank tells."""
+Sizes = Mapping[str, tuple[int, int, str]]  # by name: the default on a GPU, that on a CPU, and what it means
 
-DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""Each with torch's name of it."""
+DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}  # each with torch's name of it
 _EVERY_S = 5.0
 
 
@@ -149,17 +151,36 @@ def streams_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def is_under_torchrun() -> bool:
+    """Whether this process is a rank already."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
 def count_of(options: argparse.Namespace) -> int:
     """How many ranks there will be: what torchrun started goes before --world-size."""
-    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
-    return int(os.environ["WORLD_SIZE"] if started else options.world_size)
+    return int(os.environ["WORLD_SIZE"] if is_under_torchrun() else options.world_size)
+
+
+def add_sizes(parser: argparse.ArgumentParser, sizes: Sizes, least: Mapping[str, int] | None = None) -> None:
+    """An option for each of these; one that is not given is for `settle_sizes`."""
+    for name, (large, small, meaning) in sizes.items():
+        help_text = f"{meaning}; default {large}, on a CPU {small}"
+        whole = at_least((least or {}).get(name, 1))
+        parser.add_argument(f"--{name.replace('_', '-')}", type=whole, metavar="N", help=help_text)
+
+
+def settle_sizes(options: argparse.Namespace, sizes: Sizes) -> None:
+    """Replace those that were not given by the device's own."""
+    for name, (large, small, _) in sizes.items():
+        if getattr(options, name) is None:
+            setattr(options, name, large if options.device == "cuda" else small)
 
 
 def expect_one_process(options: argparse.Namespace) -> None:
     """The program ends where ranks are to be streams and are processes already."""
     if options.ranks_as != "streams":
         return
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+    if is_under_torchrun():
         wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
     if options.backend:
         wrong(f"--backend={options.backend} is for processes: streams of one device copy")
@@ -184,3 +205,82 @@ def read_object(path: str, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         refuse(f"{what}: {path} holds no JSON object but {type(content).__name__}")
     return content
+
+
+_FORM = re.compile(r"\s*(\w+)\s*(>=|<=)\s*(\S+)\s*", re.ASCII)
+_HINT = "NAME>=N asks for at least N, NAME<=N for at most N"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure of a result, by name, and what it should be at least (>=) or at most (<=), in the name's own unit."""
+
+    name: str
+    sign: str
+    wanted: float
+
+    def is_met(self, value: float) -> bool:
+        """Whether that is enough. NaN never is."""
+        return value >= self.wanted if self.sign == ">=" else value <= self.wanted
+
+
+def parsed(text: str) -> Target | None:
+    """`decode_tokens_per_s>=22000` as a target; None where it is none."""
+    form = _FORM.fullmatch(text)
+    if form is None:
+        return None
+    name, sign, number = form.groups()
+    try:
+        wanted = float(number)
+    except ValueError:
+        return None
+    return Target(name, sign, wanted) if math.isfinite(wanted) else None
+
+
+def target_options(parser: argparse.ArgumentParser) -> None:
+    """--target, as often as there are, and --targets for a file of them."""
+    parser.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="'NAME>=N'",
+        help="a figure and what it should be at least, or with <= at most; repeat for more (quote it for a shell)",
+    )
+    parser.add_argument("--targets", metavar="FILE", help='a JSON file of such: {"ttft_p99_ms": "<=2000", ...}')
+
+
+def targets_of(options: argparse.Namespace, names: Collection[str]) -> tuple[Target, ...]:
+    """The targets that were asked for; each must be one of the figures that there will be."""
+    targets = []
+    for text in options.target:
+        target = parsed(text)
+        if target is None:
+            wrong(f"--target={text}: not of the form NAME>=N or NAME<=N", hint=_HINT)
+        targets.append(target)
+    if options.targets is not None:
+        for name, value in read_object(options.targets, "--targets").items():
+            target = parsed(f"{name}{value}") if isinstance(value, str) else None
+            if target is None:
+                refuse(f"--targets: {options.targets}: {name} is not followed by a string with >= or <= and a number")
+            targets.append(target)
+    for target in targets:
+        if target.name not in names:
+            near = difflib.get_close_matches(target.name, names, n=1) or sorted(names)
+            wrong(f"no figure is called {target.name} here", hint=f"there is {', '.join(near)}")
+    return tuple(targets)
+
+
+def judged(targets: Sequence[Target], result: Mapping[str, Any]) -> dict[str, Any]:
+    """For a result: the table of targets and the verdict; nothing where there are none."""
+    rows = [
+        {
+            "name": target.name,
+            "wanted": f"{target.sign} {target.wanted:.15g}",
+            "found": result[target.name],
+            "verdict": "PASS" if target.is_met(result[target.name]) else "FAIL",
+        }
+        for target in targets
+    ]
+    if not rows:
+        return {}
+    return {"targets": rows, "verdict": "FAIL" if any(row["verdict"] == "FAIL" for row in rows) else "PASS"}

@@ -23,7 +23,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 import torch.multiprocessing as mp  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger_workloads.program import Result, refuse
+from gpuledger_workloads.program import Result, is_under_torchrun, refuse
 
 _END_S = 10
 _ECHO_S = 5
@@ -55,8 +55,11 @@ Work = Callable[[Rank, argparse.Namespace], Result]
 def over_ranks(work: Work, options: argparse.Namespace) -> list[Result] | None:
     """Do `work` on every rank. None on ranks of torchrun other than 0."""
     options.backend = options.backend or ("nccl" if options.device == "cuda" else "gloo")
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return _under_torchrun(work, options)
+    if is_under_torchrun():
+        index, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        _check(options.backend, options.device, int(os.environ.get("LOCAL_WORLD_SIZE", count)))
+        options.world_size = count
+        return _joined(work, options, index, count, int(os.environ.get("LOCAL_RANK", index)), "env://")
     count = options.world_size
     _check(options.backend, options.device, count)
     port = options.master_port or _free_port()
@@ -67,14 +70,6 @@ def over_ranks(work: Work, options: argparse.Namespace) -> list[Result] | None:
             if dist.is_initialized():  # after a fault; nobody else is waited for
                 dist.destroy_process_group()
     return _started(work, options, count, f"tcp://127.0.0.1:{port}")
-
-
-def _under_torchrun(work: Work, options: argparse.Namespace) -> list[Result] | None:
-    index, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    local = int(os.environ.get("LOCAL_RANK", index))
-    _check(options.backend, options.device, int(os.environ.get("LOCAL_WORLD_SIZE", count)))
-    options.world_size = count
-    return _joined(work, options, index, count, local, "env://")
 
 
 def _check(backend: str, device: str, here: int) -> None:
@@ -149,9 +144,14 @@ def _heard(ears: dict[Connection, int]) -> list[Result]:
     waiting: dict[Any, int] = dict(ears)
     echo: Fault | None = None
     while waiting:
-        ready = wait(list(waiting), None if echo is None else _ECHO_S)
+        ready: list[Any] = wait(list(waiting), None if echo is None else _ECHO_S)
         for ear in ready:
-            fault, gathered = _said(ear, waiting.pop(ear))
+            index, fault, gathered = waiting.pop(ear), None, None
+            try:
+                fault, gathered = ear.recv()
+            except EOFError:
+                hint = "its own messages stand above; was memory short?"
+                fault = Fault(f"rank {index} ended without a word", hint)
             if fault is not None and not fault.is_echo:
                 refuse(fault.sentence, fault.hint)
             echo = echo or fault
@@ -161,14 +161,6 @@ def _heard(ears: dict[Connection, int]) -> list[Result]:
     if echo:
         refuse(echo.sentence, echo.hint)
     return answers
-
-
-def _said(ear: Any, index: int) -> tuple[Fault | None, list[Result] | None]:
-    try:
-        fault, gathered = ear.recv()
-    except EOFError:
-        return Fault(f"rank {index} ended without a word", "its own messages stand above; was memory short?"), None
-    return fault, gathered
 
 
 def _rank(work: Work, options: argparse.Namespace, index: int, count: int, address: str, mouth: Connection) -> None:
@@ -185,12 +177,9 @@ def _rank(work: Work, options: argparse.Namespace, index: int, count: int, addre
         is_echo = isinstance(error, dist.DistError) or "gloo" in str(error).lower()
         if not is_echo:
             traceback.print_exc()
-        sentence = f"rank {index}: {type(error).__name__}: {_first_line(str(error))}"
+        first_line = next(iter(str(error).strip().splitlines()), "it gave no reason")
+        sentence = f"rank {index}: {type(error).__name__}: {first_line}"
         mouth.send((Fault(sentence, is_echo=is_echo), None))
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "it gave no reason"
 
 
 def slowest(results: Sequence[Result], key: str) -> tuple[int, float]:

@@ -8,16 +8,14 @@ of each iteration, and the bytes that moved. Phases, each an NVTX range in "benc
   its experts; experts do nothing here, so that the expert numbers and weights (12 bytes per choice) stay at home;
 - combine: rows come back, and are summed at home with the weights of the experts of the rank that they were at.
 
-In mode low-latency every rank sends every rank, itself included, as many rows as a rank has tokens at most; rows that
-do not go there are zeros. No counts are exchanged, the host waits for nothing, and bytes do not depend on the routing:
-`padding_share` of them are zeros.
+In mode low-latency every rank sends every rank, itself included, as many rows as a rank has tokens at most, those that
+do not go there as zeros (`padding_share`): no counts, no host waits, and bytes do not depend on the routing.
 
-Ranks are processes or, with --ranks-as=streams, streams of one process on one device, which copy. They meet
-before each iteration, which is not timed: whoever came early would count its waiting as transport. Bytes are exact:
-rows x hidden x bytes of a number; remote ones leave the rank, local ones go to its own experts. Bandwidth is the
-remote bytes of the rank that sends most over the median dispatch, all of it, waiting included. Afterwards the sum is
-compared, token by token, with x times the sum of its weights, which needs no ranks; and once more with ranks that
-multiply by numbers of their own, so that a row which went to the wrong rank shows.
+Ranks meet before each iteration, which is not timed: whoever came early would count its waiting as transport. Bytes are
+exact: rows x hidden x bytes of a number; remote ones leave the rank. Bandwidth is the remote bytes of the rank that
+sends most over the median dispatch, all of it, waiting included. The sum is compared, token by token, with x times the
+sum of its weights; and once more with ranks that multiply by numbers of their own, so that a row which went to the
+wrong rank shows.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 from gpuledger.capture.window import window
 from gpuledger_workloads.command_lines import TRANSPORT_SIZES
 from gpuledger_workloads.device import DTYPES, DeviceClock, settle
-from gpuledger_workloads.mixture.exchange import Counts, Layout, ProcessRanks, RankGroup, StreamRanks, layout, owners
+from gpuledger_workloads.mixture.exchange import Counts, Layout, RankGroup, layout, over_group, owners
 from gpuledger_workloads.program import (
     Progress,
     Result,
@@ -44,10 +42,11 @@ from gpuledger_workloads.program import (
     bench,
     expect_one_process,
     refuse,
+    settle_sizes,
     spread_ms,
     wrong,
 )
-from gpuledger_workloads.ranks import Rank, over_ranks, slowest
+from gpuledger_workloads.ranks import Rank, slowest
 
 PHASES = ("layout", "dispatch", "combine")
 TOLERANCE = {"bf16": 0.02, "fp16": 0.004, "fp32": 1e-5}  # of a token's norm
@@ -64,8 +63,7 @@ class TransportLoad:
     room: int  # tokens that any rank has, at most
 
 
-Loads = Sequence[TransportLoad]
-"""Of each rank of this process."""
+Loads = Sequence[TransportLoad]  # of each rank of this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,11 @@ class Sent:
 def run(options: argparse.Namespace) -> Result | None:
     """Measure on all ranks, check, and tell."""
     settle(options)
-    for name, (large, tiny, _) in TRANSPORT_SIZES.items():
-        if getattr(options, name) is None:
-            setattr(options, name, large if options.device == "cuda" else tiny)
+    settle_sizes(options, TRANSPORT_SIZES)
     if options.topk > options.num_experts:
         wrong(f"--topk={options.topk}: there are {options.num_experts} experts", hint="a token uses an expert once")
     expect_one_process(options)
-    answers = over_streams(options) if options.ranks_as == "streams" else over_ranks(work, options)
+    answers = over_group(measured, options)
     return None if answers is None else result_of(options, answers)
 
 
@@ -120,8 +116,7 @@ def point(options: argparse.Namespace, rank: Rank) -> TransportLoad:
 def laid_out(load: TransportLoad, ranks: int) -> tuple[Layout, Tensor]:
     """What goes where, and the weight of each copy: that of all experts of its token on its rank."""
     sent = layout(load.experts, load.owner, ranks)
-    by_rank = load.weights.new_zeros(len(load.tokens), ranks).scatter_add_(1, load.owner[load.experts], load.weights)
-    return sent, by_rank[sent.order, sent.targets]
+    return sent, weighed(load, ranks)[sent.order, sent.targets]
 
 
 def dispatched(
@@ -228,16 +223,6 @@ def round_trip(
     return wholes
 
 
-def work(rank: Rank, options: argparse.Namespace) -> Result:
-    """A rank that is this process: what it found."""
-    return measured(ProcessRanks(rank), options)[0]
-
-
-def over_streams(options: argparse.Namespace) -> list[Result]:
-    """All ranks, each a stream of this process: what each found."""
-    return measured(StreamRanks(options.world_size, options.device), options)
-
-
 def measured(group: RankGroup, options: argparse.Namespace) -> list[Result]:
     """Warm up, measure, check. Of each rank the times of each iteration, and the bytes, which are the same in each."""
     way = WAYS[options.mode]
@@ -317,14 +302,14 @@ def result_of(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
     row_bytes = options.hidden_size * DTYPES[options.dtype].itemsize
     ranks = [_row(index, answers, times, row_bytes) for index in range(len(answers))]
     busiest = max(answer["remote_bytes"] for answer in answers)
-    is_alone = len(answers) == 1
+    dispatch_ms = figures["dispatch_median_ms"]
     tokens, copies, away = (sum(answer[key] for answer in answers) for key in ("tokens", "copies", "away_copies"))
     remote_bytes, local_bytes = (sum(answer[key] for answer in answers) for key in ("remote_bytes", "local_bytes"))
     figures |= {
         "remote_bytes": remote_bytes,
         "local_bytes": local_bytes,
         "most_remote_bytes": busiest,
-        "bandwidth_bytes_per_s": None if is_alone else _rate(busiest, figures["dispatch_median_ms"]),
+        "bandwidth_bytes_per_s": round(1e3 * busiest / dispatch_ms, 1) if dispatch_ms and len(answers) > 1 else None,
         "ranks_per_token": round(copies / tokens, 4),
         "remote_ranks_per_token": round(away / tokens, 4),
     }
@@ -352,10 +337,6 @@ def _row(index: int, answers: Sequence[Result], times: dict[str, Any], row_bytes
     )
     medians = {f"{phase}_median_ms": round(float(np.median(of_rank[index])), 4) for phase, of_rank in times.items()}
     return {"rank": index, **kept, **medians}
-
-
-def _rate(moved_bytes: int, ms: float) -> float | None:
-    return round(1e3 * moved_bytes / ms, 1) if ms else None
 
 
 if __name__ == "__main__":

@@ -17,19 +17,21 @@ from gpuledger.capture.launchers import Remote, launch_of, remote
 from gpuledger.capture.manifest import FAILED, Manifest
 from gpuledger.capture.nsys import PRESETS, Wishes, doubts, nsys_command, value_of
 from gpuledger.capture.output_files import EXPORT, MANIFEST, REPORTS, CapturePlace, place_for, prepare_place
-from gpuledger.capture.plain_run import ELSEWHERE, LEFT_OUT, nsys_plain
 from gpuledger.capture.record import (
+    ELSEWHERE,
     INTERRUPTED_CODE,
+    LEFT_OUT,
     CaptureOutcome,
     Recording,
     close_recording,
     first_manifest,
     last_line,
+    nsys_plain,
     record_program,
 )
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
-from gpuledger.cli.completion import words
+from gpuledger.cli.inputs import words
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
@@ -193,7 +195,6 @@ def _profile(
 def _launch_session(
     name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], via: str | None
 ) -> None:
-    """Start a server that is ready to be recorded, and stay with it until it ends."""
     if via is not None:
         claim = "--session with --via: a session is reached only on its own machine"
         raise GpuledgerError(claim, hint="run gpuledger there")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -31,12 +31,10 @@ from gpuledger.capture.manifest import (
     environment_wishes,
 )
 from gpuledger.capture.output_files import MEMORY, REPORTS, CapturePlace
-from gpuledger.capture.plain_run import PlainProgram
-from gpuledger.capture.record import CaptureOutcome
+from gpuledger.capture.record import CaptureOutcome, PlainProgram
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.cli.main import sentence
-from gpuledger.cli.progress import progress
-from gpuledger.cli.terminal import columns
+from gpuledger.cli.terminal import columns, progress
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.doctor import checks_text, files_text
@@ -67,18 +65,9 @@ def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
     """COMMAND, and the options that every capture has, handed to the verb as `command` and `manner`."""
 
     @functools.wraps(verb)
-    def with_manner(
-        *arguments: object,
-        name: str | None,
-        force: bool,
-        dry_run: bool,
-        explain: bool,
-        no_report: bool,
-        variables: tuple[str, ...],
-        command: tuple[str, ...],
-        **options: object,
-    ) -> None:
-        manner = CaptureOptions(name, force, dry_run, explain, no_report, environment_wishes(variables))
+    def with_manner(*arguments: object, variables: tuple[str, ...], command: tuple[str, ...], **options: Any) -> None:
+        own = {name: options.pop(name) for name in ("name", "force", "dry_run", "explain", "no_report")}
+        manner = CaptureOptions(**own, variables=environment_wishes(variables))
         verb(*arguments, manner=manner, command=a_program(command), **options)
 
     options = (

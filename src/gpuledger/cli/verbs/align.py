@@ -5,23 +5,23 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, known
-from gpuledger.cli.completion import files
-from gpuledger.cli.inputs import cache_option, limit_option, names_option, regex_option
+from gpuledger.cli.inputs import cache_option, files, limit_option, names_option, regex_option
 from gpuledger.cli.output import Output, page_options
-from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_junit
 from gpuledger.read.source import look_at, opened
+from gpuledger.system.files import refuse_existing
 from gpuledger.verbs.align import align as alignment
 from gpuledger.verbs.diff import timings_at
 
-GATE = 3
-"""The exit code where --gate was given and a check fails."""
+GATE = 3  # the exit code where --gate was given and a check fails
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _COUNT = click.IntRange(min=1)
@@ -30,8 +30,8 @@ _COUNT = click.IntRange(min=1)
 @click.command()
 @click.argument("mock", shell_complete=files)
 @click.argument("e2e", nargs=-1, shell_complete=files)
-@regex_option("--range", "range_", said="The operation is what ranges that match launch.")
-@regex_option("--pattern", said="The operation is the kernels whose names match, on both sides.")
+@regex_option("--range", "range_pattern", said="The operation is what ranges that match launch.")
+@regex_option("--pattern", "kernel_pattern", said="The operation is the kernels whose names match, on both sides.")
 @click.option("--auto", is_flag=True, help="Look for the mock's sequence of kernels. The default.")
 @regex_option("--mock-range", said="A forward of the mock is a range that matches. Default: a step.")
 @regex_option("--step-range", said="Steps of the model are ranges that match. Default: found.")
@@ -54,21 +54,17 @@ _COUNT = click.IntRange(min=1)
 def align(
     mock: str,
     e2e: tuple[str, ...],
-    range_: str | None,
-    pattern: str | None,
     auto: bool,
-    mock_range: str | None,
     step_range: str | None,
     step_kernel: str | None,
-    tier: str,
     known_file: Path | None,
     forwards_mock: int | None,
     forwards_e2e: int | None,
     junit: Path | None,
     gate: bool,
-    names_from: Path | None,
     limits: Limits,
     output: Output,
+    **asked: Any,
 ) -> None:
     """Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast.
 
@@ -90,26 +86,22 @@ def align(
       gpuledger align timed.json --tier=same-module
       gpuledger align mock.csv model.csv --forwards-mock=20 --forwards-e2e=160
     """
-    if sum((range_ is not None, pattern is not None, auto)) > 1:
+    if sum((asked["range_pattern"] is not None, asked["kernel_pattern"] is not None, auto)) > 1:
         raise click.UsageError("--range, --pattern and --auto are three ways to find the operation: give one.")
     accepted = None if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
     if junit is not None and junit.exists() and not output.force:
-        raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
+        raise refuse_existing(junit)
     if not e2e and timings_at(mock, limits) is None:
         raise click.UsageError("give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns.")
     answer = alignment(
         mock,
         e2e,
-        range_pattern=range_,
-        kernel_pattern=pattern,
-        mock_range=mock_range,
         wanted=Selection(step_range, step_kernel),
-        tier=tier,
         known=accepted,
         forwards=(forwards_mock, forwards_e2e),
-        names_from=names_from,
         limits=limits,
         progress=output.progress,
+        **asked,
     )
     output.show(answer.document())
     if junit is not None:

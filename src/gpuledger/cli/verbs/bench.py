@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gpuledger.cli.completion import words
+from gpuledger.cli.inputs import words
 from gpuledger.cli.output import Output, output_options
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, DiagnosisCase, answers_at, answers_text, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder, own_answers, tool_score
@@ -31,8 +31,7 @@ BENCHES = {
 """Each with what it is, as the modules of gpuledger_workloads are called: listed here, so that help needs none."""
 
 
-DIAGNOSIS = "diagnosis"
-"""No workload: it scores reports, and has options of its own."""
+DIAGNOSIS = "diagnosis"  # no workload: it scores reports, and has options of its own
 
 
 class _Bench(click.Command):

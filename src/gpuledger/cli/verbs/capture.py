@@ -1,12 +1,185 @@
-"""`gpuledger capture`: from a command to a profile that holds what was asked for."""
+"""`gpuledger capture`: from a command to a profile that holds what was asked for; by nsys, see `cli.capture.nsys`."""
 
 from __future__ import annotations
 
 import click
 
-from gpuledger.cli.capture.ncu import ncu
+from gpuledger.analyse.capture_checks import CaptureWishes
+from gpuledger.capture.launchers import remote
+from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, check_metrics, ncu_flags
+from gpuledger.capture.output_files import place_for
+from gpuledger.capture.record import ELSEWHERE, LEFT_OUT, Recording, record_program, torch_plain
+from gpuledger.capture.torch_command import OURS, RUNNER, Schedule, torch_command, torch_flags
+from gpuledger.capture.window import opens_window
+from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.nsys import nsys, start, stop
-from gpuledger.cli.capture.torch import torch
+from gpuledger.cli.capture.options import CaptureOptions, tell, warn
+from gpuledger.cli.inputs import regex_option
+from gpuledger.errors import GpuledgerError
+from gpuledger.system.machine import find_ncu
+
+
+@click.command(context_settings=shared.COMMAND_FIRST)
+@regex_option("--kernel", said="Only kernels whose function's name matches.")
+@click.option("--launch-skip", type=click.IntRange(0), metavar="N", help="Let so many matching launches pass first.")
+@click.option("--launch-count", type=click.IntRange(1), metavar="N", help="Profile so many launches.")
+@click.option(
+    "--set",
+    "set_",
+    type=click.Choice(list(SETS)),
+    default="verdict",
+    help="What to measure. Default: what verdicts need.",
+)
+@click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
+@shared.VIA_OPTION
+@shared.capture_options
+def ncu(
+    kernel: str | None,
+    launch_skip: int | None,
+    launch_count: int | None,
+    set_: str,
+    metrics: str | None,
+    via: str | None,
+    manner: CaptureOptions,
+    command: tuple[str, ...],
+) -> None:
+    """Profile single kernels of COMMAND with Nsight Compute, and say what limits each.
+
+    Every launch that is profiled is replayed several times, so choose few: `gpuledger ncu-plan PROFILE` says which,
+    from a timeline. If COMMAND has --cuda-profiler, only what runs while its window is open is profiled. The set
+    `verdict` holds what verdicts need; full, roofline and basic are ncu's own.
+
+    \b
+    Examples:
+      gpuledger capture ncu --kernel=rms_norm_kernel --launch-count=5 -- ./bench
+      gpuledger capture ncu --kernel=mlp --set=roofline -o mlp -- python bench.py
+      gpuledger capture ncu --metrics=dram__bytes.sum --dry-run -- ./bench
+    """
+    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(check_metrics(metrics))
+    place = place_for(manner.name, command, "ncu", force=manner.force)
+    there = remote(via) if via is not None else None
+    output = f"{there.folder}/report" if there else str(place.base)
+    choice = Choice(kernel, launch_skip, launch_count, windowed=opens_window(command))
+    flags = ncu_flags(choice, measure, output.replace("%", "%%"), run_by_us=True)
+    found = None if there else find_ncu()
+    if launch_count is None:
+        what = "every launch" if kernel is None else f"every launch of {kernel}"
+        cost = f"is replayed {measure.cost.passes} times and takes {measure.cost.seconds:g} s more"
+        fewer = "add --launch-count=N" + ("" if kernel else " and --kernel=REGEX")
+        warn([f"{what} {cost}: programs run 100 times slower, or worse; {fewer}"])
+    options = tuple(flag for flag, _ in flags)
+    witness = shared.witness_for(manner, command, place, there)
+    if manner.only_prints:
+        argv = (shared.word_for("ncu", found), *options, *command)
+        copied = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
+        shared.print_plan(
+            manner,
+            flags,
+            (shared.shown_command(manner, argv, there, witness),),
+            [*shared.environment_notes(witness), *copied],
+        )
+        return
+    executable = None if there else shared.require_tool("ncu", found)
+    if not there:
+        shared.check_program(command[0])
+    recording = Recording(
+        tool="ncu",
+        executable=executable,
+        argv=(str(executable or "ncu"), *options, *(command if witness is None else witness.before(command))),
+        command=command,
+        place=place,
+        remote=there,
+        variables=manner.variables,
+        witness=witness,
+        called_as=shared.called_as(),
+    )
+    shared.finish(record_program(recording, tell), None, no_report=manner.no_report)
+
+
+@click.command(context_settings=shared.COMMAND_FIRST)
+@click.option("--wait", type=click.IntRange(0), default=0, metavar="N", help="Steps to let pass first. Default: 0.")
+@click.option("--warmup", type=click.IntRange(0), default=1, metavar="N", help="Steps to throw away then. Default: 1.")
+@click.option("--active", type=click.IntRange(1), metavar="N", help="Steps to record. Default: a range, or all.")
+@click.option("--step-range", metavar="NAME", help="With --active: a step is an NVTX range of this name.")
+@click.option("--record-shapes", is_flag=True, help="The shapes of operators' inputs: gives TFLOP/s.")
+@click.option("--with-stack", is_flag=True, help="Python's call stacks: slow, but names lines.")
+@click.option(
+    "--memory", is_flag=True, help="Allocations and releases of tensors, and a snapshot of torch's allocator."
+)
+@shared.VIA_OPTION
+@shared.PLAIN_OPTION
+@shared.capture_options
+def torch(
+    wait: int,
+    warmup: int,
+    active: int | None,
+    step_range: str | None,
+    record_shapes: bool,
+    with_stack: bool,
+    memory: bool,
+    via: str | None,
+    no_plain: bool,
+    manner: CaptureOptions,
+    command: tuple[str, ...],
+) -> None:
+    """Record the operators of a Python program with torch.profiler.
+
+    COMMAND is `python SCRIPT.py ...`, `python -m MODULE ...` or `gpuledger bench ...`, also behind torchrun or env, or
+    in the text of `bash -lc`; its Python needs torch, and nothing of gpuledger. With --active that many steps are
+    recorded: a step is an optimizer's, or a range named --step-range. Without, the profiler range that the program
+    opens (`gpuledger.window(NAME, profiler=True)`, or torch.cuda.profiler.start), and if it opens none, the whole run.
+    The trace is written whatever the program does. With --memory, NAME.memory.pickle gets the history of torch's
+    allocator over the whole run, with Python's stacks, and the report shows both: also after an out-of-memory.
+
+    \b
+    Examples:
+      gpuledger capture torch --wait=2 --warmup=2 --active=5 -- python train.py
+      gpuledger capture torch -o decode -- python -m bench --cuda-profiler
+      gpuledger capture torch -- torchrun --nproc-per-node=2 train.py
+      gpuledger capture torch --memory --active=5 -- python train.py
+      gpuledger capture torch -- gpuledger bench moe --device=cpu
+      gpuledger capture torch --via='kubectl exec POD --' -- python train.py
+    """
+    if step_range is not None and active is None:
+        raise GpuledgerError("--step-range defines the step, but not how many to record", hint="add --active=N")
+    schedule = Schedule(wait, warmup if active else 0, active or 0, step_range, record_shapes, with_stack, memory)
+    place = place_for(manner.name, command, "torch", force=manner.force)
+    there = remote(via) if via is not None else None
+    output = f"{there.folder}/report" if there else place.base.absolute()
+    runner = there.script if there else str(RUNNER)
+    argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
+    witness = shared.witness_for(manner, command, place, there)
+    plain = LEFT_OUT if no_plain else ELSEWHERE if there else torch_plain(schedule, command, place, witness)
+    if with_stack:
+        warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
+    if manner.only_prints:
+        reasons = [(flag.argument if flag.value else f"--{flag.name}", flag.why) for flag in torch_flags(schedule)]
+        started = shared.shown_command(manner, argv, there, witness, RUNNER)
+        copied = [f"then copied back to {place.folder.absolute()}"] if there else []
+        whole = [("(no options)", "the profiler range of the program, or else the whole run")]
+        shared.print_plan(
+            manner,
+            reasons or whole,
+            (started,),
+            [*shared.plain_run_notes(plain), *shared.environment_notes(witness), *copied],
+        )
+        return
+    if not there and command[0] != OURS:
+        shared.check_program(command[0])
+    recording = Recording(
+        tool="torch",
+        executable=None,
+        argv=argv if witness is None else witness.before(argv),
+        command=command,
+        place=place,
+        remote=there,
+        variables=manner.variables,
+        witness=witness,
+        script=RUNNER if there else None,
+        called_as=shared.called_as(),
+        plain=plain,
+    )
+    shared.finish(record_program(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
 
 
 @click.group(subcommand_metavar="TOOL [OPTIONS] -- COMMAND...")
@@ -28,5 +201,5 @@ def capture() -> None:
     """
 
 
-for each in (nsys, torch, ncu, start, stop):
-    capture.add_command(each)
+for command in (nsys, torch, ncu, start, stop):
+    capture.add_command(command)

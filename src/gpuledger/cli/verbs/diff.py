@@ -15,8 +15,7 @@ from gpuledger.analyse.diff.baseline import baseline_json
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.answers.several_profiles import Compared
-from gpuledger.cli.completion import files
-from gpuledger.cli.inputs import limit_option, regex_option, step_options
+from gpuledger.cli.inputs import files, limit_option, regex_option, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
@@ -28,10 +27,10 @@ from gpuledger.present.views.diff.tables import gate_result, gate_values
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.system.files import refuse_existing
 from gpuledger.verbs.diff import Sides, pair_of_timings, read_sides
 
-TRIPPED = 3
-"""The exit code where a gate tripped."""
+TRIPPED = 3  # the exit code where a gate tripped
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -111,7 +110,7 @@ def diff(
         raise click.UsageError("a baseline alone is compared with nothing: give gates when you compare with it.")
     for target in (junit, baseline):
         if target is not None and target.exists() and not output.force:
-            raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
+            raise refuse_existing(target)
     if baseline is not None:
         side = Sides(wanted, output.progress, limits).read(before)
         Output("json", baseline, output.force, output.quiet).write(json_text(builtins(baseline_json(side))))

@@ -11,9 +11,8 @@ import click
 
 from gpuledger.cli.output import Output, english_options
 from gpuledger.doctor import trial_launches, trial_torch
-from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
+from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools, here
 from gpuledger.doctor.checks import examine
-from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.other_exports import NsysRepReader
@@ -27,10 +26,6 @@ def _writer_of(profile: Path) -> ProfileWriter:
         return ProfileWriter(profile.name, NsysRepReader.name, None)
     origin = open_trace(profile, only=()).origin
     return ProfileWriter(profile.name, origin.tool, origin.tool_version)
-
-
-def _kernels_in(export: Path) -> int:
-    return len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS])
 
 
 @contextlib.contextmanager
@@ -72,7 +67,11 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
       gpuledger doctor --format=json | jq -r '.checks[].commands[]'
     """
     written = None if profile is None else _writer_of(profile)
-    handed = TrialTools(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
+    handed = TrialTools(
+        Path(trial_launches.__file__),
+        Path(trial_torch.__file__),
+        kernels_in=lambda export: len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS]),
+    )
     patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _check_line(quiet=output.quiet) as tell:
         found = examine(patient, tell)

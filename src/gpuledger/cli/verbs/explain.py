@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from gpuledger.cli.completion import finding_codes
+from gpuledger.cli.inputs import finding_codes
 from gpuledger.cli.output import language_option
 from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.findings.rules import codes, page

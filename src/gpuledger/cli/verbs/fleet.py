@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from gpuledger.cli.completion import files
-from gpuledger.cli.inputs import limit_option, step_options
+from gpuledger.cli.inputs import files, limit_option, step_options
 from gpuledger.cli.output import Output, page_options
-from gpuledger.ledger.steps import Selection
-from gpuledger.limits import Limits
 from gpuledger.verbs import job
 
 
 @click.command()
-@click.argument("given", metavar="FILE|DIR|GLOB...", nargs=-1, required=True, shell_complete=files)
+@click.argument("profiles", metavar="FILE|DIR|GLOB...", nargs=-1, required=True, shell_complete=files)
 @click.option(
     "--scheduler", metavar="ADDRESS", help="A running Dask cluster, e.g. tcp://node1:8786. Default: local workers."
 )
@@ -26,14 +25,7 @@ from gpuledger.verbs import job
 @step_options
 @limit_option
 @page_options
-def fleet(
-    given: tuple[str, ...],
-    scheduler: str | None,
-    workers: int | None,
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
-) -> None:
+def fleet(scheduler: str | None, workers: int | None, output: Output, **asked: Any) -> None:
     """Analyze all ranks of a job in one report: who waits for whom.
 
     Reads every profile in the files, folders, globs and archives given, several at a time, and puts ranks together by
@@ -51,7 +43,5 @@ def fleet(
     """
     if scheduler and workers is not None:
         raise click.UsageError("--workers is for local workers; a cluster at --scheduler has its own.")
-    answer = job.fleet(
-        given, scheduler=scheduler, workers=workers, wanted=wanted, limits=limits, progress=output.progress
-    )
+    answer = job.fleet(scheduler=scheduler, workers=workers, progress=output.progress, **asked)
     output.show(answer.document())

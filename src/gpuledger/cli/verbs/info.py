@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS
-from gpuledger.cli.completion import words
-from gpuledger.cli.inputs import limit_option, profile_argument
+from gpuledger.cli.inputs import limit_option, profile_argument, words
 from gpuledger.cli.output import Output, english_options, output_options
 from gpuledger.limits import Limits
 from gpuledger.verbs import recorded

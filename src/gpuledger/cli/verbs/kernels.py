@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -59,7 +60,7 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, l
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--set",
-    "set_",
+    "measured",
     type=click.Choice(list(SETS)),
     default="verdict",
     help="What to measure: what verdicts need (the default), or one of ncu's own sets.",
@@ -76,17 +77,7 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, l
 @step_options
 @limit_option
 @english_options
-def ncu_plan(
-    profile: Path,
-    command: tuple[str, ...],
-    set_: str,
-    metrics: str | None,
-    coverage: float,
-    anyway: bool,
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
-) -> None:
+def ncu_plan(output: Output, **asked: Any) -> None:
     """Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.
 
     Launches of one kernel with the same grid and block from the same place in the program are alike: one of each is
@@ -100,15 +91,4 @@ def ncu_plan(
       gpuledger ncu-plan run.sqlite --set=roofline --coverage=0.8
       gpuledger ncu-plan trace.json.gz --metrics=dram__bytes.sum --format=json
     """
-    answer = answers.ncu_plan(
-        profile,
-        command,
-        measured=set_,
-        metrics=metrics,
-        coverage=coverage,
-        anyway=anyway,
-        wanted=wanted,
-        limits=limits,
-        progress=output.progress,
-    )
-    output.show(answer.document())
+    output.show(answers.ncu_plan(progress=output.progress, **asked).document())

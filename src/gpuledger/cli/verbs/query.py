@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.completion import words
-from gpuledger.cli.inputs import limit_option, optional_profile_argument, step_options
+from gpuledger.cli.inputs import limit_option, optional_profile_argument, step_options, words
 from gpuledger.cli.output import Output, output_options
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits

@@ -7,20 +7,16 @@ the steady steps together from their phases, and from what they waited for. `mem
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
-from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
+from gpuledger.cli.inputs import checked_regex, limit_option, names_option, one_by_one, profile_argument, step_options
 from gpuledger.cli.output import Output, page_options
-from gpuledger.ledger.steps import Selection
-from gpuledger.limits import Limits
 from gpuledger.units import parse_instant
 from gpuledger.verbs import questions
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.profiles import ShownResult
 
 
 def question(answer: Callable[..., ShownResult]) -> click.Command:
@@ -39,7 +35,6 @@ def question(answer: Callable[..., ShownResult]) -> click.Command:
 
 
 def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """A length of time in nanoseconds, none where it was not given."""
     if value is None:
         return None
     try:
@@ -182,28 +177,21 @@ def overlap(**asked: Any) -> ShownResult:
     return questions.overlap(**asked)
 
 
-def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    asked = []
-    for value in values:
-        name, equals, pattern = value.partition("=")
-        if not (name.strip() and equals and pattern):
-            raise click.BadParameter(f"{value!r}: expected NAME=REGEX, e.g. dispatch=all_to_all")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
-        asked.append((name.strip(), pattern))
-    return tuple(asked)
+def _named(value: str) -> tuple[str, str]:
+    name, equals, pattern = value.partition("=")
+    if not (name.strip() and equals and pattern):
+        raise click.BadParameter(f"{value!r}: expected NAME=REGEX, e.g. dispatch=all_to_all")
+    return name.strip(), checked_regex(pattern)
 
 
 @click.command()
 @profile_argument
 @click.option(
     "--phase",
-    "asked",
+    "named",
     multiple=True,
     metavar="NAME=REGEX",
-    callback=_named,
+    callback=one_by_one(_named),
     help="Count matching ranges and kernels as phase NAME; takes precedence over known names.",
 )
 @click.option(
@@ -215,14 +203,7 @@ def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 @step_options
 @limit_option
 @page_options
-def phases(
-    profile: Path,
-    asked: tuple[tuple[str, str], ...],
-    ranks: tuple[str, ...],
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
-) -> None:
+def phases(output: Output, **asked: Any) -> None:
     """Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.
 
     Phases are attention, router, dispatch, expert_gemm, combine, mlp: by the range around each launch (`attention`,
@@ -236,8 +217,7 @@ def phases(
       gpuledger phases run.sqlite --phase=dispatch=SendRecv --phase=experts=ffn
       gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
     """
-    answer = questions.phases(profile, named=asked, ranks=ranks, wanted=wanted, limits=limits, progress=output.progress)
-    output.show(answer.document())
+    output.show(questions.phases(progress=output.progress, **asked).document())
 
 
 @click.command()
@@ -245,7 +225,7 @@ def phases(
 @step_options
 @limit_option
 @page_options
-def critical(profile: Path, wanted: Selection, limits: Limits, output: Output) -> None:
+def critical(output: Output, **asked: Any) -> None:
     """Show the critical path of PROFILE: the host and GPU work that sets the step time.
 
     Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
@@ -259,4 +239,4 @@ def critical(profile: Path, wanted: Selection, limits: Limits, output: Output) -
       gpuledger critical run.sqlite --range=optimizer
       gpuledger critical trace.json.gz -o critical.html
     """
-    output.show(questions.critical(profile, wanted=wanted, limits=limits, progress=output.progress).document())
+    output.show(questions.critical(progress=output.progress, **asked).document())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.completion import words
+from gpuledger.cli.inputs import one_by_one, words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.present import FORMATS
@@ -17,14 +17,17 @@ from gpuledger.present.safe_text import visible
 from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
 from gpuledger.present.writers import write
 from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
-from gpuledger.runbook.engine import FINISHED, Engine, all_needs, state_of
-from gpuledger.runbook.files import (
+from gpuledger.runbook.engine import (
+    FINISHED,
+    Engine,
+    all_needs,
     is_free,
     lock_folder,
     make_folder,
     runbook_text,
     shipped_runbooks,
     shipped_text,
+    state_of,
     write_whole,
 )
 from gpuledger.runbook.forms import suggestion
@@ -46,23 +49,25 @@ from gpuledger.version import own_version
 INTERRUPTED = 130
 
 
-def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for value in values:
-        name, sign, text = value.partition("=")
-        if not name or not sign:
-            raise click.BadParameter(f"{value!r}: expected NAME=VALUE")
-        found.append((name, text))
-    return tuple(found)
+def _pair(value: str) -> tuple[str, str]:
+    name, sign, text = value.partition("=")
+    if not name or not sign:
+        raise click.BadParameter(f"{value!r}: expected NAME=VALUE")
+    return name, text
 
 
 @click.command()
 @click.argument("runbook", required=False, shell_complete=words(shipped_runbooks))
 @click.option("--list", "list_", is_flag=True, help="List the runbooks that come with gpuledger, and their questions.")
 @click.option("--size", metavar="SIZE", help="One of the runbook's sizes. Default: real where a GPU is, else small.")
-@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="Set a variable.")
+@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", callback=one_by_one(_pair), help="Set a variable.")
 @click.option(
-    "--cell", "picked", multiple=True, metavar="AXIS=VALUE", callback=_pairs, help="Only cells with this value."
+    "--cell",
+    "picked",
+    multiple=True,
+    metavar="AXIS=VALUE",
+    callback=one_by_one(_pair),
+    help="Only cells with this value.",
 )
 @click.option("--dry-run", is_flag=True, help="Print every command of every cell; run nothing.")
 @click.option("--keep-going", is_flag=True, help="Where a cell fails, go on with the next.")
@@ -102,8 +107,10 @@ def run(
 
     Exit codes: 0 done, 1 a step failed, 3 a target was missed, 130 interrupted.
     """
+    output = Output(format_, None, force=False, quiet=quiet)
     if runbook is None or list_:
-        _list(Output(format_, None, force=False, quiet=quiet))
+        books = [runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped_runbooks()]
+        output.show(listing_document(books))
         return
     book, here = _find_runbook(runbook)
     lacking = missing(all_needs(book) if book.sizes == {} else ("gpu", *all_needs(book)))
@@ -138,7 +145,7 @@ def run(
         document = summary_document(summary)
         write_whole(choices.folder / "summary.md", write(document, "md"))
         write_whole(choices.folder / "summary.json", write(document, "json"))
-    _end(summary, document, Output(format_, None, force=False, quiet=quiet))
+    _end(summary, document, output)
 
 
 def _end(summary: RunSummary, document: Document, output: Output) -> None:
@@ -154,12 +161,7 @@ def _end(summary: RunSummary, document: Document, output: Output) -> None:
         sys.exit(summary.exit_code)
 
 
-def _list(output: Output) -> None:
-    output.show(listing_document([runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped_runbooks()]))
-
-
 def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
-    """The runbook, and the folder that it lies in."""
     path = Path(runbook)
     if runbook in shipped_runbooks() and not path.is_file():
         return runbook_of(shipped_text(runbook), f"{runbook}.yaml"), Path.cwd()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypedDict
 
 import click
 
@@ -49,40 +49,20 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
     return share
 
 
-class HowToTime(TypedDict):
-    """The options that both ways of timing take."""
-
-    seconds: float
-    target_share: float
-    graph: bool
-    cold: bool
-    warmup: int | None
-    device: str
-    watch: GpuWatch
+_NO_INPUT = object()
 
 
-class PreparedInput(NamedTuple):
-    """What operations are called with."""
-
-    arguments: tuple[object, ...]
-    named: dict[str, object]
-
-
-def _input(source: UserFunction) -> PreparedInput:
-    with blame_user_code(source.file, source.line, "failed while preparing the input"):
-        given = source.function()
-    if isinstance(given, dict):
-        return PreparedInput((), given)
-    return PreparedInput(given if isinstance(given, tuple) else (given,), {})
-
-
-def _prepare(of: UserFunction, given: PreparedInput | None) -> Operation:
-    """The operation, bound to its input where one is given."""
+def _prepare(of: UserFunction, given: object) -> Operation:
+    """The operation, bound to its input where one is given: a tuple of arguments, a dict of named ones, or one."""
     with blame_user_code(of.file, of.line, "failed while preparing"):
-        made = prepare_operation(of.function) if given is None else of.function()
+        made = prepare_operation(of.function) if given is _NO_INPUT else of.function()
     operation = require_callable(of, made)
     check_runs(of, operation)
-    return operation if given is None else partial(operation, *given.arguments, **given.named)
+    if given is _NO_INPUT:
+        return operation
+    if isinstance(given, dict):
+        return partial(operation, **given)
+    return partial(operation, *(given if isinstance(given, tuple) else (given,)))
 
 
 @click.command()
@@ -153,17 +133,11 @@ def time(
     functions = [load_function(name) for name in (operation, other) if name is not None]
     source = None if input_ is None else load_function(input_)
     watch = GpuWatch()
-    how: HowToTime = {
-        "seconds": seconds,
-        "target_share": target,
-        "graph": not no_graph,
-        "cold": cold,
-        "warmup": warmup,
-        "device": chosen,
-        "watch": watch,
-    }
     with stdout_to_stderr():
-        given = None if source is None else _input(source)
+        given: object = _NO_INPUT
+        if source is not None:
+            with blame_user_code(source.file, source.line, "failed while preparing the input"):
+                given = source.function()
         operations = [_prepare(function, given) for function in functions]
         if len(operations) > 1:  # so that what fails is told of the one that failed
             for function, first_call in zip(functions, operations, strict=True):
@@ -171,10 +145,18 @@ def time(
                     first_call()
         with blame_user_code(functions[0].file, functions[0].line, "failed while it was timed"):
             one, *rest = operations
+            measured: Callable[..., Timing | TimedPair] = partial(time_operation, lambda: one)
             if rest:
-                timing: Timing | TimedPair = time_in_turns((lambda: one, lambda: rest[0]), **how)
-            else:
-                timing = time_operation(lambda: one, **how)
+                measured = partial(time_in_turns, (lambda: one, lambda: rest[0]))
+            timing = measured(
+                seconds=seconds,
+                target_share=target,
+                graph=not no_graph,
+                cold=cold,
+                warmup=warmup,
+                device=chosen,
+                watch=watch,
+            )
     gpu = None if isinstance(watch.seen, NotWatched) else watch.seen
     unwatched = watch.seen.reason if isinstance(watch.seen, NotWatched) and chosen == "cuda" else ""
     if isinstance(timing, TimedPair):

@@ -13,20 +13,18 @@ import sys
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO
 
 import click
 
 from gpuledger.changes.changes import Changes
-from gpuledger.cli.completion import files, finding_codes
-from gpuledger.cli.inputs import limit_option, step_options
-from gpuledger.cli.progress import progress
+from gpuledger.cli.inputs import files, finding_codes, limit_option, step_options
+from gpuledger.cli.terminal import progress
 from gpuledger.errors import NothingRecorded, OutputRefused, UnreadableProfile
 from gpuledger.export.perfetto_server import Viewer, ui_files
 from gpuledger.export.sections import (
@@ -43,12 +41,11 @@ from gpuledger.export.sections import (
     write_tables,
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
-from gpuledger.jobs.run import Failed, Fleet, Profile, fleet, job_profiles
+from gpuledger.jobs.run import Profile, fleet, job_profiles
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
-from gpuledger.read.request import Progress
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario
@@ -75,8 +72,7 @@ class Timeline:
     """What is to be written. Sections are made when they are asked for."""
 
     sections: Iterator[TimelineSection]
-    first_ns: int
-    """No time comes before it."""
+    first_ns: int  # no time comes before it
     remarks: tuple[str, ...] = ()
 
 
@@ -122,11 +118,8 @@ def _with_fixes(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[T
             raise NothingRecorded(f"{name}: has no finding {code}", found=f"its findings: {has}")
         edits += [of.fix(code).edit for of in having]
     trace = replayed_trace(changes[0].scenario, *edits)
-    note = Note(
-        Severity.WARNING,
-        "replayed",
-        f"this is no recording, but the profile replayed with {', '.join(wanted)} fixed",
-    )
+    claim = f"this is no recording, but the profile replayed with {', '.join(wanted)} fixed"
+    note = Note(Severity.WARNING, "replayed", claim)
     told = "; ".join(f"GPU {of.device.gpu}: {_before_and_after(of.scenario, edits)}" for of in changes)
     return scene(replace(trace, health=(note, *trace.health)), name, made.wanted), told
 
@@ -145,39 +138,28 @@ def _of_job(
     workers: int | None,
     quiet: bool,
 ) -> Timeline:
-    with progress(quiet=quiet) as tell:
-        found = fleet(given, wanted, count=workers, limits=limits, tell=_progress(tell))
-    job = found.job
+    with progress(quiet=quiet) as line:
+
+        def tell(done: int, total: int) -> None:
+            line(f"{count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
+
+        found = fleet(given, wanted, count=workers, limits=limits, tell=tell)
+    job, addresses = found.job, {profile.name: profile.address for profile in profiles}
     offsets = [clock.offset_ns for clock in job.clocks]
     begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
     # a clock either counts from 1970, or from the capture's beginning, or nearly
     first = min(begins) - _DAY_NS if min(begins) > 2 * _DAY_NS else min(-max(offsets), 0)
-    remarks = tuple(f"{each.name}: {each.sentence}" for each in found.failed)
-    by_name = {each.name: each for each in profiles}
-    return Timeline(_ranks(found, by_name, wanted, limits, min(begins)), first, remarks)
+    failures = tuple(f"{lost.name}: {lost.sentence}" for lost in found.failed)
 
+    def ranks() -> Iterator[TimelineSection]:
+        numbers = UniqueNumbers()
+        losses = [Note(Severity.LOSS, "profile-failed", failure) for failure in failures]
+        yield from job_notes([*job.notes, *losses], min(begins), numbers)
+        for rank, offset_ns in zip(job.ranks, offsets, strict=True):
+            trace = open_trace(addresses[rank.profile], limits=limits)
+            yield from sections(scene(trace, rank.profile, wanted, f"{rank.label}: ", offset_ns), numbers)
 
-def _ranks(
-    found: Fleet, profiles: dict[str, Profile], wanted: Selection, limits: Limits, began: int
-) -> Iterator[TimelineSection]:
-    numbers, job = UniqueNumbers(), found.job
-    notes = [*job.notes, *map(_failure, found.failed)]
-    yield from job_notes(notes, began, numbers)
-    for rank, clock in zip(job.ranks, job.clocks, strict=True):
-        trace = open_trace(profiles[rank.profile].address, limits=limits)
-        made = scene(trace, rank.profile, wanted, f"{rank.label}: ", clock.offset_ns)
-        yield from sections(made, numbers)
-
-
-def _failure(failed: Failed) -> Note:
-    return Note(Severity.LOSS, "profile-failed", f"{failed.name}: {failed.sentence}")
-
-
-def _progress(tell: Progress) -> Callable[[int, int], None]:
-    def told(done: int, total: int) -> None:
-        tell(f"{count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
-
-    return told
+    return Timeline(ranks(), first, failures)
 
 
 @click.command()
@@ -320,7 +302,7 @@ def view(
     ui_files()  # says what is missing before anything is read
     for number in _ASKS_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as a script does for what it runs in the background
-            signal.signal(number, _interrupt)
+            signal.signal(number, signal.default_int_handler)
     with (
         _timeline(given, fixes, wanted, limits, quiet) as (content, name),
         contextlib.suppress(KeyboardInterrupt),  # an interruption is how a viewer ends
@@ -332,10 +314,6 @@ def view(
         threading.Event().wait()
     if not quiet:
         click.echo("ended", err=True)
-
-
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

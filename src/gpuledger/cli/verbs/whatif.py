@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gpuledger.cli.completion import finding_codes
-from gpuledger.cli.inputs import InOrder, checked_regex, in_order, limit_option, profile_argument, step_options
+from gpuledger.cli.inputs import (
+    InOrder,
+    checked_regex,
+    finding_codes,
+    in_order,
+    limit_option,
+    one_by_one,
+    profile_argument,
+    step_options,
+)
 from gpuledger.cli.main import sentence
 from gpuledger.cli.output import Output, page_options
 from gpuledger.ledger.books import EXPOSED, LineKind
@@ -20,7 +30,6 @@ from gpuledger.verbs.whatif import whatif as replay
 
 
 def _factor(text: str) -> float | None:
-    """A number above 0; None for anything else."""
     try:
         number = float(text)
     except ValueError:
@@ -28,110 +37,82 @@ def _factor(text: str) -> float | None:
     return number if 0 < number < float("inf") else None
 
 
-def _speed_ups(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    speed_ups = []
-    for value in values:
-        name, _sign, number = value.rpartition("=")
-        factor = _factor(number)
-        if not name or factor is None:
-            raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2")
-        speed_ups.append((name, factor))
-    return tuple(speed_ups)
+def _speed_up(value: str) -> tuple[str, float]:
+    name, _, number = value.rpartition("=")
+    factor = _factor(number)
+    if not name or factor is None:
+        raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2")
+    return name, factor
 
 
-def _hosts(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[float, ...]:
-    factors = [_factor(value) for value in values]
-    if None in factors:
-        raise click.BadParameter(f"{values[factors.index(None)]!r}: expected a factor, e.g. 2")
-    return tuple(factor for factor in factors if factor is not None)
+def _host(value: str) -> float:
+    factor = _factor(value)
+    if factor is None:
+        raise click.BadParameter(f"{value!r}: expected a factor, e.g. 2")
+    return factor
 
 
-def _costs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[int, ...]:
+def _cost(value: str) -> int:
     try:
-        costs = tuple(map(parse_instant, values))
+        cost = parse_instant(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    if any(cost < 0 for cost in costs):
+    if cost < 0:
         raise click.BadParameter("a call cannot take less than no time")
-    return costs
+    return cost
 
 
-def _hidden_kinds(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
+def _hidden_kind(value: str) -> LineKind:
     kinds = {name: kind for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
-    for value in values:
-        if value not in kinds:
-            raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, EXPOSED))}.")
-    return tuple(kinds[value] for value in values)
-
-
-def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(checked_regex, values))
+    if value not in kinds:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, EXPOSED))}.")
+    return kinds[value]
 
 
 @click.command(cls=InOrder)
 @profile_argument
 @click.option(
-    "--fix",
-    multiple=True,
-    metavar="CODE",
-    shell_complete=finding_codes,
-    help="Apply a finding's fix, e.g. HOST-SYNC.",
+    "--fix", multiple=True, metavar="CODE", shell_complete=finding_codes, help="Apply a finding's fix, e.g. HOST-SYNC."
 )
 @click.option(
     "--speedup",
     multiple=True,
     metavar="NAME=FACTOR",
-    callback=_speed_ups,
+    callback=one_by_one(_speed_up),
     help="Speed up a line, a range or a kernel, e.g. gemm=2; a range includes the host code and calls inside.",
 )
 @click.option(
     "--remove",
-    "removed",
     multiple=True,
     metavar="NAME",
     help="Remove a cause of idle time, e.g. sync; or work (a family, a kernel, a range), with its launches.",
 )
 @click.option(
     "--hide",
-    "hidden",
     multiple=True,
     metavar="comm|copy",
-    callback=_hidden_kinds,
+    callback=one_by_one(_hidden_kind),
     help="Overlap exposed work with compute.",
 )
 @click.option(
     "--graph",
-    "captured",
     multiple=True,
     metavar="REGEX",
-    callback=_patterns,
+    callback=one_by_one(checked_regex),
     help="Launch matching ranges as a CUDA graph: an upper bound.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="FACTOR", callback=_hosts, help="A faster host, e.g. 1.5.")
+@click.option("--host", multiple=True, metavar="FACTOR", callback=one_by_one(_host), help="A faster host, e.g. 1.5.")
 @click.option(
     "--launch-cost",
-    "costs",
     multiple=True,
     metavar="TIME",
-    callback=_costs,
+    callback=one_by_one(_cost),
     help="Cost of each launch call, e.g. 2us.",
 )
 @step_options
 @limit_option
 @page_options
-def whatif(
-    profile: Path,
-    fix: tuple[str, ...],
-    speedup: tuple[tuple[str, float], ...],
-    removed: tuple[str, ...],
-    hidden: tuple[LineKind, ...],
-    captured: tuple[str, ...],
-    hosts: tuple[float, ...],
-    costs: tuple[int, ...],
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
-) -> None:
+def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **given: Sequence[Any]) -> None:
     """Predict what changes to PROFILE would save, alone and together, and what is left to fix.
 
     The profile is replayed with the changes: every call and kernel at the earliest moment that what it waits for
@@ -154,24 +135,13 @@ def whatif(
       gpuledger whatif run.sqlite --graph=decode --hide=comm
       gpuledger whatif nvtx_sum.txt --speedup=compute_loop=10
     """
-    asked = in_order(
-        {
-            "--fix": fix,
-            "--speedup": speedup,
-            "--remove": removed,
-            "--hide": hidden,
-            "--graph": captured,
-            "--host": hosts,
-            "--launch-cost": costs,
-        }
-    )
-    if not asked:
+    changes: list[Change] = in_order(given)
+    if not changes:
         raise click.UsageError("say what to change: --fix, --speedup, --remove, --hide, --graph, --host, --launch-cost")
-    if len(asked) > len(speedup) and is_printed_tables(profile, limits=limits):
+    if len(changes) > len(given["speedup"]) and is_printed_tables(profile, limits=limits):
         raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
-    changes: list[Change] = [(option.removeprefix("--").replace("-", "_"), value) for option, value in asked]
     answer = replay(profile, changes, wanted=wanted, limits=limits, progress=output.progress)
-    if len(answer.refused) < len(asked):
+    if len(answer.refused) < len(changes):
         output.show(answer.document())
     output.progress.clear()
     for refusal in answer.refused[:-1]:

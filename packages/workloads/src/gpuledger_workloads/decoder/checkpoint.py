@@ -43,10 +43,6 @@ _SCALED = "_scale_inv"
 _BLOCK = 128  # numbers of 8 bits that share a scale, in each direction
 
 
-def _silent(_: str) -> None:
-    """Nobody listens."""
-
-
 @dataclass(frozen=True, slots=True)
 class WeightPart:
     """One tensor of the decoder, and the tensors of a checkpoint that it is made of, one below the other."""
@@ -60,10 +56,10 @@ def layer_parts(size: DecoderSize, number: int) -> Iterator[WeightPart]:
     here, width = f"model.layers.{number}", size.width
     for norm, name in (("attention_norm", "input_layernorm"), ("mlp_norm", "post_attention_layernorm")):
         yield _part(f"layers.{number}.{norm}.weight", (f"{here}.{name}", (width,)))
-    for part in _attention_parts(size):
-        kind = "bias" if part.target.endswith(".bias") else "weight"
-        sources = tuple((f"{here}.self_attn.{name}.{kind}", shape) for name, shape in part.sources)
-        yield WeightPart(f"layers.{number}.attention.{part.target.removesuffix('.bias')}.{kind}", sources)
+    for target, *parts in _attention_parts(size):
+        kind = "bias" if target.endswith(".bias") else "weight"
+        sources = tuple((f"{here}.self_attn.{name}.{kind}", shape) for name, shape in parts)
+        yield WeightPart(f"layers.{number}.attention.{target.removesuffix('.bias')}.{kind}", sources)
     if not size.experts or number < size.dense_layers:
         ffn = (size.dense_ffn or size.ffn) if size.experts else size.ffn
         yield from _mlp_parts(f"layers.{number}.mlp", f"{here}.mlp", width, ffn)
@@ -74,36 +70,29 @@ def layer_parts(size: DecoderSize, number: int) -> Iterator[WeightPart]:
         yield from _mlp_parts(f"layers.{number}.shared", f"{here}.mlp.shared_experts", width, ffn)
 
 
-def _attention_parts(size: DecoderSize) -> Iterator[WeightPart]:
-    """Of an attention, by names that say not where it is."""
+def _attention_parts(size: DecoderSize) -> Iterator[tuple[Any, ...]]:
+    """What each part of an attention is read from, by names that say not where it is."""
     width, heads = size.width, size.heads
     if size.attention == "gqa":
         kept = (size.kv_heads * size.head, width)
-        yield WeightPart(
-            "qkv",
-            (
-                ("q_proj", (heads * size.head, width)),
-                ("k_proj", kept),
-                ("v_proj", kept),
-            ),
-        )
-        yield WeightPart("out", (("o_proj", (width, heads * size.head)),))
+        yield "qkv", ("q_proj", (heads * size.head, width)), ("k_proj", kept), ("v_proj", kept)
+        yield "out", ("o_proj", (width, heads * size.head))
         return
-    asked = heads * (size.head + size.rope_dim)
     if size.q_rank:
-        yield WeightPart("q_a", (("q_a_proj", (size.q_rank, width)),))
-        yield WeightPart("q_norm", (("q_a_layernorm", (size.q_rank,)),))
-    yield WeightPart("q_b", (("q_b_proj" if size.q_rank else "q_proj", (asked, size.q_rank or width)),))
-    yield WeightPart("kv_a", (("kv_a_proj_with_mqa", (size.kv_rank + size.rope_dim, width)),))
-    yield WeightPart("kv_norm", (("kv_a_layernorm", (size.kv_rank,)),))
-    yield WeightPart("kv_b", (("kv_b_proj", (heads * (size.head + size.value), size.kv_rank)),))
-    yield WeightPart("out", (("o_proj", (width, heads * size.value)),))
+        yield "q_a", ("q_a_proj", (size.q_rank, width))
+        yield "q_norm", ("q_a_layernorm", (size.q_rank,))
+    asked = (heads * (size.head + size.rope_dim), size.q_rank or width)
+    yield "q_b", ("q_b_proj" if size.q_rank else "q_proj", asked)
+    yield "kv_a", ("kv_a_proj_with_mqa", (size.kv_rank + size.rope_dim, width))
+    yield "kv_norm", ("kv_a_layernorm", (size.kv_rank,))
+    yield "kv_b", ("kv_b_proj", (heads * (size.head + size.value), size.kv_rank))
+    yield "out", ("o_proj", (width, heads * size.value))
     if size.attention == "sparse":
-        yield WeightPart("index_q", (("indexer.wq_b", (size.index_heads * size.index_dim, size.q_rank or width)),))
-        yield WeightPart("index_k", (("indexer.wk", (size.index_dim, width)),))
-        yield WeightPart("index_norm", (("indexer.k_norm", (size.index_dim,)),))
-        yield WeightPart("index_norm.bias", (("indexer.k_norm", (size.index_dim,)),))
-        yield WeightPart("index_weights", (("indexer.weights_proj", (size.index_heads, width)),))
+        yield "index_q", ("indexer.wq_b", (size.index_heads * size.index_dim, size.q_rank or width))
+        yield "index_k", ("indexer.wk", (size.index_dim, width))
+        yield "index_norm", ("indexer.k_norm", (size.index_dim,))
+        yield "index_norm.bias", ("indexer.k_norm", (size.index_dim,))
+        yield "index_weights", ("indexer.weights_proj", (size.index_heads, width))
 
 
 def _mlp_parts(mine: str, theirs: str, width: int, ffn: int) -> Iterator[WeightPart]:
@@ -119,7 +108,7 @@ def _part(target: str, *sources: tuple[str, Shape]) -> WeightPart:
 class Checkpoint:
     """The tensors of a folder. `used` are the names of those that were read; `begin` hears what is read next."""
 
-    def __init__(self, folder: str, begin: Begin = _silent) -> None:
+    def __init__(self, folder: str, begin: Begin = lambda _: None) -> None:
         self.folder, self._begin = Path(folder), begin
         self.config = read_object(str(self.folder / "config.json"), "--ckpt")
         files = sorted(self.folder.glob("*.safetensors"))
@@ -187,14 +176,12 @@ class Checkpoint:
                 layer.mlp.gating = self._gating(number, layer.mlp.router.device)
 
     def fill_expert(self, size: DecoderSize, up: Tensor, down: Tensor, layer: int, expert: int) -> None:
-        """The matrices of one expert."""
         gate, wide, back = (self.tensor(name) for name, _ in self._expert(size, layer, expert))
         up[: size.ffn].copy_(gate)
         up[size.ffn :].copy_(wide)
         down.copy_(back)
 
     def _gating(self, layer: int, device: Any) -> Gating:
-        """How a layer's experts are picked."""
         config = self.config
         name = f"model.layers.{layer}.mlp.gate.e_score_correction_bias"
         bias = self.tensor(name).float().to(device) if name in self._files else None
@@ -212,7 +199,8 @@ class Checkpoint:
 
         Experts are left out: which of them were read depends on the rank.
         """
-        later = tuple(f"model.layers.{number}." for number in self._later(size))
+        numbers = {int(name.split(".")[2]) for name in self._files if name.startswith("model.layers.")}
+        later = tuple(f"model.layers.{number}." for number in numbers if number >= size.layers)
         spare = self._files.keys() - self.used
         return sorted(name for name in spare if ".experts." not in name and not name.startswith(later))
 
@@ -220,10 +208,6 @@ class Checkpoint:
         """For a result: how many those are, if any."""
         names = self.unused(size)
         return {"unused_tensors": f"{len(names)}, such as {names[0]}"} if names else {}
-
-    def _later(self, size: DecoderSize) -> set[int]:
-        numbers = {int(name.split(".")[2]) for name in self._files if name.startswith("model.layers.")}
-        return {number for number in numbers if number >= size.layers}
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, on the host; numbers of 8 bits are multiplied out."""
@@ -244,7 +228,6 @@ class Checkpoint:
         return tuple((f"{here}.{name}_proj.weight", shape) for name, shape in shapes.items())
 
     def _named(self, name: str) -> str:
-        """A name as this checkpoint has it."""
         if not self._is_mixtral or ".mlp." not in name:
             return name
         name = name.replace(".mlp.", ".block_sparse_moe.")

@@ -57,12 +57,10 @@ class DecoderSize:
 
     @property
     def head(self) -> int:
-        """The width of one head."""
         return self.head_dim or self.width // self.heads
 
     @property
     def value(self) -> int:
-        """The width of a head's values."""
         return self.value_dim or self.head
 
     @property
@@ -81,7 +79,6 @@ class DecoderSize:
 
     @property
     def mixed_layers(self) -> int:
-        """Layers that have experts."""
         return max(0, self.layers - self.dense_layers) if self.experts else 0
 
     @property
@@ -90,7 +87,6 @@ class DecoderSize:
         return self.mixed_layers * 3 * self.width * self.ffn
 
     def _attended(self) -> int:
-        """The weights of one layer's attention."""
         if self.attention == "gqa":
             return self.width * self.head * (2 * self.heads + 2 * self.kv_heads)
         asked = self.heads * (self.head + self.rope_dim)
@@ -206,18 +202,9 @@ SPARSE_KEYS = {"index_heads": ("index_n_heads",), "index_dim": ("index_head_dim"
 OPTIONAL = ("head_dim", "shared_experts", "dense_layers", "q_rank", "value_dim")
 """Sizes that a config may leave out: 0 then."""
 OTHERS = (
-    "attention_bias",
-    "decoder_sparse_step",
-    "index_topk",
-    "kv_lora_rank",
-    "layer_types",
-    "mlp_only_layers",
-    "num_nextn_predict_layers",
-    "q_lora_rank",
-    "quantization_config",
-    "rope_scaling",
-    "shared_expert_intermediate_size",
-    "sliding_window",
+    *("attention_bias", "decoder_sparse_step", "index_topk", "kv_lora_rank", "layer_types", "mlp_only_layers"),
+    *("num_nextn_predict_layers", "q_lora_rank", "quantization_config", "rope_scaling"),
+    *("shared_expert_intermediate_size", "sliding_window"),
 )
 """Keys of a config that change the work, and that this decoder does not know."""
 
@@ -289,7 +276,6 @@ def not_followed(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _kind(config: dict[str, Any]) -> str:
-    """The attention of a published model."""
     if not config.get("kv_lora_rank"):
         return "gqa"
     return "sparse" if config.get("index_topk") else "mla"

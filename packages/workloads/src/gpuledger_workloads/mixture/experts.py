@@ -25,7 +25,8 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.mixture.routing import Routed, expert_generator
+from gpuledger_workloads.mixture.routing import Routed, Router, expert_generator
+from gpuledger_workloads.program import refuse
 
 GROUPED_CAPABILITIES = (9, 10)  # elsewhere torch's grouped product is a loop that waits for the device
 _ALIGNED_BYTES = 16  # of a row, for a grouped product
@@ -43,7 +44,6 @@ class MixtureShape:
 
     @property
     def weights(self) -> int:
-        """Numbers in one expert's weights."""
         return 3 * self.hidden * self.ffn
 
     def flop(self, assignments: int) -> int:
@@ -76,8 +76,7 @@ def fill(up: Tensor, down: Tensor, seed: int, expert: int) -> None:
     down.normal_(std=1 / math.sqrt(down.shape[1]), generator=source)
 
 
-Filled = Callable[[Tensor, Tensor, int], None]
-"""Writes the two matrices of the expert of that number."""
+Filled = Callable[[Tensor, Tensor, int], None]  # writes the two matrices of the expert of that number
 
 
 def bank(shape: MixtureShape, held: range, *, device: str, dtype: Any, seed: int) -> ExpertWeights:
@@ -239,7 +238,6 @@ def packed_combine(hidden: Tensor, routed: Routed, packed: Packed, rows: Tensor)
 
 
 def _placed(routed: Routed, order: Tensor, slots: Tensor) -> Tensor:
-    """For each assignment the row that it went to."""
     return order.new_zeros(routed.experts.numel()).scatter_(0, order, slots)
 
 
@@ -271,3 +269,86 @@ def computed(name: str, held: ExpertWeights, hidden: Tensor, routed: Routed) -> 
             return torch.zeros_like(hidden)
         packed = mode.dispatch(held, hidden, routed)
         return mode.combine(hidden, routed, packed, mode.compute(held, packed))
+
+
+SAMPLE = 64
+TOLERANCE = {"bf16": 0.05, "fp16": 0.01, "fp32": 1e-3}
+"""Of the mean norm of a row. One wrong expert of k is wrong by about sqrt(2 / k) of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Knows what the tokens of a layer should become, in another way: none is moved, every expert sees all of them.
+
+    In double precision. Weights are made again from the seed, one expert at a time, so that neither a wrong place in
+    memory nor a wrong order can hide, and a large mixture needs no second copy. Of many tokens a sample is looked at.
+    """
+
+    shape: MixtureShape
+    router: Router
+    hidden: Tensor
+    seed: int
+    dtype: str
+
+    def checked(self, result: Tensor, what: str) -> float:
+        """How far the worst token is off, by the mean norm of one; ends the program where that is too far."""
+        if result.shape != self.hidden.shape:
+            refuse(f"{what}: {tuple(self.hidden.shape)} went in, and {tuple(result.shape)} came out")
+        sample = torch.tensor(sampled(len(self.hidden)), device=self.hidden.device, dtype=torch.long)
+        if not len(sample):
+            return 0.0
+        rows, picked = self.hidden[sample], self.router(self.hidden).experts[sample]
+        wrong = self.fault(rows, picked)
+        if wrong:
+            refuse(f"{what}: {wrong}")
+        answer = self.expected(rows, self.shares(rows, picked))
+        norm = float(answer.norm(dim=-1).mean()) or 1.0
+        error = float((result[sample].double() - answer).norm(dim=-1).max()) / norm
+        if not (error < TOLERANCE[self.dtype] and bool(result.isfinite().all())):  # also when it is NaN
+            refuse(f"{what}: a token is off by {error:.3g} of the norm that tokens have")
+        return error
+
+    def shares(self, rows: Tensor, picked: Tensor) -> Tensor:
+        """How much of each expert is in a token, tokens x experts, if it goes to the `picked` ones."""
+        chances = (rows.double() @ self.router.weight.double().T).softmax(dim=-1)
+        if self.router.plan is None:
+            weights = chances.gather(1, picked)
+        else:
+            weights = chances.sort(dim=-1, descending=True).values[:, : self.router.k]
+        return torch.zeros_like(chances).scatter(1, picked, weights / weights.sum(dim=-1, keepdim=True))
+
+    def expected(self, rows: Tensor, share: Tensor) -> Tensor:
+        """Every token through every expert that any of them has a share of."""
+        shape = self.shape
+        up = rows.new_empty(2 * shape.ffn, shape.hidden)
+        down = rows.new_empty(shape.hidden, shape.ffn)
+        wanted = (share > 0).any(dim=0).tolist()
+        exact = rows.double()
+        mixed = torch.zeros_like(exact)
+        for expert in range(shape.experts):
+            if wanted[expert]:
+                fill(up, down, self.seed, expert)
+                gate = exact @ up[: shape.ffn].double().T
+                middle = gate * gate.sigmoid() * (exact @ up[shape.ffn :].double().T)
+                mixed += share[:, expert, None] * (middle @ down.double().T)
+        return mixed
+
+    def fault(self, rows: Tensor, picked: Tensor) -> str | None:
+        """What is wrong with the experts that tokens were sent to; rounding may exchange two that are as likely."""
+        if (picked.sort(dim=-1).values.diff(dim=-1) == 0).any():
+            return "a token was sent to one expert twice"
+        if self.router.plan is not None:
+            return None
+        logits = rows.double() @ self.router.weight.double().T
+        least = logits.gather(1, picked).min(dim=-1).values
+        likely = logits.topk(self.router.k, dim=-1).values[:, -1]
+        if (least < likely - TOLERANCE[self.dtype] * logits.abs().max()).any():
+            return "a token was not sent to its likeliest experts"
+        return None
+
+
+def sampled(count: int) -> list[int]:
+    """The tokens to look at: all of a few, else some at even distances, with the first and the last."""
+    if count <= SAMPLE:
+        return list(range(count))
+    return [round(number * (count - 1) / (SAMPLE - 1)) for number in range(SAMPLE)]

@@ -2,7 +2,7 @@
 
 Each rank has its own sequences, their cache, and a share of the experts of each layer; all else every rank has, and
 ranks of one process have it together. Layer by layer each rank attends to its own tokens; then all ranks swap tokens
-as `mixture.spread` says. A rank without tokens takes part in that all the same. A decoder alone, called as a model,
+as `mixture.exchange` says. A rank without tokens takes part in that all the same. A decoder alone, called as a model,
 gives the dense answer: no token is moved, and the weights of experts are made, or read, once more.
 
 NVTX: "layerN", in it "attention", then "mlp", or "route", "dispatch", "expert_gemm", "combine" and, where a model has
@@ -25,24 +25,16 @@ from gpuledger_workloads.decoder.checkpoint import Checkpoint
 from gpuledger_workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build, router_weight
 from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.device import DTYPES
-from gpuledger_workloads.mixture.dense_oracle import TOLERANCE
-from gpuledger_workloads.mixture.exchange import RankGroup, owners
-from gpuledger_workloads.mixture.experts import MixtureShape, fill, filled_bank
+from gpuledger_workloads.mixture.exchange import Dispatch, RankExperts, RankGroup, normal, owners
+from gpuledger_workloads.mixture.experts import TOLERANCE, MixtureShape, fill, filled_bank
 from gpuledger_workloads.mixture.routing import Gating, Routed, Router
-from gpuledger_workloads.mixture.spread import Dispatch, RankExperts, normal
 from gpuledger_workloads.program import refuse
 
 Source = Callable[[Tensor, Tensor, int, int], None]
 """Writes the matrices, up and down, of an expert of a layer."""
-Readings = Sequence[Reading | None]
-"""What each rank of this process looks at; None: nothing."""
+Readings = Sequence[Reading | None]  # what each rank of this process looks at; None: nothing
 Seen = Callable[[int, DecoderLayer, Tensor, Tensor], None]
 """Gets, for each rank that has tokens and each layer with experts, the tokens that came in and what came out."""
-
-
-def random_source(size: DecoderSize, seed: int) -> Source:
-    """Weights of a seed, other ones in each layer."""
-    return lambda up, down, layer, expert: fill(up, down, seed, layer * size.experts + expert)
 
 
 class RoutedExperts(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -55,7 +47,6 @@ class RoutedExperts(nn.Module):  # type: ignore[misc, unused-ignore]
         self.router = router_weight(size)
 
     def routed(self, tokens: Tensor) -> Routed:
-        """The experts of each token."""
         return Router(self.router, self.size.top_k, None, self.gating)(tokens)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -91,7 +82,6 @@ class RankDecoders:
         return self._followed(readings, normal)
 
     def step(self, dispatch: Dispatch) -> list[Tensor | None]:
-        """A token of every sequence."""
         readings = self.group.each(lambda place: self._model(place).to_step() if self.sequences[place] else None)
         return self._followed(readings, dispatch)
 
@@ -117,7 +107,6 @@ class RankDecoders:
     def _fed(
         self, number: int, hidden: list[Tensor], begun: Sequence[Any], dispatch: Dispatch, seen: Seen | None
     ) -> list[Tensor]:
-        """The second half of a layer."""
         on_ranks, experts = self.group.each, self.experts[number]
 
         def normed_of(place: int) -> Tensor:
@@ -209,7 +198,11 @@ def built(
 
     Weights are those of a checkpoint, or random ones of a seed.
     """
-    source = partial(checkpoint.fill_expert, size) if checkpoint else random_source(size, seed)
+
+    def random(up: Tensor, down: Tensor, layer: int, expert: int) -> None:
+        fill(up, down, seed, layer * size.experts + expert)  # other ones in each layer
+
+    source: Source = partial(checkpoint.fill_expert, size) if checkpoint else random
     owner = owners(size.experts, group.count)
     models: list[Decoder | None] = []
     for index in group.indices:
@@ -233,18 +226,13 @@ def built(
 def give_weights(model: Decoder, size: DecoderSize, checkpoint: Checkpoint | None, other: Decoder | None) -> None:
     """Give a model the weights of another of the same size, if there is one, else those of a checkpoint, if any."""
     if other:
-        share_weights(model, other)
+        for mine, theirs in zip(model.modules(), other.modules(), strict=True):
+            for name, weight in theirs.named_parameters(recurse=False):
+                setattr(mine, name, weight)  # so that they are there once
         if checkpoint:
             checkpoint.follow(model)
     elif checkpoint:
         checkpoint.fill(model, size)
-
-
-def share_weights(model: Decoder, other: Decoder) -> None:
-    """Give a model the weights of another of the same size, so that they are there once."""
-    for mine, theirs in zip(model.modules(), other.modules(), strict=True):
-        for name, weight in theirs.named_parameters(recurse=False):
-            setattr(mine, name, weight)
 
 
 def _by_layer(

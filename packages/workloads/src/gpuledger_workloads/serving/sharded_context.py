@@ -13,22 +13,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger_workloads.decoder.attention import TokenPositions, rotated
 from gpuledger_workloads.decoder.checkpoint import Checkpoint
-from gpuledger_workloads.decoder.model import ALIGNED, EVERY, Decoder, ModelShare, Reading, build, positions_for
+from gpuledger_workloads.decoder.model import (
+    ALIGNED,
+    EVERY,
+    Decoder,
+    ModelShare,
+    Reading,
+    TokenPositions,
+    build,
+    positions_for,
+    rotated,
+)
 from gpuledger_workloads.decoder.size import DecoderSize
 from gpuledger_workloads.mixture.exchange import RankGroup
 from gpuledger_workloads.serving.rank_decoders import give_weights
 
-_BLOCK_NUMBERS = 1 << 26
-"""Scores that are held at once."""
+_BLOCK_NUMBERS = 1 << 26  # scores that are held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,6 @@ class ShardedText:
         return self._followed(lambda model: model.to_prefill(prompt, begin, EVERY), begin)
 
     def step(self) -> Tensor:
-        """A token more."""
         self._length += 1
         return self._followed(lambda model: model.to_step(), self._length - 1)
 
@@ -155,7 +162,6 @@ class ShardedText:
 
     @property
     def text(self) -> Tensor:
-        """The text so far."""
         text: Tensor = self.models[0].text
         return text
 
@@ -163,20 +169,20 @@ class ShardedText:
         """The logits of what follows, on each rank."""
         on_ranks = self.group.each
         begun = on_ranks(lambda place: self.models[place].begun(readings[place]))
+        kept = on_ranks(lambda place: _kept_here(self.shards[place], begin, end, begun[place][0].device))
         hidden, places = [start[0] for start in begun], [start[1] for start in begun]
         for number in range(self.size.layers):
             with window(f"layer{number}"):
-                hidden = self._through([model.layers[number] for model in self.models], hidden, places, begin, end)
+                hidden = self._through([model.layers[number] for model in self.models], hidden, places, kept)
         return on_ranks(lambda place: self.models[place].logits(hidden[place]))
 
     def _through(
-        self, layers: Sequence[Any], hidden: list[Tensor], places: Sequence[TokenPositions], begin: int, end: int
+        self, layers: Sequence[Any], hidden: list[Tensor], places: Sequence[TokenPositions], kept: Sequence[Kept]
     ) -> list[Tensor]:
-        """One layer on each rank."""
         on_ranks = self.group.each
         with window("attention"):
             normed = on_ranks(lambda place: layers[place].attention_norm(hidden[place]))
-            mixed = self._attended(layers, normed, places, begin, end)
+            mixed = self._attended([layer.attention for layer in layers], normed, places, kept)
             attended = on_ranks(lambda place: hidden[place] + mixed[place])
         with window("mlp"):
             return on_ranks(lambda place: attended[place] + layers[place].feed(layers[place].mlp_norm(attended[place])))
@@ -191,56 +197,35 @@ class ShardedText:
         return self.group.alone(followed)
 
     def _attended(
-        self, layers: Sequence[Any], normed: Sequence[Tensor], places: Sequence[TokenPositions], begin: int, end: int
+        self,
+        attentions: Sequence[Any],
+        normed: Sequence[Tensor],
+        places: Sequence[TokenPositions],
+        kept: Sequence[Kept],
     ) -> list[Tensor]:
-        """Attention of each layer's tokens to the whole text."""
+        """Attention of each rank's tokens to the whole text."""
         on_ranks, kind = self.group.each, self.size.attention
-        attentions = [layer.attention for layer in layers]
         if kind == "gqa":
-            asked = on_ranks(
-                lambda place: ask_grouped(
-                    attentions[place], normed[place], places[place], self.shards[place], begin, end
-                )
-            )
+            asked = on_ranks(lambda place: ask_grouped(attentions[place], normed[place], places[place], kept[place]))
         else:
             projected = on_ranks(lambda place: attentions[place].projected(normed[place], places[place]))
-            asked = on_ranks(
-                lambda place: ask_latent(
-                    attentions[place], projected[place], places[place], self.shards[place], begin, end
-                )
-            )
+            asked = on_ranks(lambda place: ask_latent(attentions[place], projected[place], places[place], kept[place]))
             if kind == "sparse":
-                asked = self._best(attentions, normed, projected, places, asked, begin, end)
+                scores = on_ranks(
+                    lambda place: liked(
+                        attentions[place], normed[place], projected[place].asking, places[place], kept[place]
+                    ).masked_fill(~asked[place].allowed, -math.inf)
+                )
+                asked = self._best(scores, asked)
         parts = on_ranks(lambda place: seen(asked[place]))
         with window("merge"):
             gathered = self.group.gathered(parts)
             whole = on_ranks(lambda place: merged(gathered[place]))
         return on_ranks(lambda place: answered(attentions[place], whole[place].to(normed[place].dtype)))
 
-    def _best(
-        self,
-        attentions: Sequence[Any],
-        normed: Sequence[Tensor],
-        projected: Sequence[Any],
-        places: Sequence[TokenPositions],
-        asked: Sequence[Asked],
-        begin: int,
-        end: int,
-    ) -> list[Asked]:
-        """The same with only the best tokens of all ranks allowed."""
+    def _best(self, scores: Sequence[Tensor], asked: Sequence[Asked]) -> list[Asked]:
+        """The same with only the tokens allowed that have the best scores of all ranks."""
         on_ranks, top = self.group.each, self.size.index_top_k
-        scores = on_ranks(
-            lambda place: liked(
-                attentions[place],
-                normed[place],
-                projected[place].asking,
-                places[place],
-                self.shards[place],
-                asked[place].allowed,
-                begin,
-                end,
-            )
-        )
 
         def best(place: int) -> Tensor:
             here = scores[place].topk(min(top, scores[place].shape[-1]), dim=-1).values
@@ -252,25 +237,27 @@ class ShardedText:
         def chosen(place: int) -> Asked:
             together = gathered[place].permute(1, 2, 0, 3).flatten(2)
             least = together.topk(top, dim=-1).values[..., -1:]
-            given = asked[place]
-            return Asked(given.query, given.keys, given.values, given.allowed & (scores[place] >= least), given.scale)
+            return replace(asked[place], allowed=asked[place].allowed & (scores[place] >= least))
 
         return on_ranks(chosen)
 
 
-def _kept_here(shard: KvShard, begin: int, end: int, device: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a chunk the tokens that are kept here, and their slots; and the positions of all that is kept by then."""
+Kept = tuple[Tensor, Tensor, Tensor]
+"""Of a chunk the tokens that are kept here, and their slots; and the positions of all that is kept by then."""
+
+
+def _kept_here(shard: KvShard, begin: int, end: int, device: Any) -> Kept:
     new = shard.kept(begin, end)
     return (new - begin).to(device), shard.slots(new).to(device), shard.kept(0, end).to(device)
 
 
-def ask_grouped(attention: Any, hidden: Tensor, place: TokenPositions, shard: KvShard, begin: int, end: int) -> Asked:
+def ask_grouped(attention: Any, hidden: Tensor, place: TokenPositions, kept: Kept) -> Asked:
     """Query heads that share keys."""
     size, (batch, length, _) = attention.size, hidden.shape
     heads = attention.qkv(hidden).view(batch, length, -1, size.head).transpose(1, 2)
     query, key, value = heads.split((size.heads, size.kv_heads, size.kv_heads), dim=1)
     query, key = rotated(query, place), rotated(key, place)
-    tokens, slots, there = _kept_here(shard, begin, end, hidden.device)
+    tokens, slots, there = kept
     attention.keys.index_copy_(2, slots, key.index_select(2, tokens))
     attention.values.index_copy_(2, slots, value.index_select(2, tokens))
     count = len(there)
@@ -283,9 +270,9 @@ def ask_grouped(attention: Any, hidden: Tensor, place: TokenPositions, shard: Kv
     )
 
 
-def ask_latent(attention: Any, projected: Any, place: TokenPositions, shard: KvShard, begin: int, end: int) -> Asked:
+def ask_latent(attention: Any, projected: Any, place: TokenPositions, kept: Kept) -> Asked:
     """Latent rows as they are kept, with the matrix that opens keys in the query."""
-    tokens, slots, there = _kept_here(shard, begin, end, projected.rows.device)
+    tokens, slots, there = kept
     attention.kept.index_copy_(1, slots, projected.rows.index_select(1, tokens))
     rows = attention.kept[:, : len(there)].unsqueeze(1)
     return Asked(
@@ -297,18 +284,9 @@ def ask_latent(attention: Any, projected: Any, place: TokenPositions, shard: KvS
     )
 
 
-def liked(
-    attention: Any,
-    hidden: Tensor,
-    asking: Tensor,
-    place: TokenPositions,
-    shard: KvShard,
-    allowed: Tensor,
-    begin: int,
-    end: int,
-) -> Tensor:
-    """The indexer's scores of the tokens kept here, sequences x length x keys; -inf where a token may not look."""
-    tokens, slots, there = _kept_here(shard, begin, end, hidden.device)
+def liked(attention: Any, hidden: Tensor, asking: Tensor, place: TokenPositions, kept: Kept) -> Tensor:
+    """The indexer's scores of the tokens kept here, sequences x length x keys."""
+    tokens, slots, there = kept
     attention.index_keys.index_copy_(1, slots, attention.indexed(hidden, place).index_select(1, tokens))
     keys = attention.index_keys[:, : len(there)]
     query, weights = attention.asked(hidden, asking, place)
@@ -317,7 +295,7 @@ def liked(
         attention.scores(query[:, start : start + block], weights[:, start : start + block], keys, there)
         for start in range(0, hidden.shape[1], block)
     ]
-    return torch.cat(parts, dim=1).masked_fill(~allowed, -math.inf)
+    return torch.cat(parts, dim=1)
 
 
 def answered(attention: Any, mixed: Tensor) -> Tensor:
