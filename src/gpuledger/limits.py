@@ -5,7 +5,7 @@ On the command line `--limit=NAME=VALUE` raises or lowers one, for the names bel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpuledger.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

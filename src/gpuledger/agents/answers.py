@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.safe_text import cut_in_the_middle, visible
+from gpuledger.records import dataclass
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.tables import Kind, Rows, Table
 

@@ -11,7 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -25,6 +25,7 @@ from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress
 from gpuledger.read.source import SEPARATOR, look_at, state
 from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Trace
 
 _MOST_ENTRIES: Final = 5_000

@@ -5,7 +5,7 @@ profile to another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
+from gpuledger.records import dataclass
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement

@@ -5,11 +5,11 @@ A capture that lacks something looks like any other until a question about it co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table

@@ -5,7 +5,6 @@ Causes and lengths are of the whole window and sum to its idle time; triggers ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.ranges import ranges_around
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from gpuledger.ledger.activity import State, cuda_calls, launching_call
 from gpuledger.ledger.books import UNCLASSIFIED
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, NotMeasured, Process, Trace
 from gpuledger.trace.spans import Span

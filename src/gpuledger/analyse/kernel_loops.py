@@ -7,7 +7,6 @@ or add it up: so one kernel could do it for all tensors. Layers repeat as well, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from gpuledger.catalog.kernel_types import BY_ELEMENT
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Codes

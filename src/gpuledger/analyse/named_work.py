@@ -8,7 +8,6 @@ A name is taken as it is printed, in either language: `gemm`, `idle: launch call
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import near_names
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import LANGUAGES, say, translated
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, intersection, parents, total, union

@@ -8,7 +8,7 @@ host and projected onto the GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from gpuledger.ledger.ranges import (
     spans_of_time,
     thread,
 )
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NotMeasured, Trace, os_pid
 from gpuledger.trace.spans import Ints, depths, parents

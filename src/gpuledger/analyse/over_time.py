@@ -7,7 +7,6 @@ waits in the queue from its call's return until the first of its work begins; a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import NotMeasured, Trace

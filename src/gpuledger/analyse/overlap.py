@@ -6,12 +6,11 @@ exposed times and the idle time sum to the window. `stream_overlap`: kernels tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace

@@ -6,7 +6,6 @@ twice as fast wherever it runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -18,6 +17,7 @@ from gpuledger.ledger.activity import State, short_function_name
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import innermost, spans_of_time
+from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph

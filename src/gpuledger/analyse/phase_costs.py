@@ -10,7 +10,6 @@ against transfer: the collectives of one rank, matched with those of the others,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, join
 from gpuledger.trace.model import NotMeasured, Trace

@@ -10,7 +10,7 @@ that a second file gave to work inside graphs are ranges below those around the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, so
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import Trace

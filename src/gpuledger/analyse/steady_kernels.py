@@ -6,7 +6,6 @@ Positions are of these kernels; `operations` says where they are among the activ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.spans import Ints, furthest

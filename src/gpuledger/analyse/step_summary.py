@@ -5,7 +5,6 @@ The steps' usual length, outliers and drift are `ledger.step_variation`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -15,6 +14,7 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.steps import PHASES
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.spans import covered, holds
 from gpuledger.trace.statistics import nearest_percentiles

@@ -8,7 +8,6 @@ here: which stretches of a run a timeline shows, given places to look at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -20,6 +19,7 @@ from gpuledger.ledger.activity import CUDA_LAYERS, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, by_row, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, furthest

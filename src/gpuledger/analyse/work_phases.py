@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -33,6 +32,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints

@@ -7,7 +7,6 @@ Judged kernels or samples in, what tables and documents say of them as a whole o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
@@ -23,6 +22,7 @@ from gpuledger.analyse.utilization.stretches import (
 )
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuledger.analyse.memory.snapshot_figures import (
     MemoryCurve,
     SnapshotFigures,
@@ -13,6 +11,7 @@ from gpuledger.analyse.memory.snapshot_figures import (
 )
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import snapshot_findings
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.spans import Span
 

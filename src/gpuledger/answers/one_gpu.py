@@ -5,7 +5,6 @@ The command line and agents ask the same functions, and views arrange what these
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
@@ -19,6 +18,7 @@ from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, st
 from gpuledger.findings.idle import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 

@@ -6,7 +6,6 @@ or of the whole profile. Analyses that only a page asks for are imported then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +20,7 @@ from gpuledger.analyse.step_summary import PhaseTime, phase_times
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest

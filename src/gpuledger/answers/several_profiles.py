@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from gpuledger.analyse.ranks.collectives import (
 from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import ComputeBalance, Job, StepAcrossRanks, compute_balance, steps_across_ranks
 from gpuledger.analyse.ranks.rank_times import RankTimes, rank_times
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 
 T = TypeVar("T")

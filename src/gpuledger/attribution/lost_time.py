@@ -11,7 +11,7 @@ waited.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, RowsByKey, distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, either, holds, intersection, total, union

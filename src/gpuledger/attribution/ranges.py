@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.ledger.ranges import thread
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, depths, furthest, parents

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.records import dataclass
 
 SHELLS: Final = ("sh", "bash", "dash", "zsh", "ksh", "ash")
 _COMMAND_FOLLOWS: Final = frozenset(("if", "then", "elif", "else", "while", "until", "do", "{", "!", "time"))

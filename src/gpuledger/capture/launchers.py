@@ -15,7 +15,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from gpuledger.capture.command_text import (
 )
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.records import dataclass
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Ran, fetch_output, run
 

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
@@ -27,6 +27,7 @@ from gpuledger.capture.output_files import MANIFEST_SCHEMA
 from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
 from gpuledger.json_types import Count, Json, builtins
+from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.machine import Machine
 from gpuledger.system.processes import run

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.records import dataclass
 
 SECTIONS: Final = {
     "SpeedOfLight": "how near compute and memory come to their peaks",

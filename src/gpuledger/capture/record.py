@@ -21,7 +21,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ from gpuledger.capture.secrets import without_secrets
 from gpuledger.capture.torch_command import Schedule, torch_command
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed
+from gpuledger.records import dataclass
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import find_nsys, machine, version_of
 from gpuledger.system.processes import AttendedRun, Ran, run_attended

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from gpuledger.capture.command_text import Edit, edit_command, edits_behind, pro
 from gpuledger.capture.launchers import PYTHON, launch_of, python_beside
 from gpuledger.capture.nsys import Flag
 from gpuledger.errors import GpuledgerError
+from gpuledger.records import dataclass
 
 RUNNER: Final = Path(__file__).parent / "torch_runner.py"
 OURS: Final = "gpuledger"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from gpuledger.catalog.gpu_metrics import WARPS_PER_SM
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Gpu, NotMeasured
 
 TYPES: Final = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")

@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, TypeAlias
+
+from gpuledger.records import dataclass
 
 _TOKEN: Final = re.compile(
     r"(?P<look>\(\?<?[=!])|(?P<group>\(\?:)|(?P<end>\))|(?P<bar>\|)|(?P<often>[?*+]|\{\d*,?\d*\})"

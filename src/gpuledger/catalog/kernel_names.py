@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
+from gpuledger.records import dataclass
 
 
 def name_matcher(pattern: str, flags: int = re.IGNORECASE) -> Callable[[str], bool]:

@@ -8,11 +8,11 @@ name also tells how many tensors they move, of what size, and how they are launc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_names import name_matcher
+from gpuledger.records import dataclass
 
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
 """Families whose kernels tensor cores can run."""

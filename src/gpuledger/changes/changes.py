@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final
@@ -29,6 +28,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
+from gpuledger.records import dataclass
 from gpuledger.replay.edits import (
     Edit,
     apply_edits,

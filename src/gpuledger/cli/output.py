@@ -9,7 +9,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from gpuledger.cli.kept_answers import asked_question
 from gpuledger.cli.terminal import SILENT, ProgressLine, columns, has_colours, progress
 from gpuledger.messages import LANGUAGES
 from gpuledger.present import FORMATS, PAGE
+from gpuledger.records import dataclass
 from gpuledger.system.files import refuse_existing, replacing
 
 if TYPE_CHECKING:

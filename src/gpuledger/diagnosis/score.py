@@ -11,7 +11,6 @@ from __future__ import annotations
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -30,6 +29,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.version import own_version
 

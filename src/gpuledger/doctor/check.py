@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.errors import ToolFailed
+from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of
 from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys, machine, version_in
 from gpuledger.system.processes import Ran, run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from gpuledger.doctor.check import (
 )
 from gpuledger.doctor.tools import counters, export, gpu_metrics, ncu, nsys, profile, sampling, trial
 from gpuledger.errors import GpuledgerError
+from gpuledger.records import dataclass
 from gpuledger.system.machine import InstalledGpu, Machine
 
 _SMI_SECONDS: Final = 30.0

@@ -11,7 +11,6 @@ by columns: numbers in, many messages out, with no work in Python for each field
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.export.timeline import Argument, Levels, Records, TimelineSection, Track, TrackKind, events
+from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints
 
 VARINT, FIXED64, BYTES = range(3)

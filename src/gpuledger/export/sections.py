@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +44,7 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import PHASES, Selection, Steps
+from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import Scenario, scenarios
 from gpuledger.trace.model import Note, Severity, Trace

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, pairwise
 from typing import Any, Final
@@ -18,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED

@@ -6,7 +6,7 @@ They are told by names, sizes and by what follows what (`analyse.wasted_work`): 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -39,6 +39,7 @@ from gpuledger.findings.fixes import Fixes, OtherWay
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest

@@ -5,12 +5,13 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isqrt
 from typing import Final
 
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text

@@ -6,7 +6,7 @@ Their evidence: the places that hold the lost time, what came before and after, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
+from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.spans import Ints, Span

@@ -8,7 +8,6 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.spans import Span

@@ -6,7 +6,7 @@ With the headline, what a report says first of a GPU, and the stretch of time th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.steps import Selection
+from gpuledger.records import dataclass
 from gpuledger.stages import BOOKS, FINDINGS, TellStage, tell_nobody
 from gpuledger.trace.model import Note, NotMeasured, Trace
 from gpuledger.trace.spans import Span, Spans

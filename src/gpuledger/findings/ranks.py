@@ -6,7 +6,7 @@ With the words for what fixing a rank, a stage or a collective saves, which tabl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from gpuledger.findings.copies import OVERLAP_COMMUNICATION
 from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.statistics import median
 from gpuledger.units import count_text, share_text, time_text

@@ -7,7 +7,6 @@ Each family of rules is a module with a tuple `RULES`; `findings/rules.py` puts 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -23,6 +22,7 @@ from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.scenario import Scenario, scenario
 from gpuledger.trace.keys import equal

@@ -11,7 +11,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, look_at
+from gpuledger.records import dataclass
 from gpuledger.system import resources, worker_processes
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text

@@ -9,7 +9,6 @@ correlation id.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import (
     KeyPositions,
     Positions,

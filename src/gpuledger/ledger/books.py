@@ -7,7 +7,6 @@ integer nanoseconds; the program checks that on every run and stops if they do n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +21,7 @@ from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import Ints, Span, Spans, covered, cut_to, total

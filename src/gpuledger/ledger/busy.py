@@ -6,10 +6,9 @@ the exposed part; what hides under compute is given beside them. Streams and pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, Spans, cut_to, intersection, one_span, total
 from gpuledger.trace.sweep import states

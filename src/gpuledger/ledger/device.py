@@ -5,7 +5,7 @@ With steps, figures are those of the steady ones together, so that lines still s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Selection, Steps, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total

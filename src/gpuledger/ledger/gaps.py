@@ -11,7 +11,6 @@ after L `launch_latency`, inside it `launch` or `load`, before it whatever L's t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_same, take
 from gpuledger.trace.spans import Ints, cut_at

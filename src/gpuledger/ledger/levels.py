@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -38,6 +37,7 @@ from gpuledger.ledger.launched_in import launched_in, main_process, nothing_matc
 from gpuledger.ledger.lost_work import LEAST_NS, waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace

@@ -23,7 +23,7 @@ was queued long before it ran waited for it (`waits_for_unrecorded`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import comb
 from typing import Final
 
@@ -42,6 +42,7 @@ from gpuledger.catalog.calls import (
 )
 from gpuledger.ledger.activity import Activities, CallsByKey, short_function_name
 from gpuledger.ledger.host import Host
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_same
 from gpuledger.trace.model import Trace

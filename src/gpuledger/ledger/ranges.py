@@ -6,11 +6,11 @@ to every range around the call, not just the innermost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, by_row, group, search
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import Ints, in_nesting_order, pairs_inside, parents, shortest_around

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import Steps
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.statistics import median, nearest_percentiles
 

@@ -11,7 +11,6 @@ Where several processes share a GPU, the steps are those of the process that lau
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from gpuledger.ledger.levels import FEWEST, LevelFinder, source_words, up_to
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import Trace

@@ -11,13 +11,13 @@ import os
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
+from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.trace.spans import Ints
 

@@ -11,12 +11,12 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
+from gpuledger.records import dataclass
 from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
 

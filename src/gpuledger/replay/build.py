@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
+from gpuledger.records import dataclass
 from gpuledger.replay.cross_stream_waits import (
     UNEXPLAINED_NS,
     CrossStreamWaits,

@@ -9,7 +9,6 @@ Slack is how much later something could end without the stretch ending later. On
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -21,6 +20,7 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import COMM, COPY, Line
 from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
+from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replay_times, set_limits

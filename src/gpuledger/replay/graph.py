@@ -8,13 +8,14 @@ GPUs. An edge says that one begins, or ends, no sooner than some time after anot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 

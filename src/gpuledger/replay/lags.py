@@ -11,7 +11,7 @@ one trace says can be read, or used for another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities, State, short_function_name
 from gpuledger.ledger.host import Host
+from gpuledger.records import dataclass
 from gpuledger.replay.cross_stream_waits import BY_EVENT, BY_PROCESS
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.replay.program_order import OuterCalls, StreamOrder

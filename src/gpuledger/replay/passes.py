@@ -8,11 +8,12 @@ where the package was installed without a compiler, or with GPULEDGER_NATIVE=0, 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Final
 
 import numpy as np
 
+from gpuledger.records import dataclass
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.trace.spans import Ints
 

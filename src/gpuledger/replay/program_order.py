@@ -7,7 +7,6 @@ precede it have ended.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
+from gpuledger.records import dataclass
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.trace.keys import Positions, RowsByKey, group, is_same, take
 from gpuledger.trace.spans import Ints, furthest

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities, record_of_call, short_function_name
 from gpuledger.ledger.host import Host
+from gpuledger.records import dataclass
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
 from gpuledger.trace.keys import Positions, RowsByKey, distinct
 from gpuledger.trace.model import Trace

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, field
 
+from gpuledger.records import dataclass
 from gpuledger.runbook.forms import NOT_IN_FILE, Fields, FieldsOrWord, Listed, Program, RunbookPart, Word, WordList
 
 Need = Literal["gpu", "nsys", "ncu", "torch"]

@@ -18,12 +18,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, Final
 
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
+from gpuledger.records import dataclass
 from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.plan import OURS, CellJob, Choices, PlannedComparison, environment_of, shown_command

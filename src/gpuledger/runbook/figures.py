@@ -7,9 +7,10 @@ only; NAME may be a report's too, and further dots lead further in: `report.step
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from gpuledger.records import dataclass
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
+
+from gpuledger.records import dataclass
 
 MOST_BYTES: Final = 200_000
 MOST_VALUES: Final = 10_000

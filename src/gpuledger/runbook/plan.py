@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
+from gpuledger.records import dataclass
 from gpuledger.runbook.definition import (
     AlignCells,
     BenchStep,

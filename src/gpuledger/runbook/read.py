@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
 from typing import Final, TypeVar
@@ -18,6 +17,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.records import dataclass
 from gpuledger.runbook import definition
 from gpuledger.runbook.definition import BUILT_IN, Axis, CellFilter, ReportStep, Runbook, SavingCheck, Step, cells_of
 from gpuledger.runbook.forms import RunbookFault, Word, check_keys, parse_tree, read_as, suggestion

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ from gpuledger.findings.profiled_run import WHERE_SAMPLED
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.statement import Statement, duckdb_package, refusal, statement
 from gpuledger.sql.tables import BY_NAME, ColumnValues, QueryTable, TableValues, columns_to_read, recorded_values

@@ -11,12 +11,12 @@ import gc
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.errors import QueryRefused, needing
+from gpuledger.records import dataclass
 from gpuledger.sql.tables import BY_NAME, TABLES
 
 if TYPE_CHECKING:

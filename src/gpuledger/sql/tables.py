@@ -7,7 +7,6 @@ DuckDB is handed columns as they were read: nothing is copied, and nothing worke
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.errors import QueryRefused
 from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import NOT_RECORDED, TIMES, Kind, Rows, Table

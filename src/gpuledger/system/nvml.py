@@ -11,10 +11,11 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from statistics import median_low
 from typing import Any, Final
+
+from gpuledger.records import dataclass
 
 _EVERY_S: Final = 0.05
 SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers

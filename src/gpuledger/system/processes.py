@@ -17,11 +17,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
 from gpuledger.errors import ToolFailed
+from gpuledger.records import dataclass
 from gpuledger.system.files import Abandoned, whole_file
 from gpuledger.system.interruption import Interruption, interruptible_children
 

@@ -17,13 +17,14 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Final, Generic, TypeVar
 
 from gpuledger.errors import ToolFailed
+from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of
 from gpuledger.system.interruption import held_interrupts
 from gpuledger.system.resources import resident_bytes

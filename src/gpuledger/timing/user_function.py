@@ -11,11 +11,11 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.records import dataclass
 
 _LONGEST = 200
 

@@ -6,13 +6,13 @@ A column whose rows are all the same is one value, broadcast (`same`), so that a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.sweep import expand
 

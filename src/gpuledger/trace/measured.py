@@ -8,12 +8,13 @@ A snapshot of PyTorch's CUDA allocator is columns, one `GpuMemory` per GPU.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Stacks, Strings

@@ -7,7 +7,7 @@ from, goes with a trace where a second file told it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from enum import Enum
 from typing import Final
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.notebook_table import html_table
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.strings import Stacks, Strings

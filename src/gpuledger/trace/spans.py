@@ -8,12 +8,12 @@ instants: which record encloses which (`parents`), and which lie inside which (`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, search
 from gpuledger.trace.sweep import NOT_NESTED, expand

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct, same
 from gpuledger.trace.spans import Ints
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import needing
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import take
 from gpuledger.trace.notebook_table import FIRST_ROWS, html_table, rows_text
 from gpuledger.trace.strings import Codes, Strings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.records import dataclass
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.diff import timings_at, told_apart

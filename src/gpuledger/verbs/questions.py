@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
@@ -39,6 +38,7 @@ from gpuledger.present.views.program_time import launches_tables, memory_tables,
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
 from gpuledger.read import SAMPLES
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.records import dataclass
 from gpuledger.replay.scenario import scenarios
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace

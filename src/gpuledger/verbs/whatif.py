@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from gpuledger.present.document import Document
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.records import dataclass
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name

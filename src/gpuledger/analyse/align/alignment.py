@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.align.checks import checks
@@ -29,6 +29,7 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
+from gpuledger.records import dataclass
 from gpuledger.units import count_text, share_text, time_text
 
 DRIFT: Final = 0.03  # a change over the run that is worth saying

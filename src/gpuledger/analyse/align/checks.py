@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
@@ -42,6 +42,7 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.units import count_text, share_text, time_text
 
 OTHER_SPEED: Final = 2.0

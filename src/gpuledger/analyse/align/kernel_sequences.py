@@ -7,7 +7,6 @@ the one that started first, so their own times add up to the time in which any o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby, zip_longest
 from typing import Final
@@ -19,6 +18,7 @@ from gpuledger.catalog.kernel_families import COMMUNICATION, OTHER, family
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carries, label, likeness, parse, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Trace

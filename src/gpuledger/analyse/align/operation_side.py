@@ -8,13 +8,13 @@ the one with the median GPU time. Of several ranks, each forward counts where it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, similarity
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
 from gpuledger.units import count_text

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MATCHED, MISSING, ForwardKernel, align_kernels
@@ -17,6 +16,7 @@ from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.catalog.kernel_names import EXACT, label
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3
 
 LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence

@@ -8,7 +8,6 @@ in a graph.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
@@ -32,6 +31,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
 from gpuledger.units import count_text

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
@@ -20,6 +19,7 @@ from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.books import Line, LineKind
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 
 TIME, COUNT, SIZE = "time", "count", "size"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,6 +25,7 @@ from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import HOST_PACED
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median

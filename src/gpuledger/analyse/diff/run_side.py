@@ -8,7 +8,7 @@ tables of `nsys stats` have not even that, and their whole is the time of the ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -21,6 +21,7 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line
 from gpuledger.ledger.steps import Selection
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles

@@ -7,13 +7,13 @@ problems of different size: a GEMM of the same shape may have a longer inner dim
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs, points, roofs
 from gpuledger.analyse.kernels.verdict import Figure, KernelVerdict, LaunchFigures, figures, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3, Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import share_text

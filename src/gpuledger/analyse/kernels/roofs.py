@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.catalog.gpus import peak_bytes_per_s, peaks_of
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Profiled
 from gpuledger.trace.model import Gpu, NotMeasured
 

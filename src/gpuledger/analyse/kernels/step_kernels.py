@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -20,6 +19,7 @@ from gpuledger.attribution.launch_places import launched_inside, places
 from gpuledger.catalog.kernel_names import parse, without_numbers
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import NotMeasured, Trace

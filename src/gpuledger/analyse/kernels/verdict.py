@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from gpuledger.analyse.kernels.roofs import memory_rate, roofs
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, three_figures, time_text

@@ -13,7 +13,6 @@ holds it: bytes by the line that allocated them and by whole stacks. The bytes s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.attribution.places import own_frames, place
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints

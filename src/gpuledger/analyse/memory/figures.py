@@ -7,7 +7,6 @@ way allows. Memory in use: the peak and the sums, and the most in each of a fixe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -20,6 +19,7 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpus import link_bytes_per_s, peak_bytes_per_s, peer_bytes_per_s
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import equal, group
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, covered, total, union

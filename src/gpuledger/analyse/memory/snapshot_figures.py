@@ -9,7 +9,6 @@ out-of-memory was made of: what was asked for, what was held by whom, what was f
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import Final
@@ -29,6 +28,7 @@ from gpuledger.analyse.memory.allocations import (
     sums_by,
     user_path,
 )
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints, Span
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from math import prod
@@ -28,6 +27,7 @@ from gpuledger.analyse.operators.operators import Ops
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops, peaks_of
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Gpu, NotMeasured, Trace

@@ -6,7 +6,6 @@ The host's part is in launch calls, moves, indexing, calls that wait, and commun
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -20,6 +19,7 @@ from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.ledger.activity import State, short_function_name, short_names
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace

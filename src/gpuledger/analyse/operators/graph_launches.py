@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from itertools import compress
 from typing import Final
@@ -23,6 +23,7 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import Activities, launching_call
 from gpuledger.ledger.host import Host, host_and_activities
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints

@@ -6,7 +6,7 @@ The wait of a collective is given per rank: what its ranks waited, divided by ho
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints

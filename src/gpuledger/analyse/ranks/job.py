@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -16,6 +15,7 @@ import numpy as np
 from gpuledger.analyse.ranks.matching import Lane, RankClock, matched_lanes, on_one_clock, overlapping, rank_clocks
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.messages import joined, say
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.trace.spans import Ints, Spans, clip, intersection, total, union
 from gpuledger.trace.statistics import lower_median

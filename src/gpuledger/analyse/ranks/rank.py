@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from enum import IntEnum
 from typing import Final
 
@@ -29,6 +29,7 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.ranges import thread
 from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import prod
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group, join
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds

@@ -5,7 +5,6 @@ Times are those of the steady stretch, spread over its steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import Job, step_lengths
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOf
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.ncu_metrics import DURATION, USE
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3, KernelReport, Profiled
 from gpuledger.trace.model import NotMeasured
 

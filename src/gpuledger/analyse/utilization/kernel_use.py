@@ -9,7 +9,7 @@ docs/concepts/use.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from math import hypot, prod
 from typing import Final
@@ -30,6 +30,7 @@ from gpuledger.analyse.utilization.samples import Floats, SampleSubset, gpu_samp
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Spans

@@ -8,7 +8,6 @@ the lag at which kernels explain them best), and the share of each sample that e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric, gpu_metric
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct, equal
 from gpuledger.trace.model import NotMeasured, Trace

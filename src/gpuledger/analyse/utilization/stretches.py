@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -25,6 +24,7 @@ from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.books import Line, compute_by
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct, equal
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, union

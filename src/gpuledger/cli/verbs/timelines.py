@@ -15,7 +15,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import BinaryIO
@@ -46,6 +46,7 @@ from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
+from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario

@@ -6,7 +6,6 @@ Texts are given as they are to be shown, in whatever language. Nothing is comput
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
@@ -24,6 +23,7 @@ from gpuledger.present.charts.svg import (
     is_hatched,
     text_width,
 )
+from gpuledger.records import dataclass
 
 _BAR: Final = 34
 _LINE: Final = 18

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -27,6 +26,7 @@ from gpuledger.present.charts.svg import (
 )
 from gpuledger.present.palette import HEAT, TONES, heat_level
 from gpuledger.present.safe_text import cut_in_the_middle
+from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, time_text
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.present.charts.svg import SIZE, WIDE, Dot, GridLine, Mark, Picture, Trail, Words, text_width
+from gpuledger.records import dataclass
 
 _BESIDE: Final = (4, -9, 17)
 """How far below a dot's middle the baseline of its name may be, in the order of liking."""

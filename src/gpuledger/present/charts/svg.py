@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible
+from gpuledger.records import dataclass
 
 WIDE: Final = 640
 """How many pixels a picture has at least on a page that is not narrow; text that would not fit then is left out."""

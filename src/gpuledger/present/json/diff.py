@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
@@ -17,6 +16,7 @@ from gpuledger.answers.several_profiles import Compared, PerStep, RangeChange, c
 from gpuledger.json_types import Json
 from gpuledger.present.json.types import Shape, fill
 from gpuledger.present.json.utilization import FigureJson, figure_json
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 
 IntervalNs: TypeAlias = Annotated[list[int], Meta(min_length=2, max_length=2)]

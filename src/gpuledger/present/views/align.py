@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
@@ -27,6 +26,7 @@ from gpuledger.present.document import (
 )
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
 

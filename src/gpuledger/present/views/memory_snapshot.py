@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text

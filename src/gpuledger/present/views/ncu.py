@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +44,7 @@ from gpuledger.present.views.kernels import (
     kernel_sheet,
     severity_cell,
 )
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import count_text, share_text, time_text
 

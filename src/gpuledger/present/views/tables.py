@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from gpuledger.messages import say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, always_shown
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
 
 from gpuledger.present.safe_text import visible
+from gpuledger.records import dataclass
 
 _NOT_IN_XML: Final = re.compile(r"[\ufffe\uffff]")
 

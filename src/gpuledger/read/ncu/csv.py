@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TextIO
 
 from gpuledger.catalog.ncu_metrics import is_used
@@ -38,6 +38,7 @@ from gpuledger.read.ncu.launch import (
 )
 from gpuledger.read.request import Progress, counted, more_event_bytes
 from gpuledger.read.source import Source, opened
+from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import Note, Severity

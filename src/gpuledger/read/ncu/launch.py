@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.read.request import counted
+from gpuledger.records import dataclass
 from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import Note
 

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -40,6 +39,7 @@ from gpuledger.read.ncu.launch import (
 )
 from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, look_at, opened
+from gpuledger.records import dataclass
 from gpuledger.system.processes import run
 from gpuledger.trace.measured import Advice, Profiled
 from gpuledger.trace.model import Note, Severity

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.request import Progress
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import same
 from gpuledger.trace.spans import Ints

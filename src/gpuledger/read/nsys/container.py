@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 import numpy as np
 
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Decoding
 from gpuledger.trace.spans import Ints
 

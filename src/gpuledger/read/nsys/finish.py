@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
 from gpuledger.read.request import counted
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, distinct, group, is_same, same

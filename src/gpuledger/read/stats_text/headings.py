@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
+
+from gpuledger.records import dataclass
 
 KNOWN: Final = (
     "cuda_api_sum",

@@ -11,7 +11,7 @@ import html
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from gpuledger.read.stats_text.headings import (
     report_in,
     report_of,
 )
+from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
 from gpuledger.trace.model import Note, Severity

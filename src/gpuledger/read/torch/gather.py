@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from typing import Any, Final
@@ -40,6 +40,7 @@ from gpuledger.read.torch.columns import (
     together,
 )
 from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
+from gpuledger.records import dataclass
 from gpuledger.trace.model import Note
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table

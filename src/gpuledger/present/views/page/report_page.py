@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -46,6 +46,7 @@ from gpuledger.present.views.page.over_time import (
 )
 from gpuledger.present.views.page.rooflines import sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text

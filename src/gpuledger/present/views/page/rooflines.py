@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -16,6 +15,7 @@ from gpuledger.present.document import Chart
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.terms import BOUNDS
 from gpuledger.present.views.utilization import CLASS_BOUNDS, CLASS_WORDS
+from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, share_text, time_text
 
