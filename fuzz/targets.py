@@ -30,7 +30,6 @@ from gpuledger.answers.memory_snapshot import snapshot_answer
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.memory_snapshot import snapshot_document
 from gpuledger.present.writers import write
@@ -45,6 +44,7 @@ from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.definition import cells_of
 from gpuledger.runbook.engine import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report

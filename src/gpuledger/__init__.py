@@ -32,10 +32,10 @@ if TYPE_CHECKING:
         UnreadableProfile,
     )
     from gpuledger.findings.finding import Finding
-    from gpuledger.ledger.steps import Selection
     from gpuledger.limits import Limits
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
+    from gpuledger.selection import Selection
     from gpuledger.sql.answer import QueryAnswer
     from gpuledger.trace.measured import KernelReport
     from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
@@ -76,7 +76,7 @@ _HOMES: dict[str, str] = {
     "open_kernels": "read.ncu.reader",
     "build_report": "verbs.report",
     "Report": "verbs.report",
-    "Selection": "ledger.steps",
+    "Selection": "selection",
     "window": "capture.window",
 }
 

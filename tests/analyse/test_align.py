@@ -29,8 +29,8 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table

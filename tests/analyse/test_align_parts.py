@@ -18,9 +18,9 @@ from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN
 from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.present.writers import write
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

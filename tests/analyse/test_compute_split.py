@@ -18,7 +18,7 @@ from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from support.sampled_traces import SM_ACTIVE, TENSOR, in_turn, sampled
 from support.trace_notation import trace

@@ -30,11 +30,11 @@ from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.trace.measured import PrintedTable, PrintedTables, SummaryRow
 from gpuledger.trace.model import NotMeasured
 from gpuledger.verbs.diff import told_apart

@@ -17,9 +17,9 @@ from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.diff.document import diff_document
 from gpuledger.present.writers import write
+from gpuledger.selection import Selection
 from support.diff_sides import kernel, side
 from support.sampled_traces import SM_ACTIVE, TENSOR, in_turn, sampled
 

@@ -21,9 +21,9 @@ from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
 from gpuledger.jobs import run
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.fleet import job_sheets
 from gpuledger.replay.passes import replay_times as replayed_times
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from support.call_notation import called
 from support.corpus import corpus_file

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpuledger.attribution import flame_trees
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.attribution.ranges import NamePaths
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
 from support.html_pages import named_export
 

@@ -28,9 +28,9 @@ from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, dtype
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.fleet import job_sheets
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings

@@ -13,8 +13,8 @@ from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview, by_
 from gpuledger.attribution.launch_places import longest_repeat
 from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Trace
 from support.command import NAMES

@@ -28,7 +28,7 @@ from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.work_phases import NOWHERE, ToldBy, work_phases
 from gpuledger.catalog.range_names import layer_of_range, phase_of_range
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import total
 from support.book_checks import analysed

@@ -17,9 +17,9 @@ from gpuledger.analyse.operators.graph_places import GraphNames, GraphWork, grap
 from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.attribution.flame_trees import flame_trees
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NameCoverage
 from support.command import ROOT, gpuledger
 from support.launched_ops import LAYER, Launch, Op, captured, graph_of, layers, traced

@@ -28,8 +28,8 @@ from gpuledger.cli.verbs.questions import ops as verb
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.operators import operator_sentences, ops_sheets
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.verbs.report import build_report
 from support.command import ROOT

@@ -35,9 +35,9 @@ from gpuledger.capture.ncu import PLACEHOLDER, SETS, Measure, check_metrics, com
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.safe_text import shell_lines
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -14,8 +14,8 @@ from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, named_work
 from gpuledger.analyse.range_tree import RangeRole, range_shares
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from support.command import gpuledger
 
 TWO_GPUS = {

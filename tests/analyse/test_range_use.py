@@ -8,8 +8,8 @@ from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.program_time import ranges_sheet
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table

@@ -9,8 +9,8 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.analyse.ranks.rank import OF_CODE, RankWork, WorkPart, rank_summary
-from gpuledger.ledger.steps import Selection
 from gpuledger.replay.passes import replay_times
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

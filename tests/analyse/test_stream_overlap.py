@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuledger import Trace, open_trace
 from gpuledger.analyse.overlap import StreamOverlap, stream_overlap
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from support.command import ROOT, gpuledger
 from support.trace_notation import trace
 

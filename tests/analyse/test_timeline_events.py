@@ -14,7 +14,7 @@ from gpuledger.analyse import timeline as timeline_events
 from gpuledger.analyse.timeline import MOST_EVENTS, EventFinder, Events, EventSource, lanes, shown_stretches, stretch_of
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings

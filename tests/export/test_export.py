@@ -31,9 +31,9 @@ from gpuledger.export.sections import ENDINGS, earliest_ns, form_of, scene, sect
 from gpuledger.export.timeline import FEW_LANES, NAMELESS, UniqueNumbers, events, nested_lanes, separate_lanes
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
-from gpuledger.ledger.steps import Selection
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.scenario import scenario
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -13,7 +13,7 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.cli.verbs.timelines import write_timeline
 from gpuledger.export.sections import ENDINGS
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -16,7 +16,7 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -13,7 +13,7 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from support.book_checks import analysed
 from support.command import CAPTURES
 

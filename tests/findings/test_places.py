@@ -11,7 +11,7 @@ import pytest
 from gpuledger import Trace, build_report, open_trace
 from gpuledger.export.sections import finding_mark
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.units import instant_text
 from support.host_programs import LAUNCH, MAIN, STEP, STEPS, US, called, program, ranged, sampled
 from support.nsys_exports import PID, TID, call, kernel, minimal, push

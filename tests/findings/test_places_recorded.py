@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.findings.profiled_run import diagnose
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from support.command import ROOT
 
 PLACES = {

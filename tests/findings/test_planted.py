@@ -12,7 +12,7 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.findings.rules import findings
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from support.book_checks import analysed, check_balance
 from support.command import CAPTURES, gpuledger
 from support.planted_findings import EXPECTED, HELD_OUT

@@ -30,10 +30,10 @@ from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.jobs import cluster, run
 from gpuledger.jobs.run import Failed, Profile, failure, job_profiles, profiles_text
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.document import Shades
 from gpuledger.present.views.fleet import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
+from gpuledger.selection import Selection
 from gpuledger.stages import Nobody
 from gpuledger.system import resources
 from gpuledger.verbs.job import progress_bar

@@ -20,7 +20,7 @@ from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.jobs import run
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.tables import Kind
 from support.command import gpuledger
 from support.corpus import corpus_file

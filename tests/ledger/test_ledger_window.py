@@ -17,7 +17,7 @@ from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Spans, cut_to, holds, union
 from support.book_checks import analysed, check_balance

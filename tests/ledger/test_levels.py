@@ -18,8 +18,8 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.levels import COVERAGE, LevelSource
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.views.report_parts import ledger_title, verdict
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.command import ROOT

@@ -24,13 +24,13 @@ from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Selection
 from gpuledger.messages import Message, catalogue
 from gpuledger.present.document import Document, Page, Paragraph, Section, SheetBlock
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded_json, html
+from gpuledger.selection import Selection
 from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from gpuledger.verbs.report import Report, build_report

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
-from gpuledger.ledger.steps import Selection
 from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
 from gpuledger.present.safe_text import display_width, padded, visible, wrapped
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger
 from support.package_source import MODULES

@@ -19,13 +19,13 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit
 from gpuledger.present.views.gpu_time import longest_sheet, step_sheets
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.tables import Room, cell
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.units import parse_instant, time_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report

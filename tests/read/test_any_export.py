@@ -20,13 +20,14 @@ from gpuledger.answers.one_gpu import (
     ranges_answer,
     steps_answer,
 )
-from gpuledger.ledger.steps import Selection, Steps
+from gpuledger.ledger.steps import Steps
 from gpuledger.present.views.gpu_time import gaps_tables, ledger_sheet, overlap_tables, steps_tables
 from gpuledger.present.views.program_time import launches_tables, memory_tables, ranges_sheet, ranges_tables
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import json_text
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import Report, build_report
 from support.book_checks import check_balance
 from support.nsys_exports import call, kernel, minimal, push

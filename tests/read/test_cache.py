@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from gpuledger import Table, open_trace
 from gpuledger.cli.main import cli
 from gpuledger.errors import UnreadableProfile
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say, translated
 from gpuledger.present.writers.json import json_text
@@ -35,6 +34,7 @@ from gpuledger.read.cache import cached_open
 from gpuledger.read.cache.store import ENDING, fingerprint, pack_trace, unpack_trace
 from gpuledger.read.nsys.sqlite import SqliteReader
 from gpuledger.read.source import look_at
+from gpuledger.selection import Selection
 from gpuledger.system import kept_files
 from gpuledger.system.kept_files import FileState, KeptFiles
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin, Private, Process, Severity, Trace

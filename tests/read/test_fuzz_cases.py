@@ -17,7 +17,6 @@ import pytest
 
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
@@ -28,6 +27,7 @@ from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.engine import runbook_text
 from gpuledger.runbook.read import runbook_of
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
 from support.command import ROOT
 

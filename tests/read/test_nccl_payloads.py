@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gpuledger import NotMeasured, Table, Trace, open_trace
 from gpuledger.analyse.ranks.rank_collectives import KINDS, rank_collectives
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.read.nsys.nccl_payloads import Members, _launched
+from gpuledger.selection import Selection
 from support.command import ROOT, gpuledger
 
 MIB = 1 << 20

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.read import profiles_in
 from gpuledger.read.torch import events
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
 from support.book_checks import analysed, check_balance
 from support.command import ROOT, gpuledger

@@ -12,7 +12,7 @@ import pytest
 
 from gpuledger import Table, open_trace
 from gpuledger.attribution.places import place
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.verbs.report import build_report
 from support.nsys_exports import call, kernel, minimal

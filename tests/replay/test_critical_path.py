@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from gpuledger.replay.critical_path import FREE_NS, PathPart, critical_path, slack
 from gpuledger.replay.edits import Edit, run_aside, with_durations, without_calls
 from gpuledger.replay.scenario import Scenario, scenario
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from support.program import Program
 

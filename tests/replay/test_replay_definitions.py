@@ -11,7 +11,6 @@ import pytest
 
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.steps import Selection
 from gpuledger.replay import program_order
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.critical_path import critical_path
@@ -19,6 +18,7 @@ from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import run_aside, scale_host, with_free_launches, without_latency
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

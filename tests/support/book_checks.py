@@ -14,7 +14,7 @@ from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, total
 

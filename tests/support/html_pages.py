@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import Report, build_report
 from support.nsys_exports import TID, call, insert, kernel, push
 

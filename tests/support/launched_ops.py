@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuledger import Table, Trace
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings

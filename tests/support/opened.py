@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.verbs.report import Report
 
 

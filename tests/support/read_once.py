@@ -20,10 +20,10 @@ from gpuledger import read
 from gpuledger.findings import profiled_run
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.verbs import questions
 

@@ -10,7 +10,7 @@ from gpuledger.analyse.ranks.fixing import OPERATIONS, Fixing, fixing
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.jobs import run
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.rank_traces import generator

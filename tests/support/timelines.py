@@ -9,7 +9,7 @@ import numpy as np
 from gpuledger.export.perfetto import PerfettoWriter
 from gpuledger.export.sections import earliest_ns, scene, sections
 from gpuledger.export.timeline import UniqueNumbers
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

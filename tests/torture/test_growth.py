@@ -13,9 +13,9 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.jobs.run import fleet
 from gpuledger.ledger import host
 from gpuledger.ledger.activity import of_layers
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import archive
 from gpuledger.read.stream import members
+from gpuledger.selection import Selection
 from support.command import gpuledger
 from torture.bombs import BOMBS
 from torture.growth import cpu_s, exponent, grown, peak_bytes

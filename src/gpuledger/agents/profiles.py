@@ -18,7 +18,6 @@ from typing import Final, Generic, TypeVar
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.findings.profiled_run import ProfiledRun, diagnose
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.registry import reader_of
@@ -26,6 +25,7 @@ from gpuledger.read.request import Progress
 from gpuledger.read.source import SEPARATOR, look_at, state
 from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 
 _MOST_ENTRIES: Final = 5_000

@@ -25,13 +25,13 @@ from gpuledger.findings.rules import codes, page
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.charts.svg import png
 from gpuledger.present.json.report import finding_json, report_json
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline import timeline_picture as drawn
 from gpuledger.read.source import look_at
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import instant_text, parse_stretch

@@ -20,7 +20,6 @@ from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.json.utilization import kernels_use_json
@@ -31,6 +30,7 @@ from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement

@@ -530,8 +530,6 @@ NVIDIA_REPORTS: Final[tuple[NvidiaReport[Any], ...]] = (
     OSRT_SUM,
 )
 
-DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
-
 
 def report_named(name: str) -> NvidiaReport[Any] | None:
     """The report with NVIDIA's name; None if it is not one that we make."""

@@ -158,7 +158,7 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def with_steps(*arguments: object, families: Path | None, **options: Any) -> None:
         from gpuledger.config import user_families
-        from gpuledger.ledger.steps import Selection
+        from gpuledger.selection import Selection
 
         own = ("range_pattern", "kernel_pattern", "level", "device", "time_ns", "scope_pattern")
         wanted = Selection(families=user_families(families), **{name: options.pop(name) for name in own})

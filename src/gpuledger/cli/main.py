@@ -7,9 +7,10 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NoReturn, TextIO
+from types import ModuleType
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -38,14 +39,26 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 
 def verb_named(name: str) -> click.Command:
-    """A verb, loaded from the module that it stands in; a dash is an underscore there."""
-    module = VERBS[name].command or name
-    with _one_thread_of_numpy():
-        verbs = importlib.import_module(f"gpuledger.cli.verbs.{module}")
+    """A verb's command, loaded from the module that it stands in; a dash is an underscore there."""
+    verbs = _load(f"gpuledger.cli.verbs.{VERBS[name].command or name}")
     command: click.Command = getattr(verbs, name.replace("-", "_"))
+    return command
+
+
+def answering(name: str) -> Callable[..., Any]:
+    """The function that answers a verb's question, loaded when it is asked: not for help, nor for what was kept."""
+    answers = _load(f"gpuledger.verbs.{VERBS[name].answer}")
+    answer: Callable[..., Any] = getattr(answers, name.replace("-", "_"))
+    return answer
+
+
+def _load(module: str) -> ModuleType:
+    gc.disable()
+    with _one_thread_of_numpy():
+        loaded = importlib.import_module(module)
     gc.freeze()  # what was imported stays: no cycles are looked for in it
     gc.enable()
-    return command
+    return loaded
 
 
 class Verbs(click.Group):

@@ -27,9 +27,9 @@ from gpuledger.diagnosis.cases import (
 )
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
-from gpuledger.ledger.steps import Selection
 from gpuledger.read import open_trace
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from gpuledger.version import own_version
 

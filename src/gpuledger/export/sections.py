@@ -43,10 +43,11 @@ from gpuledger.ledger.activity import CUDA_LAYERS, cuda_calls, launching_call, s
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time
-from gpuledger.ledger.steps import PHASES, Selection, Steps
+from gpuledger.ledger.steps import PHASES, Steps
 from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import Scenario, scenarios
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, covered
 from gpuledger.trace.strings import NO_TEXT

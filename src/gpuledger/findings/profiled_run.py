@@ -16,8 +16,8 @@ from gpuledger.findings.rules import RULE_OF, findings
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, TellStage, tell_nobody
 from gpuledger.trace.model import Note, NotMeasured, Trace
 from gpuledger.trace.spans import Span, Spans

@@ -19,13 +19,13 @@ from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, RankTrace, rank_places, rank_summary, rank_traces
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed
 from gpuledger.jobs import cluster
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, look_at
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.system import resources, worker_processes
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text

@@ -20,10 +20,11 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lost_work import LostWork, lost_work
-from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Selection, Steps, phases, steps, warm_up
+from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total

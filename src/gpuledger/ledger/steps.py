@@ -25,6 +25,7 @@ from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import Trace
@@ -78,24 +79,6 @@ class Steps:
     def steady_ns(self) -> Ints:
         """The lengths of the steps that count."""
         return self.length_ns[self.warm_up :]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What the user asks for: how steps are found (all None: find out), and kernel families of their own."""
-
-    range_pattern: str | None = None
-    kernel_pattern: str | None = None
-    level: str | None = None
-    """The name of the level that is to be the step, or a part of it."""
-    any_level: bool = False
-    """Where no level is the step, the outermost that repeats through the window is taken, to compare like with like."""
-    families: tuple[tuple[str, str], ...] = ()
-    device: int | None = None
-    time_ns: tuple[int | None, int | None] | None = None
-    """A stretch of the window, from its start."""
-    scope_pattern: str | None = None
-    """Only what was launched inside ranges that match; see `ledger.window`."""
 
 
 def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Selection) -> Steps | None:

@@ -17,8 +17,8 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launching_range, matching_ranges, nothing_matches, range_names
-from gpuledger.ledger.steps import Selection
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace

@@ -27,7 +27,7 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.sql.tables import AXES, ColumnValues, TableValues, instants, numbers, words
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, equal

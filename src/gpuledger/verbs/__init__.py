@@ -66,3 +66,6 @@ VERBS: Final = {
     "mcp": Verb("Serve profiles to agents over the Model Context Protocol (stdio), read-only."),
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
+
+DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
+"""NVIDIA's tables that `stats` prints where none is named."""

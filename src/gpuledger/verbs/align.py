@@ -21,10 +21,10 @@ from gpuledger.analyse.align.sides_from import (
 from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.diff import timings_at, told_apart

@@ -16,11 +16,11 @@ from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text

@@ -12,7 +12,6 @@ from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
 from gpuledger.jobs.run import Fleet, profiles_text
 from gpuledger.jobs.run import fleet as analysed
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import joined, say
 from gpuledger.present.views.fleet import (
@@ -24,6 +23,7 @@ from gpuledger.present.views.fleet import (
     lateness_words,
     straggler_sheet,
 )
+from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text

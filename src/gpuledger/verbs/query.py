@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.selection import Selection
 from gpuledger.sql.answer import QueryAnswer, answer_statement, to_read
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import statement

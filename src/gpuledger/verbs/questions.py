@@ -28,7 +28,6 @@ from gpuledger.answers.one_gpu import (
 )
 from gpuledger.jobs.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.critical import critical_document
 from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
@@ -40,6 +39,7 @@ from gpuledger.read import SAMPLES
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
 from gpuledger.replay.scenario import scenarios
+from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot

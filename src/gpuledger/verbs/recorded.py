@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuledger.analyse.inventory import Contents, contents
-from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
+from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.info import info_document
@@ -15,6 +15,7 @@ from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_docum
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
+from gpuledger.verbs import DEFAULT_REPORTS
 from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace

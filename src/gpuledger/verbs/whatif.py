@@ -12,13 +12,13 @@ from gpuledger.changes.answer import Answer, FasterPart, answer, speed_up_of_tab
 from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.document import Document
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name

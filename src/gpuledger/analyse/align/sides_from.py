@@ -29,9 +29,9 @@ from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.catalog.kernel_names import EXACT, FUNCTION, label, likeness, parse
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
 from gpuledger.units import count_text

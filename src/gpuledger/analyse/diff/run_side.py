@@ -20,8 +20,8 @@ from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line
-from gpuledger.ledger.steps import Selection
 from gpuledger.records import dataclass
+from gpuledger.selection import Selection
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles

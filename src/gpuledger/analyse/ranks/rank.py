@@ -27,12 +27,12 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.ranges import thread
-from gpuledger.ledger.steps import Selection
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt
+from gpuledger.selection import Selection
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Note, NotMeasured, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union

@@ -13,10 +13,10 @@ from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, known
 from gpuledger.cli.inputs import cache_option, files, limit_option, names_option, regex_option
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_junit
 from gpuledger.read.source import look_at, opened
+from gpuledger.selection import Selection
 from gpuledger.system.files import refuse_existing
 from gpuledger.verbs.align import align as alignment
 from gpuledger.verbs.diff import timings_at

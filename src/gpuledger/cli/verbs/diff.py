@@ -19,7 +19,6 @@ from gpuledger.cli.inputs import files, limit_option, regex_option, step_options
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
 from gpuledger.present.document import Document
 from gpuledger.present.views.diff.document import diff_document, verdict_text
@@ -27,6 +26,7 @@ from gpuledger.present.views.diff.tables import gate_result, gate_values
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.selection import Selection
 from gpuledger.system.files import refuse_existing
 from gpuledger.verbs.diff import Sides, pair_of_timings, read_sides
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from gpuledger.cli.inputs import files, limit_option, step_options
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
-from gpuledger.verbs import job
 
 
 @click.command()
@@ -43,5 +43,5 @@ def fleet(scheduler: str | None, workers: int | None, output: Output, **asked: A
     """
     if scheduler and workers is not None:
         raise click.UsageError("--workers is for local workers; a cluster at --scheduler has its own.")
-    answer = job.fleet(scheduler=scheduler, workers=workers, progress=output.progress, **asked)
+    answer = answering("fleet")(scheduler=scheduler, workers=workers, progress=output.progress, **asked)
     output.show(answer.document())

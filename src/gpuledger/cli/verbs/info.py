@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.nvidia_tables import DEFAULT_REPORTS, NVIDIA_REPORTS
 from gpuledger.cli.inputs import limit_option, profile_argument, words
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, english_options, output_options
 from gpuledger.limits import Limits
-from gpuledger.verbs import recorded
+from gpuledger.verbs import DEFAULT_REPORTS
 
 
 @click.command()
@@ -33,16 +33,18 @@ def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
       gpuledger info run.sqlite --format=json | jq .tables
       gpuledger info run_pqtdir
     """
-    answer = recorded.info(profile, verbose=verbose, limits=limits, progress=output.progress)
+    answer = answering("info")(profile, verbose=verbose, limits=limits, progress=output.progress)
     output.show(answer.document())
 
 
-def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    names = [name.strip() for text in value for name in text.split(",") if name.strip()] or list(DEFAULT_REPORTS)
-    try:
-        return tuple(report.name for report in recorded.named_reports(names))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in value for name in text.split(",") if name.strip()) or DEFAULT_REPORTS
+
+
+def _known_reports() -> list[str]:
+    from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
+
+    return [report.name for report in NVIDIA_REPORTS]
 
 
 @click.command()
@@ -52,8 +54,8 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     "--report",
     "reports",
     multiple=True,
-    callback=_reports,
-    shell_complete=words(lambda: [report.name for report in NVIDIA_REPORTS]),
+    callback=_names,
+    shell_complete=words(_known_reports),
     metavar="NAME[,NAME...]",
     help=f"NVIDIA's name of a table; several with commas. Default: {','.join(DEFAULT_REPORTS)}.",
 )
@@ -88,4 +90,8 @@ def stats(profile: Path, reports: tuple[str, ...], limits: Limits, output: Outpu
       gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
-    output.show(recorded.stats(profile, reports, limits=limits, progress=output.progress).document())
+    try:
+        answer = answering("stats")(profile, reports, limits=limits, progress=output.progress)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'-r' / '--report'") from None
+    output.show(answer.document())

@@ -9,10 +9,10 @@ import click
 
 from gpuledger.capture.ncu import SETS
 from gpuledger.cli.inputs import limit_option, profile_argument, step_options
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, english_options, page_options
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.verbs import kernels as answers
+from gpuledger.selection import Selection
 
 
 @click.command()
@@ -50,9 +50,12 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, l
       gpuledger kernels run.sqlite --format=json | jq '.kernels[0].use'
       gpuledger kernels run.sqlite --ncu=counted.csv
     """
-    if ncu and not (len(files) == 1 and answers.is_timeline(files[0])):
+    answer = answering("kernels")
+    from gpuledger.verbs.kernels import is_timeline
+
+    if ncu and not (len(files) == 1 and is_timeline(files[0])):
         raise click.UsageError("--ncu goes with one timeline, e.g. `gpuledger kernels run.sqlite --ncu=FILE`.")
-    output.show(answers.kernels(files, ncu=ncu, wanted=wanted, limits=limits, progress=output.progress).document())
+    output.show(answer(files, ncu=ncu, wanted=wanted, limits=limits, progress=output.progress).document())
 
 
 @click.command()
@@ -91,4 +94,4 @@ def ncu_plan(output: Output, **asked: Any) -> None:
       gpuledger ncu-plan run.sqlite --set=roofline --coverage=0.8
       gpuledger ncu-plan trace.json.gz --metrics=dram__bytes.sum --format=json
     """
-    output.show(answers.ncu_plan(progress=output.progress, **asked).document())
+    output.show(answering("ncu-plan")(progress=output.progress, **asked).document())

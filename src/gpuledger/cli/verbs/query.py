@@ -8,13 +8,16 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.inputs import limit_option, optional_profile_argument, step_options, words
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, output_options
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.sql.statement import no_table
-from gpuledger.sql.tables import BY_NAME, TABLES
-from gpuledger.verbs.query import query as answer_query
+from gpuledger.selection import Selection
+
+
+def _tables() -> list[str]:
+    from gpuledger.sql.tables import BY_NAME
+
+    return list(BY_NAME)
 
 
 @click.command()
@@ -25,7 +28,7 @@ from gpuledger.verbs.query import query as answer_query
     is_flag=False,
     flag_value="",
     metavar="[TABLE]",
-    shell_complete=words(lambda: BY_NAME),
+    shell_complete=words(_tables),
     help="List the tables, or the columns of TABLE, and what they mean. Needs no PROFILE.",
 )
 @step_options
@@ -50,6 +53,11 @@ def query(
       gpuledger query run.sqlite 'SELECT count(*), sum(duration_ns) FROM kernels'
       gpuledger query run.sqlite - --format=csv < question.sql
     """
+    answer_query = answering("query")
+    from gpuledger.present.views.query import query_document, schema_document
+    from gpuledger.sql.statement import no_table
+    from gpuledger.sql.tables import BY_NAME, TABLES
+
     if schema is not None:
         if schema and schema.lower() not in BY_NAME:
             raise no_table(schema)

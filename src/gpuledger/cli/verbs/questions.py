@@ -13,23 +13,22 @@ from typing import Any
 import click
 
 from gpuledger.cli.inputs import checked_regex, limit_option, names_option, one_by_one, profile_argument, step_options
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 from gpuledger.units import parse_instant
-from gpuledger.verbs import questions
-from gpuledger.verbs.profiles import ShownResult
 
 
-def question(answer: Callable[..., ShownResult]) -> click.Command:
-    """A verb from a function that answers; its name and docstring are the verb's.
+def question(help_text: Callable[..., None]) -> click.Command:
+    """A verb whose options are handed to the function that answers; its name and help are those of this function.
 
-    Options of its own stand under this decorator, and are handed to the function with those that all have.
+    Options of its own stand under this decorator, beside those that all have.
     """
 
-    @functools.wraps(answer)
+    @functools.wraps(help_text)
     def verb(output: Output, **asked: Any) -> None:
-        output.show(answer(progress=output.progress, **asked).document())
+        output.show(answering(help_text.__name__)(progress=output.progress, **asked).document())
 
-    return click.command(answer.__name__)(
+    return click.command(help_text.__name__)(
         profile_argument(step_options(names_option(limit_option(page_options(verb)))))
     )
 
@@ -49,11 +48,12 @@ def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | N
 @question
 @click.option(
     "--over",
+    "over_ns",
     metavar="LENGTH",
     callback=_length,
     help="List every gap at least this long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
 )
-def gaps(over: int | None, **asked: Any) -> ShownResult:
+def gaps() -> None:
     """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
     A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
@@ -66,11 +66,10 @@ def gaps(over: int | None, **asked: Any) -> ShownResult:
       gpuledger gaps run.sqlite --over=1ms
       gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
     """
-    return questions.gaps(over_ns=over, **asked)
 
 
 @question
-def steps(**asked: Any) -> ShownResult:
+def steps() -> None:
     """List the steps of PROFILE: usual length, drift, unusual ones and what made them so.
 
     Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
@@ -84,11 +83,10 @@ def steps(**asked: Any) -> ShownResult:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
     """
-    return questions.steps(**asked)
 
 
 @question
-def launches(**asked: Any) -> ShownResult:
+def launches() -> None:
     """Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.
 
     Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
@@ -99,11 +97,10 @@ def launches(**asked: Any) -> ShownResult:
       gpuledger launches run.sqlite
       gpuledger launches run.sqlite --format=json
     """
-    return questions.launches(**asked)
 
 
 @question
-def memory(**asked: Any) -> ShownResult:
+def memory() -> None:
     """Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
 
     Copies are split by direction and by the memory they touch; pageable memory is slow and blocks the host.
@@ -120,11 +117,10 @@ def memory(**asked: Any) -> ShownResult:
       gpuledger memory run.sqlite --format=json
       gpuledger memory snapshot.pickle
     """
-    return questions.memory(**asked)
 
 
 @question
-def ranges(**asked: Any) -> ShownResult:
+def ranges() -> None:
     """Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.
 
     GPU work belongs to the ranges around its launch call. Inclusive time counts the ranges inside, exclusive time does
@@ -141,11 +137,10 @@ def ranges(**asked: Any) -> ShownResult:
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """
-    return questions.ranges(**asked)
 
 
 @question
-def ops(**asked: Any) -> ShownResult:
+def ops() -> None:
     """Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
 
     GPU work belongs to the innermost operator around its launch call; self time is that operator's own, the other
@@ -159,11 +154,10 @@ def ops(**asked: Any) -> ShownResult:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    return questions.ops(**asked)
 
 
 @question
-def overlap(**asked: Any) -> ShownResult:
+def overlap() -> None:
     """Show how compute, communication and copies overlap in PROFILE, and what stays exposed.
 
     Exposed is what runs while nothing more important does: communication without compute, copies without either.
@@ -174,7 +168,6 @@ def overlap(**asked: Any) -> ShownResult:
       gpuledger overlap run.sqlite
       gpuledger overlap run.sqlite --format=json
     """
-    return questions.overlap(**asked)
 
 
 def _named(value: str) -> tuple[str, str]:
@@ -217,7 +210,7 @@ def phases(output: Output, **asked: Any) -> None:
       gpuledger phases run.sqlite --phase=dispatch=SendRecv --phase=experts=ffn
       gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
     """
-    output.show(questions.phases(progress=output.progress, **asked).document())
+    output.show(answering("phases")(progress=output.progress, **asked).document())
 
 
 @click.command()
@@ -239,4 +232,4 @@ def critical(output: Output, **asked: Any) -> None:
       gpuledger critical run.sqlite --range=optimizer
       gpuledger critical trace.json.gz -o critical.html
     """
-    output.show(questions.critical(progress=output.progress, **asked).document())
+    output.show(answering("critical")(progress=output.progress, **asked).document())

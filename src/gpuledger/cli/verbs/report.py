@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.answers.report import ReportAnswer
 from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import MissingPackage
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.present.views.report import report_document
-from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
-from gpuledger.verbs.report import report as build
+from gpuledger.selection import Selection
+
+if TYPE_CHECKING:
+    from gpuledger.answers.report import ReportAnswer
 
 
 @click.command()
@@ -79,6 +80,11 @@ def report(
             "a chart as a PNG file needs vl-convert-python, which is not installed",
             hint="`pip install 'gpuledger[charts]'`; a page (-o report.html) has the same charts without it",
         )
+    build = answering("report")
+    from gpuledger.answers.report import ReportAnswer
+    from gpuledger.present.views.report import report_document
+    from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
+
     if not (ncu or memory or charts) and is_snapshot_file(profile):
         output.show(memory_snapshot(profile, limits, output.progress, is_brief=brief).document())
         return

@@ -42,7 +42,6 @@ from gpuledger.export.sections import (
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
 from gpuledger.jobs.run import Profile, fleet, job_profiles
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
@@ -50,6 +49,7 @@ from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario
+from gpuledger.selection import Selection
 from gpuledger.stages import FINDINGS
 from gpuledger.system.files import refuse_existing, replacing, replacing_in
 from gpuledger.trace.model import Note, Severity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,15 +18,14 @@ from gpuledger.cli.inputs import (
     profile_argument,
     step_options,
 )
-from gpuledger.cli.main import sentence
+from gpuledger.cli.main import answering, sentence
 from gpuledger.cli.output import Output, page_options
-from gpuledger.ledger.books import EXPOSED, LineKind
-from gpuledger.ledger.steps import Selection
 from gpuledger.limits import Limits
-from gpuledger.read.stats_text.tables import is_printed_tables
+from gpuledger.selection import Selection
 from gpuledger.units import parse_instant
-from gpuledger.verbs.whatif import Change
-from gpuledger.verbs.whatif import whatif as replay
+
+if TYPE_CHECKING:
+    from gpuledger.ledger.books import LineKind
 
 
 def _factor(text: str) -> float | None:
@@ -63,6 +62,8 @@ def _cost(value: str) -> int:
 
 
 def _hidden_kind(value: str) -> LineKind:
+    from gpuledger.ledger.books import EXPOSED
+
     kinds = {name: kind for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
     if value not in kinds:
         raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, EXPOSED))}.")
@@ -135,9 +136,12 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
       gpuledger whatif run.sqlite --graph=decode --hide=comm
       gpuledger whatif nvtx_sum.txt --speedup=compute_loop=10
     """
-    changes: list[Change] = in_order(given)
+    changes = in_order(given)
     if not changes:
         raise click.UsageError("say what to change: --fix, --speedup, --remove, --hide, --graph, --host, --launch-cost")
+    replay = answering("whatif")
+    from gpuledger.read.stats_text.tables import is_printed_tables
+
     if len(changes) > len(given["speedup"]) and is_printed_tables(profile, limits=limits):
         raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
     answer = replay(profile, changes, wanted=wanted, limits=limits, progress=output.progress)
