@@ -17,7 +17,7 @@ from support.command import gpuledger
 FREE = {
     "sql",
     "time_ns",
-    "over",
+    "over_ns",
     "speedup",
     "remove",
     "hide",

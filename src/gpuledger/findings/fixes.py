@@ -35,7 +35,7 @@ from gpuledger.replay.edits import (
 )
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Scenario
-from gpuledger.trace.keys import Positions, RowsByKey
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, leave_out
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -173,7 +173,7 @@ class Fixes:
         long = self.graph.launched_by(calls) & (self.work.end_ns - self.work.start_ns >= SMALL_COPY_NS)
         is_kept = np.isin(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
-        remove = self._without(np.union1d(gone, self._serving(gone)))
+        remove = self._without(distinct(np.concatenate((gone, self._serving(gone)))))
         return lambda graph: without_waits(remove(graph), kept)
 
     def _serving(self, waits: Positions) -> Positions:
@@ -260,7 +260,7 @@ class Fixes:
     def _only_launching(self, chosen: Positions) -> Positions:
         """The calls that launch these operations and no others: a graph's launch stays."""
         others = np.delete(self.graph.operations.call, chosen)
-        return np.setdiff1d(self.graph.calls_of(chosen), others)
+        return leave_out(self.graph.calls_of(chosen), others)
 
     # what the device does
 

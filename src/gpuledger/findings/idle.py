@@ -49,7 +49,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
-from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.keys import Positions, distinct, leave_out
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import share_text
 
@@ -383,7 +383,7 @@ def _read_ns(device: Device) -> int:
     length = work.end_ns[read] - work.start_ns[read]
     launched_late = np.isin(gaps.trigger, [TRIGGERS.index(trigger) for trigger in (*_WAITED, QueueTrigger.BEHIND)])
     before = np.flatnonzero(np.isin(gaps.after, read[length < SMALL_COPY_NS]) & launched_late & device.steady_gaps)
-    return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[np.setdiff1d(before, chosen)].sum())
+    return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[leave_out(before, chosen)].sum())
 
 
 def _small_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeVar
-
-from gpuledger.records import dataclass
 
 FEWEST: Final = 10  # samples before the first look: fewer make p10 and p90 hollow
 # what the second of two operations is, next to the first

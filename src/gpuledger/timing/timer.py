@@ -27,7 +27,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from math import ceil
 from typing import Any, Final, Protocol
@@ -35,7 +35,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gpuledger.capture.window import window
-from gpuledger.records import dataclass
 from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measure, measure_in_turns, settled_after
 
 Operation = Callable[[], object]

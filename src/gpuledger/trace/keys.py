@@ -72,6 +72,15 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
+def leave_out(values: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+    """The different values that are not among `others`, sorted. (numpy's own loads masked arrays, 15 ms at a start.)"""
+    kept, left_out = distinct(values), distinct(others)
+    if not len(left_out):
+        return kept
+    place = np.minimum(np.searchsorted(left_out, kept), len(left_out) - 1)
+    return kept[left_out[place] != kept]
+
+
 Positions = NDArray[np.intp]
 
 

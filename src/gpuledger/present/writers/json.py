@@ -15,4 +15,7 @@ def json_text(content: Mapping[str, Any]) -> str:
 
     # the standard library is quick only without indents, and these would be searched for what hides
     text = visible_json(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-    return msgspec.json.format(text, indent=1) + "\n"
+    try:
+        return msgspec.json.format(text, indent=1) + "\n"
+    except msgspec.DecodeError:  # half a pair of surrogates, from a name that is no UTF-8
+        return visible_json(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
