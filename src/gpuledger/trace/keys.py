@@ -78,7 +78,8 @@ def leave_out(values: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
     if not len(left_out):
         return kept
     place = np.minimum(np.searchsorted(left_out, kept), len(left_out) - 1)
-    return kept[left_out[place] != kept]
+    left: NDArray[Any] = kept[left_out[place] != kept]
+    return left
 
 
 Positions = NDArray[np.intp]
