@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.errors import TooManyPairs
-from gpuledger.trace.keys import RowsByKey, group, join, last_match
+from gpuledger.trace.keys import RowsByKey, group, is_among, join, last_match, leave_out
 
 rows = st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3)), max_size=15)
 
@@ -67,3 +67,12 @@ def test_a_join_of_one_key_with_itself_is_refused_before_it_takes_room() -> None
         assert tracemalloc.get_traced_memory()[1] < 200 * key.nbytes
     finally:
         tracemalloc.stop()
+
+
+@given(st.lists(st.integers(-(2**40), 2**40)), st.lists(st.integers(-5, 5)), st.lists(st.integers(-5, 5)))
+def test_members_are_those_that_numpy_finds(far: list[int], near: list[int], others: list[int]) -> None:
+    for values, among in ((far, far[::2]), (near, others), (far, []), ([], near)):
+        given_values = np.array(values, np.int64)
+        expected = np.isin(given_values, among)
+        assert is_among(given_values, among).tolist() == expected.tolist()
+        assert leave_out(given_values, np.array(among, np.int64)).tolist() == sorted(set(values) - set(among))

@@ -24,7 +24,7 @@ from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, RowsByKey, distinct
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, either, holds, intersection, total, union
 from gpuledger.trace.tables import Rows, Table
@@ -127,7 +127,7 @@ def host_stretch(trace: Trace, device: Device) -> Span:
 
 def of_this_gpu(device: Device, rows: Rows) -> NDArray[np.bool_]:
     """Which rows are of the processes that use this GPU."""
-    is_own: NDArray[np.bool_] = np.isin(rows["pid"], distinct(device.work.of(device.gpu).pid))
+    is_own: NDArray[np.bool_] = is_among(rows["pid"], distinct(device.work.of(device.gpu).pid))
     return is_own
 
 

@@ -33,7 +33,7 @@ from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import RowsByKey, group
+from gpuledger.trace.keys import RowsByKey, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import (
     Ints,
@@ -74,7 +74,7 @@ class RangePlace:
 
 def range_places(ranges: NamedNest, lost: Sequence[ThreadTime]) -> tuple[RangePlace, ...]:
     """Where most of the lost time lies; where it parts inside that, also the largest part. None without any range."""
-    if not np.isin(ranges.thread, [part.thread for part in lost]).any():
+    if not is_among(ranges.thread, [part.thread for part in lost]).any():
         return ()
     paths = _Paths(ranges, _overlap(ranges.rows, ranges.thread, lost), whole_ns(lost))
     path = paths.heaviest()
@@ -171,7 +171,7 @@ class _Paths:
         """The ranges directly inside a path, on one thread, next to most of the time that lies in none of them."""
         rows, parent, mine = self._ranges.rows, self._ranges.nest.parent, self._ranges.thread == part.thread
         around = np.flatnonzero(mine & (self._of_row == path)) if path != _OUTSIDE else np.array([-1])
-        inner = np.flatnonzero(mine & np.isin(parent, around))
+        inner = np.flatnonzero(mine & is_among(parent, around))
         inner = inner[np.argsort(rows["start_ns"][inner], kind="stable")]
         start, end = rows["start_ns"][inner], rows["end_ns"][inner]
         own = difference(held, union(start, end))
@@ -415,7 +415,7 @@ def host_function_ns(device: Device, lost: LostTime) -> tuple[str, int]:
     is_queued = calls.strings.each(
         calls.codes("name"), lambda name: any(part in name for part in _HOST_FUNCTION), np.bool_
     )
-    queued = calls.where(is_queued & np.isin(calls["pid"], [part.pid for part in lost.by_thread]))
+    queued = calls.where(is_queued & is_among(calls["pid"], [part.pid for part in lost.by_thread]))
     if not len(queued):
         return "", 0
     start = np.sort(queued["start_ns"])

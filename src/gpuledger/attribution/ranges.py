@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.ledger.ranges import thread
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, depths, furthest, parents
 from gpuledger.trace.tables import Rows, Table
@@ -97,7 +97,7 @@ class ProgramRanges:
 
     def _of_kinds(self, *kinds: str) -> NDArray[np.bool_]:
         codes = [self._ranges.strings.code(kind) for kind in kinds]
-        return np.isin(self._ranges.codes("kind"), codes)
+        return is_among(self._ranges.codes("kind"), codes)
 
     @cached_property
     def named(self) -> NamedNest:
@@ -132,7 +132,7 @@ def naming_ranges(trace: Trace, *kinds: str) -> Rows:
     """The ranges of these kinds, and of Python's functions the calls of modules: what says where one is."""
     ranges = trace[Table.RANGES]
     kind = ranges.codes("kind")
-    named = np.isin(kind, [trace.strings.code(text) for text in kinds])
+    named = is_among(kind, [trace.strings.code(text) for text in kinds])
     python = np.flatnonzero(kind == trace.strings.code("python"))
     is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(MODULE), np.bool_)
     named[python[is_module]] = True

@@ -40,7 +40,7 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import distinct
+from gpuledger.trace.keys import distinct, is_among
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
@@ -97,7 +97,7 @@ def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
     device, gaps = subject.device, subject.device.ledger.gaps
     own = np.concatenate([device.gaps_of(trigger) for trigger in (Cause.TURNAROUND, Cause.GRAPH)])
     here, operations = subject.scenario.part.places(gaps.after[own])
-    gone = np.isin(operations, chosen.operations[chosen.duration_ns == 0])
+    gone = is_among(operations, chosen.operations[chosen.duration_ns == 0])
     return int(gaps.length_ns[own[here]][gone].sum())
 
 

@@ -35,7 +35,7 @@ from gpuledger.replay.edits import (
 )
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Scenario
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, leave_out
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among, leave_out
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -102,14 +102,14 @@ class Fixes:
         return self.host.kinds[self.graph.call_row]
 
     def steady_calls(self, *kinds: CallKind) -> Positions:
-        return np.flatnonzero(self.steady & np.isin(self.kinds, [kind.number for kind in kinds]))
+        return np.flatnonzero(self.steady & is_among(self.kinds, [kind.number for kind in kinds]))
 
     @cached_property
     def usual_dispatch_ns(self) -> int:
         """What the framework usually needs from one launch to the next."""
         launches = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
         before = self._before(launches)
-        plain = (before >= 0) & np.isin(self.kinds[before], [CallKind.LAUNCH.number, CallKind.CALL.number])
+        plain = (before >= 0) & is_among(self.kinds[before], [CallKind.LAUNCH.number, CallKind.CALL.number])
         code = self.graph.calls.code_ns[launches[plain]]
         code = code[code < DISPATCH_NS]
         return round(median(code)) if len(code) else 0
@@ -154,7 +154,7 @@ class Fixes:
         others = [TRIGGERS.index(other) for other in OCCUPATIONS if other is not cause]
         place = np.searchsorted(gaps.start_ns, begin, side="right") - 1
         inside = (place >= 0) & (begin <= np.append(gaps.end_ns, 0)[place])
-        in_others: NDArray[np.bool_] = inside & np.isin(np.append(gaps.trigger, -1)[place], others)
+        in_others: NDArray[np.bool_] = inside & is_among(np.append(gaps.trigger, -1)[place], others)
         return in_others
 
     def calls(self, kind: CallKind) -> Edit:
@@ -171,7 +171,7 @@ class Fixes:
         """Nothing waits for the device in order to look at a result: the waits go, and the small reads before them."""
         calls = np.flatnonzero(self.steady & (self.graph.calls.blocks > 0) & (self.kinds == CallKind.SYNC.number))
         long = self.graph.launched_by(calls) & (self.work.end_ns - self.work.start_ns >= SMALL_COPY_NS)
-        is_kept = np.isin(calls, self.graph.operations.call[long])
+        is_kept = is_among(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
         remove = self._without(distinct(np.concatenate((gone, self._serving(gone)))))
         return lambda graph: without_waits(remove(graph), kept)
@@ -219,7 +219,7 @@ class Fixes:
         np.maximum.at(last, run[call], call)
         # whatever else the host does between two copies of a run, or right after one, goes with them
         between = (place > first[run]) & (place <= last[run])
-        follows = np.isin(self._last, call) & self.steady & (self.kinds != CallKind.LAUNCH.number)
+        follows = is_among(self._last, call) & self.steady & (self.kinds != CallKind.LAUNCH.number)
         gone = self._without(np.flatnonzero(between | follows))
         return lambda graph: without_waits(gone(graph), np.flatnonzero(place == first[run]))
 
@@ -250,7 +250,7 @@ class Fixes:
         """The calls that launch what loops repeat, with what is called on the way."""
         launches = self._only_launching(self.looped.repeated)
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
-        return calls[np.isin(self._until_launch[calls], self._until_launch[launches])]
+        return calls[is_among(self._until_launch[calls], self._until_launch[launches])]
 
     def loops(self) -> Edit:
         """Of each loop of small kernels only the first round is launched: one kernel does it for all tensors."""
@@ -272,7 +272,7 @@ class Fixes:
     def kernels(self, codes: list[int]) -> Edit:
         """Kernels of these names do not run and are not launched."""
         chosen = self._steady_operations(State.COMPUTE)
-        return self.not_launched(chosen[np.isin(self.work.name[chosen], codes)])
+        return self.not_launched(chosen[is_among(self.work.name[chosen], codes)])
 
     def not_launched(self, chosen: Positions) -> Edit:
         """These operations do not run, and calls that launch nothing else are not made.

@@ -49,7 +49,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
-from gpuledger.trace.keys import Positions, distinct, leave_out
+from gpuledger.trace.keys import Positions, distinct, is_among, leave_out
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import share_text
 
@@ -352,7 +352,7 @@ def _waits_for_uploads(subject: OneGpu) -> bool:
     gaps, work, drained = device.ledger.gaps, device.work, device.gaps_of(QueueTrigger.DRAINED)
     before = gaps.before[drained]
     upload = [subject.trace.strings.code(label) for label in TO_DEVICE]
-    is_upload = (before >= 0) & (work.state[before] == State.COPY) & np.isin(work.name[before], upload)
+    is_upload = (before >= 0) & (work.state[before] == State.COPY) & is_among(work.name[before], upload)
     lost_ns = gaps.length_ns[drained]
     return bool(2 * lost_ns[is_upload].sum() > lost_ns.sum())
 
@@ -371,7 +371,7 @@ def _waited_ns(device: Device) -> int:
 def _longer_waited_ns(device: Device) -> int:
     """Gaps that begin with a wait, though what the host did then set them off: without the wait it was done before."""
     gaps = device.ledger.gaps
-    occupied = np.isin(gaps.trigger, [TRIGGERS.index(cause) for cause in OCCUPATIONS])
+    occupied = is_among(gaps.trigger, [TRIGGERS.index(cause) for cause in OCCUPATIONS])
     return int(gaps.length_ns[device.steady_gaps & occupied & (gaps.by_cause.of(Cause.SYNC) > 0)].sum())
 
 
@@ -381,8 +381,8 @@ def _read_ns(device: Device) -> int:
     read = distinct(gaps.before[chosen])
     read = read[(read >= 0) & (work.state[read] == State.COPY)]
     length = work.end_ns[read] - work.start_ns[read]
-    launched_late = np.isin(gaps.trigger, [TRIGGERS.index(trigger) for trigger in (*_WAITED, QueueTrigger.BEHIND)])
-    before = np.flatnonzero(np.isin(gaps.after, read[length < SMALL_COPY_NS]) & launched_late & device.steady_gaps)
+    launched_late = is_among(gaps.trigger, [TRIGGERS.index(trigger) for trigger in (*_WAITED, QueueTrigger.BEHIND)])
+    before = np.flatnonzero(is_among(gaps.after, read[length < SMALL_COPY_NS]) & launched_late & device.steady_gaps)
     return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[leave_out(before, chosen)].sum())
 
 

@@ -21,7 +21,7 @@ from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
-from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
@@ -49,7 +49,7 @@ def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     if not casts:
         return ()
     kernels = steady_rows(trace[Table.KERNELS], device, "name", "pid", "correlation")
-    cast_rows = kernels.where(np.isin(kernels.codes("name"), casts))
+    cast_rows = kernels.where(is_among(kernels.codes("name"), casts))
     if not len(cast_rows):
         return ()
     # where the host cannot keep up, launches that go away save their share of what is lost between launches

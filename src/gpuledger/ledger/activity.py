@@ -24,6 +24,7 @@ from gpuledger.trace.keys import (
     by_row,
     equal,
     group,
+    is_among,
     join,
     last_match,
     one_after_another,
@@ -104,7 +105,7 @@ class Activities:
             end - len(rows) + np.flatnonzero(equal(rows["correlation"], correlation))
             for rows, end in zip(self._tables, ends, strict=True)
         ]
-        return np.flatnonzero(np.isin(self._columns.order, np.concatenate(carrying)))
+        return np.flatnonzero(is_among(self._columns.order, np.concatenate(carrying)))
 
     @cached_property
     def gpu(self) -> NDArray[np.int32]:
@@ -216,7 +217,7 @@ def of_layers(trace: Trace, *layers: str) -> Rows:
     """The calls that belong to these layers."""
     calls = trace[Table.CALLS]
     wanted = [calls.strings.code(layer) for layer in layers]
-    return calls.where(by_row(lambda codes: np.isin(codes, wanted), calls.codes("layer")))
+    return calls.where(by_row(lambda codes: is_among(codes, wanted), calls.codes("layer")))
 
 
 def cuda_calls(trace: Trace) -> Rows:

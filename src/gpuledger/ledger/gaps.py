@@ -26,7 +26,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_same, take
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among, is_same, take
 from gpuledger.trace.spans import Ints, cut_at
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Rows
@@ -336,7 +336,7 @@ class _Booking:
             loads |= slow_launch & (np.bincount(names)[names[call]] < FEW_LAUNCHES)
         loads &= ~self._ends_in_pages[gap]
         work, slow = self.work, self.after[gap[loads]]
-        alike = np.flatnonzero(np.isin(work.name, distinct(work.name[slow])))
+        alike = np.flatnonzero(is_among(work.name, distinct(work.name[slow])))
         first, number = group(work.pid[alike], work.name[alike])
         first_ns = sweep.fold("least", number, work.start_ns[alike], np.full(len(first), _NEVER_NS))
         loads[loads] = work.start_ns[slow] == first_ns[number[np.searchsorted(alike, slow)]]
@@ -349,7 +349,7 @@ class _Booking:
         loading = (causes.of(Cause.LOAD) > 0) & (2 * causes.total(Cause.LOAD, Cause.HOST_CODE) > length)
         behind = 2 * causes.total(*_HOST_BEHIND) > length
         drainer = self._drainer(behind)
-        by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
+        by_itself = is_among(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
             2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )
         is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)

@@ -39,7 +39,7 @@ from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, equal, group
+from gpuledger.trace.keys import Positions, distinct, equal, group, is_among
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, furthest
 from gpuledger.trace.statistics import median, nearest_percentiles
@@ -444,7 +444,7 @@ class LevelFinder:
         codes = [code for code in distinct(names).tolist() if code >= 0 and pattern.search(strings.text(code) or "")]
         if not codes:
             return None
-        marks = np.flatnonzero(np.isin(names, codes))
+        marks = np.flatnonzero(is_among(names, codes))
         following = np.append(np.diff(marks), len(names))
         marks = marks[following > following[:-1].max(initial=0) / 4]  # those with most of a step behind them
         usual = int(median(np.diff(marks))) if len(marks) > 1 else 0

@@ -44,7 +44,7 @@ from gpuledger.ledger.activity import Activities, CallsByKey, short_function_nam
 from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_same
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, is_same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, union
 from gpuledger.trace.strings import Codes
@@ -92,7 +92,7 @@ def lost_nodes(
     for graph in range(len(first)):
         own = rows[number == graph]
         launched = recorded(distinct(work.launch[own]).astype(np.intp))
-        own = own[np.isin(work.launch[own], launched)]
+        own = own[is_among(work.launch[own], launched)]
         lacking = _lacking(work.launch[own], node[own])
         calls.append(lacking.calls)
         missing, expected = missing + lacking.missing, expected + lacking.expected
@@ -421,7 +421,7 @@ def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> 
     waits = call >= 0
     waits[waits] = work.start_ns[positions[waits]] - host.calls["end_ns"][call[waits]] > LEAST_NS
     if waits.any():
-        rows = np.flatnonzero(np.isin(work.stream, distinct(work.stream[positions[waits]])))
+        rows = np.flatnonzero(is_among(work.stream, distinct(work.stream[positions[waits]])))
         first, _ = group(work.pid[rows], work.gpu[rows], work.stream[rows])
-        waits[waits] = np.isin(positions[waits], rows[first])
+        waits[waits] = is_among(positions[waits], rows[first])
     return waits

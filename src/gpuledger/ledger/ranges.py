@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, by_row, group, search
+from gpuledger.trace.keys import Positions, by_row, group, is_among, search
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import Ints, in_nesting_order, pairs_inside, parents, shortest_around
 from gpuledger.trace.strings import NO_TEXT
@@ -41,7 +41,7 @@ class RangeName:
 def spans_of_time(trace: Trace) -> Rows:
     """The ranges that are ranges: push/pop and start/end, without marks."""
     ranges = trace[Table.RANGES]
-    return ranges.where(np.isin(ranges.codes("kind"), [ranges.strings.code(kind) for kind in _STYLES]))
+    return ranges.where(is_among(ranges.codes("kind"), [ranges.strings.code(kind) for kind in _STYLES]))
 
 
 def distinct_range_names(ranges: Rows) -> tuple[list[RangeName], Positions]:

@@ -27,7 +27,7 @@ from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, holds, pairs_inside
 from gpuledger.trace.statistics import median
@@ -95,7 +95,7 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
         names = {code: trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
         pattern = re.compile(wanted.kernel_pattern, re.IGNORECASE)
         ending = [code for code, name in names.items() if code >= 0 and pattern.search(name)]
-        marks = np.flatnonzero(np.isin(own.name, ending))
+        marks = np.flatnonzero(is_among(own.name, ending))
         if not len(marks):
             shown = sorted(set(names.values()))
             raise nothing_matches(wanted.kernel_pattern, "kernel", shown, lambda name: cut_label(label(name)))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.spans import Ints
 
 NEVER: Final = -(1 << 60)
@@ -148,7 +148,7 @@ class DependencyGraph:
 
     def calls_of(self, operations: Positions) -> Positions:
         """The calls that put these operations on a device, each once."""
-        calls = np.unique(self.operations.call[operations])
+        calls: Positions = distinct(self.operations.call[operations])
         return calls[calls >= 0]
 
 

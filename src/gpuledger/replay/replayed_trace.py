@@ -20,7 +20,7 @@ from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
 from gpuledger.replay.passes import replay_times
 from gpuledger.replay.scenario import Scenario
-from gpuledger.trace.keys import RowsByKey
+from gpuledger.trace.keys import RowsByKey, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import Rows, Table
@@ -110,7 +110,7 @@ def _gone_calls(trace: Trace, graph: DependencyGraph, times: Times) -> NDArray[n
     was = graph.recorded.call_end > graph.recorded.call_begin
     gone = was & (times.call_end == times.call_begin) & ~launches[:-1]
     calls = trace[Table.CALLS]
-    is_cuda = np.isin(calls.codes("layer"), [calls.strings.code(layer) for layer in CUDA_LAYERS])
+    is_cuda = is_among(calls.codes("layer"), [calls.strings.code(layer) for layer in CUDA_LAYERS])
     of_all = np.zeros(len(calls), np.bool_)
     of_all[np.flatnonzero(is_cuda)] = gone[graph.node_of_call]
     return of_all

@@ -72,13 +72,20 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
+def is_among(values: NDArray[Any], others: NDArray[Any] | Sequence[int]) -> NDArray[np.bool_]:
+    """Which whole numbers are among others, as `np.isin` says; but that loads masked arrays, 20 ms of a start."""
+    known = distinct(np.asarray(others, np.int64).reshape(-1))
+    if not len(known):
+        return np.zeros(values.shape, np.bool_)
+    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    among: NDArray[np.bool_] = known[place] == values
+    return among
+
+
 def leave_out(values: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """The different values that are not among `others`, sorted. (numpy's own loads masked arrays, 15 ms at a start.)"""
-    kept, left_out = distinct(values), distinct(others)
-    if not len(left_out):
-        return kept
-    place = np.minimum(np.searchsorted(left_out, kept), len(left_out) - 1)
-    left: NDArray[Any] = kept[left_out[place] != kept]
+    """The different values that are not among `others`, sorted."""
+    kept = distinct(values)
+    left: NDArray[Any] = kept[~is_among(kept, others)]
     return left
 
 
