@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernels.step_kernels import by_size
+from gpuledger.analyse.kernels.step_kernels import by_size, telling_shapes
 from gpuledger.attribution.launch_places import LaunchPlaces, places
 from gpuledger.catalog.kernel_names import KernelName, parse
 from gpuledger.errors import NothingRecorded
@@ -180,7 +181,7 @@ class PlannedKernel:
     """Why it is not profiled; None: it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NcuPlan:
     """What to profile of one GPU. Times and counts are of the steady steps together."""
 
@@ -199,7 +200,7 @@ class NcuPlan:
     def covered(self) -> tuple[PlannedKernel, ...]:
         return tuple(kernel for kernel in self.kernels if kernel.left_out is None)
 
-    @property
+    @cached_property
     def kernel_ns(self) -> int:
         return sum(kernel.ns for kernel in self.kernels)
 
@@ -287,7 +288,8 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     kernel = np.array([canonical[name.canonical] for name in spelled], np.int64)[code]
     shape = (*rows["grid"].T, *rows["block"].T)
     steady = device.begins_steady(rows["start_ns"])
-    _, alike = group(kernel, *shape, place)
+    grid, block = telling_shapes(kernel, rows["grid"], rows["block"])
+    _, alike = group(kernel, *grid.T, *block.T, place)
     time = np.maximum(rows.duration_ns, 0)
     alike[steady] = by_size(alike[steady], time[steady], device.step_count)
     _, counted = group(rows["pid"], function, *shape, rows["smem_static_bytes"] + rows["smem_dynamic_bytes"])

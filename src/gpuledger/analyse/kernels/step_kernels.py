@@ -84,7 +84,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     where = places(trace, device, chosen)
     rows = trace[Table.KERNELS].at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
-    grid, block = _told_apart(name_code, rows["grid"], rows["block"])
+    grid, block = telling_shapes(name_code, rows["grid"], rows["block"])
     shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
     number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)
@@ -115,7 +115,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
 
 
-def _told_apart(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints]:
+def telling_shapes(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints]:
     """Grids and blocks; 0 for the names with the most of them, where all together are too many."""
     first, _ = group(name, *grid.T, *block.T)
     if len(first) <= MOST_SHAPES:
