@@ -74,8 +74,9 @@ class ShownResult:
         """The answer, in a sentence."""
         from gpuledger.present.document import Conclusion, Paragraph
 
-        blocks = self.document().blocks()
-        return next((block.text for block in blocks if isinstance(block, Conclusion | Paragraph)), "nothing to tell")
+        document = self.document()
+        sentences = [block.text for block in document.blocks() if isinstance(block, Conclusion | Paragraph)]
+        return sentences[0] if sentences else ", ".join(sheet.title for sheet in document.sheets())
 
     def to_dict(self) -> dict[str, Any]:
         """The versioned document that `--format=json` writes."""
