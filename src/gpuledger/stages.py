@@ -12,10 +12,6 @@ BOOKS: Final = "booking the time of each GPU"
 FINDINGS: Final = "replaying, and looking for what to fix"
 
 
-def tell_nobody(stage: str) -> None:
-    """For whoever does not wait at a terminal."""
-
-
 class Listener(Protocol):
     """Whoever waits for an answer: told what is read, and what comes next."""
 

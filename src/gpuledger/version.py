@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 
 def own_version() -> str:
@@ -11,3 +13,11 @@ def own_version() -> str:
         return version("gpuledger")
     except PackageNotFoundError:
         return "source"
+
+
+@cache
+def code_state(*rooms: str) -> str:
+    """Stands for the code of some rooms: the version, and the times of its files, for changes that have no version."""
+    package = Path(__file__).parent
+    files = (path for room in rooms for path in sorted((package / room).rglob("*.*")) if path.suffix != ".pyc")
+    return repr((own_version(), [(str(path.relative_to(package)), path.stat().st_mtime_ns) for path in files]))

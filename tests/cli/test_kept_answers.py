@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli import kept_answers
+from gpuledger.cli.main import verb_named
 from gpuledger.read import open_trace
 from gpuledger.system.kept_files import FileState
-from gpuledger.verbs import profiles
+from gpuledger.verbs import VERBS, profiles
 from support.command import CAPTURES, Ran, gpuledger
 from support.opened import plain
 
@@ -129,7 +130,7 @@ def test_another_version_of_the_code_asks_anew(
     folder: Path, profile: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpuledger("report", profile)
-    monkeypatch.setattr(kept_answers, "own_version", lambda: "9.9")
+    monkeypatch.setattr(kept_answers, "code_state", lambda *_: "9.9")
     gpuledger("report", profile)
     assert len(reads) == 2
 
@@ -176,3 +177,43 @@ def test_many_at_once_all_get_the_whole_answer(folder: Path, profile: Path) -> N
     answers = {process.communicate()[0] for process in running}
     assert len(answers) == 1
     assert json.loads(answers.pop())["schema"] == "gpuledger.gaps/1"
+
+
+def test_the_order_of_changes_is_part_of_the_question(folder: Path, profile: Path, reads: list[str]) -> None:
+    changes = ("--host=2", "--speedup=gemm=3")
+    one, other = (gpuledger("whatif", profile, *order) for order in (changes, changes[::-1]))
+    assert len(reads) == 2
+    assert one.stdout != other.stdout
+
+
+def test_a_profile_of_another_rank_is_part_of_the_question(folder: Path, profile: Path, tmp_path: Path) -> None:
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    other = _aged(Path(shutil.copyfile(profile, ranks / "other.sqlite")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileState, "was_settled", lambda *_: True)
+        gpuledger("phases", profile, f"--ranks={ranks}")
+        kept = {path.name for path in folder.iterdir()}
+        assert kept
+        _changed_bytes(other)
+        gpuledger("phases", profile, f"--ranks={ranks}")
+    assert {path.name for path in folder.iterdir()} != kept
+
+
+VALUES = {
+    *("anyway", "auto", "brief", "command", "control", "coverage", "device", "fix", "forwards_e2e", "forwards_mock"),
+    *("graph", "hide", "host", "kernel_pattern", "language", "launch_cost", "level", "limits", "measured", "metrics"),
+    *("mock_range", "named", "no_cache", "over_ns", "range_pattern", "raw", "remove", "reports", "schema"),
+    *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
+}
+"""Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
+
+
+def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question() -> None:
+    """A file whose state is not looked at would be answered about from what it was."""
+    parameters = {
+        str(parameter.name) for name, verb in VERBS.items() if verb.answer for parameter in verb_named(name).params
+    }
+    known = (kept_answers.FILES, kept_answers.DOES_MORE, kept_answers.WHERE_TO, VALUES)
+    assert parameters == {name for names in known for name in names}
+    assert sum(map(len, known)) == len(parameters)

@@ -161,6 +161,7 @@ def test_small_profiles_never_touch_the_cache(
 
 def test_what_is_read_in_no_time_is_not_kept(kept: Path, profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPULEDGER_CACHE")
+    monkeypatch.setattr(cached_open, "SMALL_BYTES", 0)
     monkeypatch.setattr(policy, "SMALL_BYTES", 0)
     monkeypatch.setattr(cached_open, "WORTH_S", 1e9)
     opened(profile)

@@ -11,7 +11,7 @@ import pytest
 
 import gpuledger as package
 from gpuledger.errors import GpuledgerError
-from gpuledger.verbs.profiles import ShownResult
+from gpuledger.verbs.shown import ShownResult
 from support.command import CAPTURES, gpuledger
 from support.opened import plain
 

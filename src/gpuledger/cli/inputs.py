@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.system.kept_files import SETTING
 
 Parsed = TypeVar("Parsed")
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -140,14 +141,14 @@ def _without_cache(context: click.Context, _: click.Parameter, wanted: bool) -> 
     """Through the environment, so that the processes that a verb starts know it too."""
     if not wanted:
         return
-    before = os.environ.get("GPULEDGER_CACHE")
-    os.environ["GPULEDGER_CACHE"] = "0"
+    before = os.environ.get(SETTING)
+    os.environ[SETTING] = "0"
 
     def put_back() -> None:
         if before is None:
-            del os.environ["GPULEDGER_CACHE"]
+            del os.environ[SETTING]
         else:
-            os.environ["GPULEDGER_CACHE"] = before
+            os.environ[SETTING] = before
 
     context.call_on_close(put_back)
 
@@ -316,8 +317,13 @@ class InOrder(click.Command):
         return super().parse_args(ctx, args)
 
 
+def order_of_options(context: click.Context) -> list[str]:
+    """Which of the options that may be given several times came when, where that matters to the command."""
+    several = {parameter.name for parameter in context.command.params if getattr(parameter, "multiple", False)}
+    return [option for option in context.meta.get(__name__, ()) if option in several]
+
+
 def in_order(values: Mapping[str, Iterable[Any]]) -> list[tuple[str, Any]]:
     """The values of several options, each with its option's name, as they were given."""
     left = {option: iter(given) for option, given in values.items()}
-    order: Collection[str] = click.get_current_context().meta[__name__]
-    return [(option, next(left[option])) for option in order if option in left]
+    return [(option, next(left[option])) for option in order_of_options(click.get_current_context()) if option in left]

@@ -20,26 +20,34 @@ from typing import Any, Final
 import click
 
 from gpuledger.capture.output_files import manifests_of
+from gpuledger.cli.inputs import order_of_options
 from gpuledger.records import dataclass
 from gpuledger.system.files import cache_folder
-from gpuledger.system.kept_files import FileState, KeptFiles, file_state, now_ns
+from gpuledger.system.kept_files import (
+    SMALL_BYTES,
+    WORTH_S,
+    FileState,
+    KeptFiles,
+    file_state,
+    keeps_everything,
+    keeps_nothing,
+    now_ns,
+)
 from gpuledger.verbs import VERBS
-from gpuledger.version import own_version
+from gpuledger.version import code_state
 
-SMALL_BYTES: Final = 4_000_000
-"""Files that are smaller together are answered about soon enough."""
-WORTH_S: Final = 0.25
-"""An answer that took less is not kept."""
 MOST_BYTES: Final = 20_000_000
-"""Nor is one that is larger."""
+"""A larger answer is not kept."""
 
-_SETTING: Final = "GPULEDGER_CACHE"
-_FILES: Final = ("profile", "files", "before", "after", "mock", "e2e", "given", "names_from", "memory", "families")
-"""The parameters of verbs that name what is read."""
-_DOES_MORE: Final = ("ncu", "charts", "junit", "github", "baseline", "gates", "gate", "known_file", "scheduler")
-"""With one of these a verb writes other files, ends with another exit code, or says when it was asked."""
-_WHERE_TO: Final = ("path", "force", "quiet", "format_")
-"""Where an answer goes is no part of the question; in which format is told apart below."""
+FILES: Final = (
+    *("profile", "profiles", "files", "before", "after", "mock", "e2e"),
+    *("names_from", "memory", "families", "ranks"),
+)
+"""The parameters of verbs that name what is read: its state is part of the question."""
+DOES_MORE: Final = ("ncu", "charts", "junit", "github", "baseline", "gates", "gate", "known_file", "scheduler")
+"""With one of these a verb writes other files, ends with another exit code, says when it was asked, or asks others."""
+WHERE_TO: Final = ("path", "force", "quiet", "format_")
+"""Where an answer goes is no part of the question; in which format it is written is told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class AskedQuestion:
 
     def is_worth_keeping(self, seconds: float) -> bool:
         """Whether it took long enough to answer, or everything is to be kept."""
-        return seconds >= WORTH_S or os.environ.get(_SETTING) == "always"
+        return seconds >= WORTH_S or keeps_everything()
 
     def keep(self, text: str, remarks: list[str]) -> None:
         """Keep an answer, unless a file has changed since the question, or is so new that it could without a trace."""
@@ -83,29 +91,29 @@ class AskedQuestion:
 
 def asked_question(context: click.Context, written: tuple[object, ...]) -> AskedQuestion | None:
     """The question that a command asks, `written` in this way; None where its answer is not to be kept."""
-    setting = os.environ.get(_SETTING)
     verb, parameters = context.command.name or "", context.params
     folder = KeptFiles(cache_folder() / "answers", ".answer")
-    if setting == "0" or verb not in VERBS or not VERBS[verb].answer or not folder.path.is_absolute():
+    if keeps_nothing() or verb not in VERBS or not VERBS[verb].answer or not folder.path.is_absolute():
         return None
-    if any(parameters.get(name) for name in _DOES_MORE) or parameters.get("sql") == "-":
+    if any(parameters.get(name) for name in DOES_MORE) or parameters.get("sql") == "-":
         return None
     asked_ns, state = now_ns(), None
     with contextlib.suppress(OSError, ValueError):  # a name that cannot be one, a folder that cannot be looked into
         files = tuple(_files(parameters))
         state = _state(files)
-    if state is None or (state.size_bytes < SMALL_BYTES and setting != "always"):
+    if state is None or (state.size_bytes < SMALL_BYTES and not keeps_everything()):
         return None
     question = (
-        *(verb, sorted((name, repr(value)) for name, value in parameters.items() if name not in _WHERE_TO)),
-        *(written, [str(path.resolve()) for path in files], state.digest, _settings(), _code()),
+        *(verb, sorted((name, repr(value)) for name, value in parameters.items() if name not in WHERE_TO)),
+        *(order_of_options(context), written, [str(path.resolve()) for path in files], state.digest),
+        *(_settings(), code_state("")),
     )
     return AskedQuestion(folder, hashlib.sha256(repr(question).encode()).hexdigest(), files, state, asked_ns)
 
 
 def _files(parameters: dict[str, Any]) -> Iterator[Path]:
     """Every file that is named, those in folders, the manifests of captures, and the logs of databases."""
-    for name in _FILES:
+    for name in FILES:
         given = parameters.get(name) or ()
         for value in given if isinstance(given, tuple) else (given,):
             path = Path(value)
@@ -126,10 +134,3 @@ def _settings() -> tuple[object, ...]:
     ours = sorted((name, value) for name, value in os.environ.items() if name.startswith("GPULEDGER_"))
     project = Path("pyproject.toml")
     return ours, _state((project,)) if project.is_file() else None
-
-
-def _code() -> tuple[object, ...]:
-    """The version, and the times of the package's files, for changes that have no version."""
-    package = Path(__file__).parents[1]
-    files = (path for path in package.rglob("*") if path.suffix in (".py", ".so", ".md", ".po", ".html", ".js", ".css"))
-    return own_version(), sorted((str(path), path.stat().st_mtime_ns) for path in files)

@@ -18,7 +18,7 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
-from gpuledger.stages import BOOKS, FINDINGS, TellStage, tell_nobody
+from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
 from gpuledger.trace.model import Note, NotMeasured, Trace
 from gpuledger.trace.spans import Span, Spans
 from gpuledger.trace.tables import EVENTS, Table
@@ -106,7 +106,7 @@ def diagnose(
     wanted: Selection,
     profiled: KernelReport | None = None,
     *,
-    stage: TellStage = tell_nobody,
+    stage: TellStage = NOBODY.stage,
 ) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     stage(BOOKS)

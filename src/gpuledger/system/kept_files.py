@@ -23,6 +23,13 @@ from typing import Final
 from gpuledger.records import dataclass
 from gpuledger.system.files import PARTIAL, Abandoned, whole_file
 
+SETTING: Final = "GPULEDGER_CACHE"
+"""Of the environment: 0 keeps and uses nothing, `always` keeps even what is small or came in no time."""
+SMALL_BYTES: Final = 4_000_000
+"""Of a smaller profile nothing is looked for or kept: it is read, and answered about, soon enough."""
+WORTH_S: Final = 0.25
+"""What took so long is worth keeping."""
+
 MOST_BYTES: Final = 10_000_000_000
 """What all files may take together, or `MOST_SHARE` of the room that they could have, if that is less."""
 MOST_SHARE: Final = 0.1
@@ -34,6 +41,16 @@ _PAGE_BYTES: Final = 4 << 10
 _PAGES: Final = 16
 _TICK_NS: Final = 50_000_000  # what a Linux file system's clock moves by is less
 _COARSE_TICK_NS: Final = 2_000_000_000  # FAT counts in two seconds, other old ones in one
+
+
+def keeps_everything() -> bool:
+    """Whether everything is to be kept, however small it is and however soon it was there."""
+    return os.environ.get(SETTING) == "always"
+
+
+def keeps_nothing() -> bool:
+    """Whether nothing is to be kept, nor used."""
+    return os.environ.get(SETTING) == "0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.diff import timings_at, told_apart
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

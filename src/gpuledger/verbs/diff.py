@@ -24,7 +24,8 @@ from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult
+from gpuledger.verbs.profiles import Profile, ProfileReading
+from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

@@ -27,7 +27,7 @@ from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
-from gpuledger.verbs.profiles import ShownAnswer
+from gpuledger.verbs.shown import ShownAnswer
 
 _BAR = 20
 

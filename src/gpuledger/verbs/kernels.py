@@ -12,7 +12,8 @@ from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownAnswer
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import StepOverview

@@ -11,7 +11,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.snapshot import is_snapshot, open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.stages import FINDINGS, NOBODY, Listener
-from gpuledger.verbs.profiles import ShownAnswer
+from gpuledger.verbs.shown import ShownAnswer
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

@@ -43,7 +43,8 @@ from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownAnswer
 
 Result = TypeVar("Result")
 

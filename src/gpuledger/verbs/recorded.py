@@ -16,7 +16,8 @@ from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs import DEFAULT_REPORTS
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownAnswer, profile_name
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownAnswer
 
 
 def info(

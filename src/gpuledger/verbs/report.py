@@ -13,7 +13,8 @@ from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

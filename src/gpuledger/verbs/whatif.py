@@ -21,7 +21,8 @@ from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, ShownResult, profile_name
+from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.shown import ShownResult
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",

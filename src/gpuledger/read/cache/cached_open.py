@@ -13,38 +13,33 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 from gpuledger.limits import Limits
-from gpuledger.read import cache as policy
 from gpuledger.read.cache.store import ENDING, FORMAT, fingerprint, pack_trace, unpack_trace
 from gpuledger.read.nsys import btree
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.system.files import cache_folder
-from gpuledger.system.kept_files import KeptFiles, now_ns
+from gpuledger.system.kept_files import SMALL_BYTES, WORTH_S, KeptFiles, keeps_everything, now_ns
 from gpuledger.trace.model import Trace
+from gpuledger.version import code_state
 
 LARGE_BYTES: Final = 32_000_000
-"""A profile of this size is kept, however soon it was read."""
-WORTH_S: Final = 0.25
-"""A smaller one is where its reading took so long."""
+"""A profile of this size is kept, however soon it was read; a smaller one where that took long."""
 PATIENCE_S: Final = 3.0
 """So long the next profile, or the end of the process, waits for a file that is still being written."""
 
 _LAST_PIECE_S: Final = 1.0  # a file that is given up ends with the piece that the system has in hand
-_CODE: Final = (".py", ".so", ".pyd")
 
 
 def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limits, read: Callable[[], Trace]) -> Trace:
     """What `read` gives, from the cache where it holds this very request for this very state of the profile."""
-    folder, looked_ns, always = KeptFiles(cache_folder() / "traces", ENDING), now_ns(), policy.keeps_everything()
+    folder, looked_ns, always = KeptFiles(cache_folder() / "traces", ENDING), now_ns(), keeps_everything()
     profile = fingerprint(source, member) if folder.path.is_absolute() else None
-    if profile is None or (profile.state.size_bytes < policy.SMALL_BYTES and not always):
+    if profile is None or (profile.state.size_bytes < SMALL_BYTES and not always):
         return read()
-    state = _digest(profile.state.digest, FORMAT, _readers())
+    state = _digest(profile.state.digest, FORMAT, code_state("read", "trace"))
     request = _digest(btree.is_there(), limits, sorted((table.value, sorted(names)) for table, names in wanted.items()))
     name, key = f"{profile.place[:16]}-{state[:16]}-{request[:16]}", f"{profile.place} {state} {request}"
     trace = _from_folder(folder, name, key, wanted)
@@ -115,17 +110,6 @@ def _from_folder(folder: KeptFiles, name: str, key: str, wanted: WantedColumns) 
 
 def _digest(*about: object) -> str:
     return hashlib.sha256(repr(about).encode()).hexdigest()
-
-
-@cache
-def _readers() -> str:
-    """Stands for the code that reads: its version, and the times of its files, for changes that have no version."""
-    from gpuledger.version import own_version
-
-    package = Path(__file__).parents[2]
-    files = [path for part in ("read", "trace") for path in sorted((package / part).rglob("*.*"))]
-    times = [(str(path.relative_to(package)), path.stat().st_mtime_ns) for path in files if path.suffix in _CODE]
-    return repr((own_version(), times))
 
 
 def _remark(sentence: str) -> None:
