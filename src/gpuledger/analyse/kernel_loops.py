@@ -94,7 +94,9 @@ def _of_period(names: Codes, parts: Ints, period: int, fewest: int) -> list[Kern
         return []
     repeats = (names[period:] == names[:-period]) & (parts[period:] == parts[:-period])
     edges = np.flatnonzero(np.diff(np.concatenate(([False], repeats, [False]))))
-    stretches = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    first, last = edges[::2], edges[1::2]
+    is_long = last - first >= (fewest - 1) * period
     return [
-        KernelLoop(first, last + period, period) for first, last in stretches if last - first >= (fewest - 1) * period
+        KernelLoop(start, end, period)
+        for start, end in zip(first[is_long].tolist(), (last[is_long] + period).tolist(), strict=True)
     ]

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
@@ -54,6 +54,7 @@ class SteadyKernels:
     def __init__(self, trace: Trace, device: Device, work: Activities, use: UseOfKernels | None = None) -> None:
         self._trace, self._strings, self._work = trace, trace.strings, work
         self._use = use
+        self._masks: dict[Callable[[str], bool], Mask] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
@@ -71,8 +72,22 @@ class SteadyKernels:
         codes: Codes = self._work.name[self.operations]
         return codes
 
+    @cached_property
+    def _texts(self) -> tuple[list[str], Positions]:
+        """The different names, and for each kernel the position of its own."""
+        codes = self._strings.distinct(self.names)
+        return [self._strings.text(code) or "" for code in codes], np.searchsorted(codes, self.names)
+
+    def of_names(self, figure: Callable[[str], int], dtype: DTypeLike = np.int64) -> NDArray[Any]:
+        """What a name says of each kernel, asked once for each of the different names."""
+        texts, position = self._texts
+        return np.array([figure(text) for text in texts], dtype)[position]
+
     def named(self, test: Callable[[str], bool]) -> Mask:
-        return self._strings.each(self.names, lambda name: test(name or ""), np.bool_)
+        if test not in self._masks:
+            self._masks[test] = self.of_names(test, np.bool_)
+            self._masks[test].flags.writeable = False
+        return self._masks[test]
 
     def of_families(self, families: frozenset[str]) -> Mask:
         chosen = np.array([family in families for family in self._work.families], np.bool_)
@@ -86,11 +101,11 @@ class SteadyKernels:
     def of_elements(self, figure: Callable[[ElementKernel], int]) -> Ints:
         """Something about kernels by element; 0 where the name does not tell."""
 
-        def of_name(name: str | None) -> int:
-            known = element_kernel(name or "")
+        def of_name(name: str) -> int:
+            known = element_kernel(name)
             return 0 if known is None else figure(known)
 
-        return self._strings.each(self.names, of_name, np.int64)
+        return self.of_names(of_name)
 
     # how it is launched
 

@@ -187,7 +187,7 @@ def one_layout(kernels: SteadyKernels) -> Shortened:
 
     None where group norms run: PyTorch's want the channels first, and copy all that comes otherwise.
     """
-    which = kernels.named(changes_layout)
+    which = kernels.named(changes_layout).copy()
     duration = np.zeros(len(kernels))
     if kernels.named(wants_channels_first).any():
         return kernels.gone(np.zeros(len(kernels), np.bool_))

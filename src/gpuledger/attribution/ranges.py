@@ -107,6 +107,8 @@ class ProgramRanges:
     @cached_property
     def annotations(self) -> NamedNest:
         """What the program named itself; without ranges that nobody ended."""
+        if not self._of_kinds("op").any():
+            return self.named
         return _named_nest(self._ranges.where(~self._of_kinds("mark", "python", "op") & ~self._ranges["open"]))
 
     @cached_property

@@ -17,10 +17,17 @@ from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
 from gpuledger.records import dataclass
 
 
-def name_matcher(pattern: str, flags: int = re.IGNORECASE) -> Callable[[str], bool]:
-    """Whether a name has the pattern in it, as a function of the name."""
-    search = re.compile(pattern, flags).search
-    return lambda name: search(name) is not None
+def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...] = ("",)) -> Callable[[str], bool]:
+    """Whether a name has the pattern in it, as a function of the name.
+
+    Every name that has it holds one of `words`, which are in lower case: most names need no more than a look at them.
+    """
+
+    def matches(name: str) -> bool:
+        lowered = name.lower()
+        return any(word in lowered for word in words) and re.compile(pattern, flags).search(name) is not None
+
+    return matches
 
 
 _FORMS: Final = (
@@ -61,7 +68,11 @@ def _demangle(function: str) -> str:
 
 # A run of letters or spaces is looked at once, from its beginning: a name of any length takes time by its length.
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
-_BRACKET, _PARTING, _ROUND = re.compile(r"[<>()\[\]{}]"), re.compile(r"[<>()\[\]{},]"), re.compile(r"([()])")
+_BRACKET, _PARTING, _ROUND = (
+    re.compile(r"(?<!-)(?<!operator)[<>]|[()\[\]{}]"),  # the one of `->`, `operator<` and the like is none
+    re.compile(r"(?<!-)(?<!operator)[<>]|[()\[\]{},]"),
+    re.compile(r"([()])"),
+)
 _TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
 _ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
 _INSTANCE: Final = re.compile(r"(?:(?<!\s)\s+)?\(instance (\d+)\)")
@@ -121,13 +132,9 @@ def _without_parameters(text: str) -> str:
 
 
 def _brackets(text: str, end: int | None = None) -> list[tuple[int, str]]:
-    """Where brackets stand before `end`, and which; the one of `->`, `operator<` and the like is none."""
+    """Where brackets stand before `end`, and which."""
     brackets = _BRACKET.finditer(text) if end is None else _BRACKET.finditer(text, 0, end)
-    return [(bracket.start(), bracket.group()) for bracket in brackets if not _is_operator(text, bracket.start())]
-
-
-def _is_operator(text: str, position: int) -> bool:
-    return text[position] in "<>" and (text.endswith("-", 0, position) or text.endswith("operator", 0, position))
+    return [(bracket.start(), bracket.group()) for bracket in brackets]
 
 
 def _opening(text: str, closing: int) -> int:
@@ -164,17 +171,16 @@ def _split_template(text: str) -> tuple[str, list[str]]:
     opening = _opening(text, len(text) - 1)
     if opening <= 0:
         return text, []
-    inside = text[opening + 1 : len(text) - 1]
-    arguments, depth, start = [], 0, 0
-    for parting in _PARTING.finditer(inside):
-        position, letter = parting.start(), parting.group()
+    arguments, depth, start = [], 0, opening + 1
+    for parting in _PARTING.finditer(text, opening + 1, len(text) - 1):
+        letter = parting.group()
         if letter == ",":
             if depth == 0:
-                arguments.append(inside[start:position])
-                start = position + 1
-        elif not _is_operator(text, opening + 1 + position):
+                arguments.append(text[start : parting.start()])
+                start = parting.end()
+        else:
             depth += -1 if letter in _PAIRS else 1
-    arguments.append(inside[start:])
+    arguments.append(text[start:-1])
     return text[:opening], arguments
 
 

@@ -49,23 +49,26 @@ def works_on_floats(name: str) -> bool:
 
 
 changes_layout: Final = name_matcher(
-    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel"
+    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel",
+    words=("nchw", "converttensor", "permutationkernel"),
 )
 """Whether a kernel only brings a tensor from one order of its dimensions into another."""
 
-wants_channels_first: Final = name_matcher(r"RowwiseMoments|GroupNormKernel", 0)
+wants_channels_first: Final = name_matcher(r"RowwiseMoments|GroupNormKernel", 0, ("moments", "groupnorm"))
 """Whether a kernel copies tensors whose channels come last before it does anything: PyTorch's group norm."""
 
 changes_type: Final = name_matcher(
-    r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_", 0
+    r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_", 0, ("_copy_kernel", "cast_")
 )
 """Whether a kernel only changes a tensor's type."""
 
-copies_tensor: Final = name_matcher(r"CatArrayBatchedCopy|direct_copy_kernel(?!.*WithCast)|copy_device_to_device")
+copies_tensor: Final = name_matcher(
+    r"CatArrayBatchedCopy|direct_copy_kernel(?!.*WithCast)|copy_device_to_device", words=("copy",)
+)
 """Whether a kernel only copies a tensor within the GPU, or puts several together; those that cast do more."""
 
 sorts_values: Final = name_matcher(
-    r"(?:Radix|Merge|Segmented)Sort(?!KVInPlace)|radix_sort::|merge_sort::|thrust.*stable_sort"
+    r"(?:Radix|Merge|Segmented)Sort(?!KVInPlace)|radix_sort::|merge_sort::|thrust.*stable_sort", words=("sort",)
 )
 """Whether a kernel is a part of a whole sort, not of picking the largest."""
 
@@ -78,14 +81,14 @@ def only_moves(name: str) -> bool:
 names_tensor_core_gpu: Final = name_matcher(r"sm_?(?:7[05]|8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell|turing|volta")
 """Whether a kernel was made for a GPU that has tensor cores."""
 
-is_multi_tensor: Final = name_matcher(r"multi_?tensor_?apply")
+is_multi_tensor: Final = name_matcher(r"multi_?tensor_?apply", words=("apply",))
 """Whether a kernel does something to the elements of many tensors at once."""
 
-ends_adam_update: Final = name_matcher(r"addcdiv", 0)
+ends_adam_update: Final = name_matcher(r"addcdiv", 0, ("addcdiv",))
 """Whether a kernel divides by what Adam keeps of a gradient's squares: the last pass of an update."""
 
 moves_unnamed: Final = name_matcher(
-    r"CatArrayBatchedCopy.*OpaqueType<(?:\(unsigned int\))?8u?>|direct_copy_kernel.*WithCast", 0
+    r"CatArrayBatchedCopy.*OpaqueType<(?:\(unsigned int\))?8u?>|direct_copy_kernel.*WithCast", 0, ("copy",)
 )
 """Whether a kernel moves elements of eight bytes, or casts, and does not say of which type they are."""
 
