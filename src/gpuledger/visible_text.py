@@ -6,10 +6,11 @@ At the bottom of the house, as every part that shows a name to people needs it.
 from __future__ import annotations
 
 import json
-import re
 from typing import Final
 
-_HIDDEN: Final = re.compile(
+from gpuledger.regex import regex
+
+_HIDDEN: Final = regex(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180e"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"

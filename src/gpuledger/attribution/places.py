@@ -32,6 +32,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import RowsByKey, group, is_among
 from gpuledger.trace.model import Trace
@@ -196,15 +197,15 @@ class _Paths:
         return texts[left], texts[right]
 
 
-_NO_PLACE: Final = re.compile(
+_NO_PLACE: Final = regex(
     r"^(0x[0-9a-f]+$|\[|_?Py|cu[A-Z]|cuda[A-Z]|c10::|at::_ops::|std::|__|_IO_|_start$|main$|$)|\(<|::call\(|redispatch|lambda"
 )
 """Frames that do not say where: unresolved, the interpreter's, CUDA's, the dispatcher's, the C library's."""
 
-_OPERATOR: Final = re.compile(r"^at::_ops::(?P<name>\w+)::call\(")
-_FRAMEWORK: Final = re.compile(r"^(torch/|python\d|<)")
+_OPERATOR: Final = regex(r"^at::_ops::(?P<name>\w+)::call\(")
+_FRAMEWORK: Final = regex(r"^(torch/|python\d|<)")
 """Files of the framework and of Python itself: whoever calls them says more."""
-_PYTHON: Final = re.compile(r"^.+ \((?P<file>[^()]+):-?\d+\)$")
+_PYTHON: Final = regex(r"^.+ \((?P<file>[^()]+):-?\d+\)$")
 
 
 @dataclass(frozen=True, slots=True)

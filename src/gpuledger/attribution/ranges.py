@@ -7,7 +7,6 @@ questions are asked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.ledger.ranges import thread
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, depths, furthest, parents
@@ -66,10 +66,10 @@ class Nest:
         return nearest
 
 
-_INSTANCE: Final = re.compile(r"#+")
-_ALONE: Final = re.compile(r"(?<![A-Za-z_\d])\d+")
-_ADDRESS: Final = re.compile(r" object at 0x[0-9a-f]+")
-_MODULE: Final = re.compile(r"^(?P<kind>nn\.Module: .*)_\d+$")
+_INSTANCE: Final = regex(r"#+")
+_ALONE: Final = regex(r"(?<![A-Za-z_\d])\d+")
+_ADDRESS: Final = regex(r" object at 0x[0-9a-f]+")
+_MODULE: Final = regex(r"^(?P<kind>nn\.Module: .*)_\d+$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

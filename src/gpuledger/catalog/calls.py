@@ -10,6 +10,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
+from gpuledger.regex import regex
+
 
 class CallKind(StrEnum):
     """Kinds of CUDA calls. Idle time that the host spends in one is booked to the cause of the same name."""
@@ -52,11 +54,9 @@ _KIND_PATTERNS: Final = (
 )
 """By the function's name, first match wins; what matches nothing is a plain call. Building a graph runs nothing."""
 
-_COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KIND_PATTERNS)
+_COMPILED: Final = tuple((kind, regex(pattern, re.IGNORECASE)) for kind, pattern in _KIND_PATTERNS)
 
-WAITS_FOR_THREAD: Final = re.compile(
-    r"cond_(timed)?wait|sem_(timed)?wait|^poll|^ppoll|epoll|^select|futex|join|mutex_lock"
-)
+WAITS_FOR_THREAD: Final = regex(r"cond_(timed)?wait|sem_(timed)?wait|^poll|^ppoll|epoll|^select|futex|join|mutex_lock")
 """Calls of the operating system in which a thread waits for another one."""
 
 
@@ -84,19 +84,19 @@ NO_OPERATION: Final = -1
 """Stands in a column for a call that puts nothing on the device."""
 
 _OPERATION_PATTERNS: Final = (
-    (DeviceOperation.GRAPH, re.compile(r"^(cuda|cu|hip)GraphLaunch")),
+    (DeviceOperation.GRAPH, regex(r"^(cuda|cu|hip)GraphLaunch")),
     (
         DeviceOperation.KERNEL,
-        re.compile(r"^cudaLaunch$|^(cuda|cu|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel(?!MultiDevice)"),
+        regex(r"^cudaLaunch$|^(cuda|cu|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel(?!MultiDevice)"),
     ),
-    (DeviceOperation.COPY, re.compile(r"^(cuda|cu)Mem(cpy|set)")),  # not cuMemSetAccess
+    (DeviceOperation.COPY, regex(r"^(cuda|cu)Mem(cpy|set)")),  # not cuMemSetAccess
 )
 
-CAPTURE_BEGINS: Final = re.compile(r"StreamBeginCapture")
-CAPTURE_ENDS: Final = re.compile(r"StreamEndCapture")
+CAPTURE_BEGINS: Final = regex(r"StreamBeginCapture")
+CAPTURE_ENDS: Final = regex(r"StreamEndCapture")
 """Between the two, launches are written into a graph and run nothing."""
 
-CHANGES_GRAPHS: Final = re.compile(r"NodeSetEnabled|ConditionalHandleCreate")
+CHANGES_GRAPHS: Final = regex(r"NodeSetEnabled|ConditionalHandleCreate")
 """After such calls, not every launch of a graph runs all of its nodes."""
 
 

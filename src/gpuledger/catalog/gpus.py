@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gpuledger.catalog.gpu_metrics import WARPS_PER_SM
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.model import Gpu, NotMeasured
 
 TYPES: Final = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
@@ -48,7 +49,7 @@ def _gpu(name: str, processors: int, dram_tb_per_s: float | None, plain: _Row, t
         {kind: figure for kind, figure in zip(types, row, strict=True) if figure is not None}
         for types, row in ((PLAIN_TYPES, plain), (TYPES, tera))
     )
-    return Peaks(re.compile(name), processors, dram_tb_per_s, *by_type)
+    return Peaks(regex(name), processors, dram_tb_per_s, *by_type)
 
 
 # Plain, then matrix, in the order of PLAIN_TYPES and TYPES, for chips that were sold with several memories.
@@ -182,7 +183,7 @@ PEAKS: Final = (
 )
 """First match of the name wins."""
 
-_DIVIDED: Final = re.compile(r"\bMIG\b")
+_DIVIDED: Final = regex(r"\bMIG\b")
 
 
 def peaks_of(gpu: Gpu) -> Peaks | NotMeasured:
@@ -216,8 +217,8 @@ def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
 
 
 LINKS: Final = (
-    (re.compile(r"B[123]00|H[12]00|H20\b|RTX 50"), 50_000_000_000),
-    (re.compile(r"A100|A10\b|A30|A40|L4\b|L40|RTX (30|40)|RTX A|Ada"), 25_000_000_000),
+    (regex(r"B[123]00|H[12]00|H20\b|RTX 50"), 50_000_000_000),
+    (regex(r"A100|A10\b|A30|A40|L4\b|L40|RTX (30|40)|RTX A|Ada"), 25_000_000_000),
 )
 """Host link by GPU name: what pinned copies usually reach, not the bus's nominal rate.
 
@@ -227,9 +228,9 @@ PCIe 5.0 x16 is 63 GB/s nominal, 4.0 31.5, 3.0 15.8 (PCI-SIG); pinned copies rea
 _PCIE_3: Final = 12_000_000_000
 
 PEER_LINKS: Final = (
-    (re.compile(r"\bG?B[23]00\b"), 760_000_000_000),
-    (re.compile(r"\bH100 80GB HBM3\b|\bH100 SXM|\bH200$|\bH20\b"), 380_000_000_000),
-    (re.compile(r"\bA100-SXM4"), 250_000_000_000),
+    (regex(r"\bG?B[23]00\b"), 760_000_000_000),
+    (regex(r"\bH100 80GB HBM3\b|\bH100 SXM|\bH200$|\bH20\b"), 380_000_000_000),
+    (regex(r"\bA100-SXM4"), 250_000_000_000),
 )
 """NVLink by GPU name, one way: what copies between two GPUs behind switches usually reach.
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 
 
 def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...] = ("",)) -> Callable[[str], bool]:
@@ -31,15 +32,15 @@ def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...
 
 
 _FORMS: Final = (
-    ("OpenMP", re.compile(r"nvkernel_(?P<function>\w+?)_F\d+L(?P<line>\d+)(?:_\d+)?_?")),
+    ("OpenMP", regex(r"nvkernel_(?P<function>\w+?)_F\d+L(?P<line>\d+)(?:_\d+)?_?")),
     (
         "OpenMP",
-        re.compile(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>[\w.$]+)_l(?P<line>\d+)(?:_\w+)?(?:\.kd)?"),
+        regex(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>[\w.$]+)_l(?P<line>\d+)(?:_\w+)?(?:\.kd)?"),
     ),
-    ("OpenACC", re.compile(r"(?P<function>\w+?)_(?P<line>\d+)_gpu(?P<rest>__red)?")),
+    ("OpenACC", regex(r"(?P<function>\w+?)_(?P<line>\d+)_gpu(?P<rest>__red)?")),
 )
-_MANGLED: Final = re.compile(r"_Z(N?)(K?)(?=\d)")
-_LENGTH: Final = re.compile(r"\d{1,4}")
+_MANGLED: Final = regex(r"_Z(N?)(K?)(?=\d)")
+_LENGTH: Final = regex(r"\d{1,4}")
 _LONGEST: Final = 2000
 """No function of a library has a longer name; the pattern of tiles takes time by the square of one."""
 
@@ -69,20 +70,20 @@ def _demangle(function: str) -> str:
 # A run of letters or spaces is looked at once, from its beginning: a name of any length takes time by its length.
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
 _BRACKET, _PARTING, _ROUND = (
-    re.compile(r"(?<!-)(?<!operator)[<>]|[()\[\]{}]"),  # the one of `->`, `operator<` and the like is none
-    re.compile(r"(?<!-)(?<!operator)[<>]|[()\[\]{},]"),
-    re.compile(r"([()])"),
+    regex(r"(?<!-)(?<!operator)[<>]|[()\[\]{}]"),  # the one of `->`, `operator<` and the like is none
+    regex(r"(?<!-)(?<!operator)[<>]|[()\[\]{},]"),
+    regex(r"([()])"),
 )
-_TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
-_ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
-_INSTANCE: Final = re.compile(r"(?:(?<!\s)\s+)?\(instance (\d+)\)")
-_LAMBDA: Final = re.compile(r"[\[{]lambda#(\d+)[\]}]")
-_CONST: Final = re.compile(r"(?:(?<!\s)\s+)?\bconst\b\s*")
-_RETURN_TYPE: Final = re.compile(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
-_SUFFIX: Final = re.compile(r"(?<=\d)(?:ull|ul|ll|u|l)\b", re.IGNORECASE)
-_NAMESPACE: Final = re.compile(r"(?:(?<!\w)\w+|\(anonymous\)|anonymous)::")
-_TRUTH: Final = re.compile(r"\b(?:true|false)\b")
-_SPACES: Final = re.compile(r"(?:(?<!\s)\s+)?([<>,*&\[\]{}:])\s*")
+_TRUE, _FALSE = regex(r"\(bool\)1\b"), regex(r"\(bool\)0\b")
+_ANONYMOUS: Final = regex(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
+_INSTANCE: Final = regex(r"(?:(?<!\s)\s+)?\(instance (\d+)\)")
+_LAMBDA: Final = regex(r"[\[{]lambda#(\d+)[\]}]")
+_CONST: Final = regex(r"(?:(?<!\s)\s+)?\bconst\b\s*")
+_RETURN_TYPE: Final = regex(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
+_SUFFIX: Final = regex(r"(?<=\d)(?:ull|ul|ll|u|l)\b", re.IGNORECASE)
+_NAMESPACE: Final = regex(r"(?:(?<!\w)\w+|\(anonymous\)|anonymous)::")
+_TRUTH: Final = regex(r"\b(?:true|false)\b")
+_SPACES: Final = regex(r"(?:(?<!\s)\s+)?([<>,*&\[\]{}:])\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +210,9 @@ def _without_parentheses(text: str) -> str:
     return "".join(kept)
 
 
-_NUMBERED: Final = re.compile(r"kernel_?\d{1,6}")
-_WORD: Final = re.compile(r"[A-Za-z_]\w{3,}")
-_SAYS_NOTHING: Final = re.compile(
+_NUMBERED: Final = regex(r"kernel_?\d{1,6}")
+_WORD: Final = regex(r"[A-Za-z_]\w{3,}")
+_SAYS_NOTHING: Final = regex(
     r"at|native|c10|std|cuda|detail|templates|anonymous|lambda|operator|array|char|float|double|unsigned|long|short|bool|void"
     r"|true|false|int\w*|uint\w*|BFloat16|Half|half|bfloat16_t|half_t|\w*gpu_kernel\w*|\w*gpu_index_kernel|cutlass|cute|tuple"
     r"|C|type|const|binary_internal|OpaqueType|OffsetCalculator|TrivialOffsetCalculator|memory|LoadWithoutCast"
@@ -245,15 +246,15 @@ def cut_label(text: str, letters: int = 48) -> str:
 
 EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")
 
-_TILE: Final = re.compile(
+_TILE: Final = regex(
     r"(?<=[_x])\d+(?:x\d+)+(?=_|$)|(?<=tile)\d+(?:x\d+)*|(?<=stage)s?\d+|_(?:splitK|streamK|stages?_\d+)(?=_|$)"
 )
-_CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
-_OP_ID: Final = re.compile(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
-_RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")
-_NUMBER: Final = re.compile(r"\d+")
-_HASH: Final = re.compile(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
-_GENERATED: Final = re.compile(
+_CARRIER: Final = regex("|".join(CARRIERS), re.IGNORECASE)
+_OP_ID: Final = regex(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
+_RUNNING: Final = regex(r"(?<=_)\d+(?=_|$)")
+_NUMBER: Final = regex(r"\d+")
+_HASH: Final = regex(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
+_GENERATED: Final = regex(
     r"^(?:triton|fused|wrapped|jit|loop|input|copy|broadcast|reduce|transpose|convert)", re.IGNORECASE
 )
 

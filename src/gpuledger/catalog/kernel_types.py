@@ -13,6 +13,7 @@ from typing import Final
 
 from gpuledger.catalog.kernel_names import name_matcher
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
 """Families whose kernels tensor cores can run."""
@@ -23,14 +24,14 @@ NO_MATRIX: Final = frozenset({"elementwise", "copy", "reduction", "norm", "softm
 BY_ELEMENT: Final = frozenset({"elementwise", "activation", "copy", "reduction"})
 """Families whose kernels do something to each element of a tensor, or add it up: one can run for many tensors."""
 
-_DOUBLE: Final = re.compile(r"(?<![a-z])dgemm|f64f64|_d884|(?<![a-z])gemm\w*<double|_f64(?![0-9])", re.IGNORECASE)
-_SHORT_FLOAT: Final = re.compile(r"tf32|s1688(?!\d)", re.IGNORECASE)
-_FLOAT: Final = re.compile(
+_DOUBLE: Final = regex(r"(?<![a-z])dgemm|f64f64|_d884|(?<![a-z])gemm\w*<double|_f64(?![0-9])", re.IGNORECASE)
+_SHORT_FLOAT: Final = regex(r"tf32|s1688(?!\d)", re.IGNORECASE)
+_FLOAT: Final = regex(
     r"(?<![a-z])sgemm(?!v)|f32f32_f32f32|_ffma_|scudnn|simt_s|simt_f32|fmha\w*_f32|convolve_sgemm|gemmSN_\w+<float"
     r"|(?:gemm|conv|attention|fmha)\w*<(?:[^<>]*, *)?float[ ,>]",
     re.IGNORECASE,
 )
-_NARROW: Final = re.compile(r"half|bfloat|bf16|fp16|_h?16816|f16f16|e4m3|e5m2|int8", re.IGNORECASE)
+_NARROW: Final = regex(r"half|bfloat|bf16|fp16|_h?16816|f16f16|e4m3|e5m2|int8", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)  # each type is asked for by itself
@@ -93,14 +94,14 @@ moves_unnamed: Final = name_matcher(
 """Whether a kernel moves elements of eight bytes, or casts, and does not say of which type they are."""
 
 
-_KERNEL: Final = re.compile(
+_KERNEL: Final = regex(
     r"(vectorized_|unrolled_)?(?:templated_)?elementwise_kernel\w*<(?:\(int\))?(\d+)?(?:, *(?:\(int\))?(\d+))?"
 )
-_POINTERS: Final = re.compile(r"array<char *\*, *(?:\(unsigned long\))?(\d)(?:ul)?>")
-_CASTS_HALF: Final = re.compile(r"(?:b?float16|float8\w*)_copy_kernel|WithCast")
-_HALF: Final = re.compile(r"half|bfloat16", re.IGNORECASE)
-_BINARY: Final = re.compile(r"BinaryFunctor|CUDAFunctor_(?:add|mul|sub|div)|lerp_tensor")
-_TERNARY: Final = re.compile(r"addcmul|addcdiv|where_kernel|lerp_scalar")
+_POINTERS: Final = regex(r"array<char *\*, *(?:\(unsigned long\))?(\d)(?:ul)?>")
+_CASTS_HALF: Final = regex(r"(?:b?float16|float8\w*)_copy_kernel|WithCast")
+_HALF: Final = regex(r"half|bfloat16", re.IGNORECASE)
+_BINARY: Final = regex(r"BinaryFunctor|CUDAFunctor_(?:add|mul|sub|div)|lerp_tensor")
+_TERNARY: Final = regex(r"addcmul|addcdiv|where_kernel|lerp_scalar")
 
 VECTOR_BYTES: Final = 16
 VECTORIZED_PER_BLOCK, UNROLLED_PER_BLOCK = 1024, 512

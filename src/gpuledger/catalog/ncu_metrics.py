@@ -5,10 +5,10 @@ Names vary between releases and GPUs: each quantity lists its names, the best fi
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.regex import regex
 
 DURATION: Final = ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_active.sum")
 
@@ -127,12 +127,12 @@ THREAD_OP_COUNT: Final = (
 )
 THREAD_OP_PEAK: Final = "sm__sass_thread_inst_executed_op_{op}_pred_on.sum.peak_sustained"
 
-TENSOR_OPS: Final = re.compile(
+TENSOR_OPS: Final = regex(
     r"sm__ops_path_tensor_op_\w+?_src_(?P<type>[a-z0-9_]+?)(?:_dst_\w+?)?(?:_sparsity_(?P<sparse>on|off))?\.sum"
 )
 """Operations that tensor cores did, by type of their input. Their peak: the same name with `.peak_sustained`."""
 
-STALLS: Final = re.compile(r"smsp__average_warps_issue_stalled_(?P<why>\w+?)_per_issue_active\.ratio")
+STALLS: Final = regex(r"smsp__average_warps_issue_stalled_(?P<why>\w+?)_per_issue_active\.ratio")
 
 DEVICE_NAME: Final = "device__attribute_display_name"
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import name_matcher, parse, without_ids
+from gpuledger.regex import regex
 
 LIBRARIES: Final = frozenset(
     (
@@ -51,7 +52,7 @@ _ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
 """Around a word that stands alone: `moe_dispatch`, `dispatch_single`, but no `AOTDispatcher`."""
 
 _RANGES: Final = tuple(
-    (phase, re.compile(pattern))
+    (phase, regex(pattern))
     for phase, pattern in (
         # a mixture's parts first: `moe_dispatch`, `experts.combine`, `deep_ep::low_latency_dispatch`
         (SHARED, r"shared_?expert"),
@@ -72,19 +73,19 @@ _RANGES: Final = tuple(
         (MIXTURE, r"moe|mixture"),
     )
 )
-_NOT_A_RANGE: Final = re.compile(r"norm|init|build|metadata|prepare|cache_update|triton_")
+_NOT_A_RANGE: Final = regex(r"norm|init|build|metadata|prepare|cache_update|triton_")
 """What stands beside a phase, as `input_layernorm` and `prepare_attn`; and compiled kernels, which list operators."""
 
-_MODULE: Final = re.compile(r"^nn\.Module: (?P<kind>\w+?)_(?P<instance>\d+)$")
-_LAYER: Final = re.compile(r"(?:^|[^a-z])(?:layers?|blocks?|h)[._ \[#]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_LAYER_MODULE: Final = re.compile(r"(?:Layer|Block)$")
+_MODULE: Final = regex(r"^nn\.Module: (?P<kind>\w+?)_(?P<instance>\d+)$")
+_LAYER: Final = regex(r"(?:^|[^a-z])(?:layers?|blocks?|h)[._ \[#]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_LAYER_MODULE: Final = regex(r"(?:Layer|Block)$")
 
 _KERNELS: Final = (
-    (COMBINE, re.compile(r"combine(?!d)|un_?permute|_ep_gather|post_reorder|finalize_?moe|moe_?finalize|moe_sum")),
-    (DISPATCH, re.compile(r"dispatch|permute|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
-    (ROUTER, re.compile(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
+    (COMBINE, regex(r"combine(?!d)|un_?permute|_ep_gather|post_reorder|finalize_?moe|moe_?finalize|moe_sum")),
+    (DISPATCH, regex(r"dispatch|permute|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
+    (ROUTER, regex(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
 )
-_OF_EXPERTS: Final = re.compile(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
+_OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
 
 
 def phase_of_range(name: str) -> str:
@@ -126,21 +127,21 @@ def phase_of_kernel(name: str, family: str) -> str:
     return phase or EXPERTS
 
 
-PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
+PROFILER_STEP: Final = regex(r"^ProfilerStep#\d+$")
 """What torch.profiler calls the steps of its schedule."""
 
 
-_STEP: Final = re.compile(
+_STEP: Final = regex(
     r"^execute_(?:context_|new_|model|\d|#)"  # vLLM's and SGLang's engines
     r"|(?:^|[^a-z])(?:steps?|iter|iters|iterations?|minibatch|forward_step|train_?batch|decode_?token)(?:$|[^a-z])",
     re.IGNORECASE,
 )
 
 
-SAMPLING: Final = re.compile(r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p", re.IGNORECASE)
+SAMPLING: Final = regex(r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p", re.IGNORECASE)
 """Kernels that choose the next token."""
 
-OPTIMIZER: Final = re.compile(r"adam|sgd|lamb_|lion_|adagrad|adafactor|rmsprop|optimizer", re.IGNORECASE)
+OPTIMIZER: Final = regex(r"adam|sgd|lamb_|lion_|adagrad|adafactor|rmsprop|optimizer", re.IGNORECASE)
 """Kernels that update parameters."""
 
 

@@ -25,6 +25,7 @@ from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, is_among
@@ -148,15 +149,15 @@ _ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
 """Around a word that stands alone: `decode_step`, `bench:decode[3]`, but neither `decoder` nor `extended`."""
 
 _RANGES: Final = (
-    re.compile(rf"{_ALONE}(prefill(ing)?|extend){_ENDED}|context_[1-9]"),
-    re.compile(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]"),
+    regex(rf"{_ALONE}(prefill(ing)?|extend){_ENDED}|context_[1-9]"),
+    regex(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]"),
 )
 _KERNELS: Final = (
-    re.compile(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash"),
-    re.compile(r"splitkv|paged_attention|decode|masked_multihead|mmha|xqa|fwd_(grouped_)?kernel_stage"),
+    regex(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash"),
+    regex(r"splitkv|paged_attention|decode|masked_multihead|mmha|xqa|fwd_(grouped_)?kernel_stage"),
 )
-_TRAINING_RANGE: Final = re.compile(rf"{_ALONE}backward{_ENDED}|autograd::engine|optimizer\.step")
-_TRAINING_KERNEL: Final = re.compile(r"backward|_bwd_|multi_tensor_apply|fused_?adam")
+_TRAINING_RANGE: Final = regex(rf"{_ALONE}backward{_ENDED}|autograd::engine|optimizer\.step")
+_TRAINING_KERNEL: Final = regex(r"backward|_bwd_|multi_tensor_apply|fused_?adam")
 """All of them are looked for in lower case, which is far quicker than leaving case to the expression."""
 
 

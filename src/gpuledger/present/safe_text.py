@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 import unicodedata
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
+from gpuledger.regex import regex
 from gpuledger.visible_text import visible, visible_json, visible_lines
 
 __all__ = [
@@ -33,7 +33,7 @@ _CLOSING: Final = "，。；：、！？）”’》】」"
 _NO_WIDTH: Final = ("Mn", "Me", "Cf")
 """Categories of characters that a terminal draws over the one before, or not at all."""
 
-_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|[个次步条])")
+_BEFORE_UNIT: Final = regex(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|[个次步条])")
 """The space between a number and its unit: no line ends there."""
 
 
@@ -152,7 +152,7 @@ def _cut_at_the_end(text: str, width: int) -> str:
     return text if display_width(text) <= width else _first_columns(text, width - 1).rstrip() + "…"
 
 
-_FLAG: Final = re.compile(r"--[\w-]+=")
+_FLAG: Final = regex(r"--[\w-]+=")
 _JOINED = " \\"
 _PRINTED: Final = {code: chr(code) for code in range(0x20, 0x7F) if chr(code) not in "\\'%"}
 """Bytes that a format of `printf` may hold as they are, between single quotes."""

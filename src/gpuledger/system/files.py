@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
@@ -35,7 +34,7 @@ def put_in_place(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -
     Without `overwrite`, FileExistsError tells that somebody else was first.
     """
     # a name may be as long as the system allows, and ours must not be longer
-    beside = path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{secrets.token_hex(4)}{ending}")
+    beside = path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{os.urandom(4).hex()}{ending}")
     try:
         yield beside
         if overwrite:

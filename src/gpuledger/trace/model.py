@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from gpuledger.messages import say
 from gpuledger.records import dataclass
-from gpuledger.trace.notebook_table import html_table
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Rows, Table, TablesByName, empty
@@ -254,6 +253,8 @@ class Trace(TablesByName):
         ]
         rows += ((f"trace.{table.value}", None, f"not recorded: {why.reason}") for table, why in self.absent.items())
         gpus = ", ".join(gpu.name for gpu in self.origin.gpus if gpu.name)
+        from gpuledger.trace.notebook_table import html_table
+
         return html_table(("table", "rows", "a row is"), rows, f"{self._tool} {gpus}".strip())
 
     @property

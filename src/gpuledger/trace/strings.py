@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.keys import distinct, same
 from gpuledger.trace.spans import Ints
 
@@ -114,7 +115,7 @@ def _codes(texts: tuple[str, ...]) -> dict[str, int]:
     return codes
 
 
-_TORCH_FUNCTION: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$")
+_TORCH_FUNCTION: Final = regex(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, group, join
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds
@@ -33,16 +34,16 @@ KINDS: Final = (*_OF_ALL, "barrier", "broadcast", "reduce", "send_recv", "other"
 OTHER: Final = KINDS.index("other")
 
 _SAYS: Final = (
-    ("reduce_scatter", re.compile(r"reducescatter")),
-    ("all_gather", re.compile(r"allgather")),
+    ("reduce_scatter", regex(r"reducescatter")),
+    ("all_gather", regex(r"allgather")),
     # `moe_a2a` is TensorRT-LLM's; DeepEP's kernels are called plain dispatch and combine
-    ("all_to_all", re.compile(r"alltoall|a2a|dispatch|combine")),
+    ("all_to_all", regex(r"alltoall|a2a|dispatch|combine")),
     # custom all-reduce of vLLM, SGLang, TensorRT-LLM and FlashInfer
-    ("all_reduce", re.compile(r"allreduce|crossdevicereduce|quickreduce|oneshot|twoshot|lamport|mnnvl|userbuffers")),
-    ("barrier", re.compile(r"barrier")),
-    ("broadcast", re.compile(r"broadcast")),
-    ("send_recv", re.compile(r"send|recv")),
-    ("reduce", re.compile(r"reduce")),
+    ("all_reduce", regex(r"allreduce|crossdevicereduce|quickreduce|oneshot|twoshot|lamport|mnnvl|userbuffers")),
+    ("barrier", regex(r"barrier")),
+    ("broadcast", regex(r"broadcast")),
+    ("send_recv", regex(r"send|recv")),
+    ("reduce", regex(r"reduce")),
 )
 """What a name says, without underscores and the like, in small letters; the first match wins."""
 
@@ -71,11 +72,11 @@ _SPELLINGS: Final = {
     text: position for position, (name, (_, more)) in enumerate(_SIZES.items()) for text in (name, *more.split())
 }
 _ITEM_BYTES: Final = np.array([*(size for size, _ in _SIZES.values()), NOT_RECORDED])
-_IN_KERNEL: Final = re.compile(
+_IN_KERNEL: Final = regex(
     r"(?:Sum|Prod|MinMax|Min|Max|PreMulSum|SumPostDiv)_(\w+?)(?:_(?:RING|TREE|NVLS|COLL|PAT)\w*)?$"
 )
 _REDUCING: Final = tuple(KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter", "reduce"))
-_ABOUT: Final = re.compile(r"nccl:|c10d::|record_param_comms$|nccl[A-Z]")
+_ABOUT: Final = regex(r"nccl:|c10d::|record_param_comms$|nccl[A-Z]")
 """Annotations and operators that stand around the launch of a collective."""
 
 _MOST_BYTES: Final = 1 << 48

@@ -9,7 +9,6 @@ every other case, and whenever a page is not what it must be, the answer is None
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.request import Progress
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import same
 from gpuledger.trace.spans import Ints
@@ -40,9 +40,9 @@ _MOST: Final = 2**63 - 1
 _OTHER_ROWS: Final = 6  # BTREE_OTHER_ROWS of native/btree.h
 _PLAIN: Final = (1, 1)  # the versions in the header of a database without a write-ahead log
 
-_SET_ASIDE: Final = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
+_SET_ASIDE: Final = regex(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
 """Comments to the end of a line, as nsys writes them, and whatever is quoted."""
-_NOT_PLAIN: Final = re.compile(r"""WITHOUT|\bDESC\b|/\*|['"`\[\0]""")
+_NOT_PLAIN: Final = regex(r"""WITHOUT|\bDESC\b|/\*|['"`\[\0]""")
 """What else a table's text may not hold: `INTEGER PRIMARY KEY DESC` is no other name of the row's id,
 a comment may stand between any two words, and a quote that is left does not end."""
 

@@ -7,12 +7,12 @@ or optional.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.tables import Table
 
 
@@ -148,7 +148,7 @@ LABELS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """NVIDIA's numbering, for exports from before 2021, which did not bring it along."""
 
-_VERSIONED = re.compile(r"(?P<base>.+)_V(?P<version>\d+)")
+_VERSIONED = regex(r"(?P<base>.+)_V(?P<version>\d+)")
 
 
 def actual_name(base: str, tables: Iterable[str]) -> str | None:
@@ -159,7 +159,7 @@ def actual_name(base: str, tables: Iterable[str]) -> str | None:
     return max(versions, default=(0, None))[1]
 
 
-_DESCRIPTIVE = re.compile(
+_DESCRIPTIVE = regex(
     r"(ENUM|META_DATA|EXPORT_META_DATA|TARGET_INFO|NVTX_PAYLOAD|ANALYSIS|DIAGNOSTIC|sqlite)_?.*"
     r"|StringIds|PROCESSES|ProcessStreams|ThreadNames|UnwindMethodType|.*_CALLCHAINS"
 )
