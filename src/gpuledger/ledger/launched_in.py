@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,9 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, take
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, same, take
 from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows, Table
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
@@ -101,6 +102,53 @@ def launching_range(work: Activities, host: Host, ranges: Rows) -> Positions:
     if call.min(initial=0) < 0:
         member[call < 0] = -1
     return member
+
+
+class LaunchedTime:
+    """Time of activities by the instants of their launches: what many kinds of ranges hold is asked of one column.
+
+    Summed up over calls by their starts and by their ends: what ends before a range ends, less what starts before it
+    starts, lies in the range; but for calls that span all of it, which were taken off and not counted.
+    """
+
+    def __init__(self, work: Activities, host: Host, time_ns: NDArray[Any]) -> None:
+        calls, count = host.calls, len(host.calls)
+        self._pids = distinct(calls["pid"]).tolist()
+        self._start, self._end = calls["start_ns"], calls["end_ns"]
+        by_start, by_end = (_order(side) for side in (self._start, self._end))
+        self._starts, self._ends = self._start[by_start], self._end[by_end]
+        self._duration = self._end - self._start
+        self._of_call = [
+            sweep.fold("sum", work.launch, amounts, np.zeros(count, np.int64))
+            for amounts in (same(1, len(work)), time_ns)
+        ]
+        self._until = [
+            [np.concatenate(([0], np.cumsum(of[order]))) for order in (by_start, by_end)] for of in self._of_call
+        ]
+
+    def held_ns(self, ranges: Rows) -> Ints | None:
+        """What each range that launched something holds, in order of time; None where that takes more than sums."""
+        start, end = ranges["start_ns"], ranges["end_ns"]
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        if distinct(ranges["pid"]).tolist() != self._pids or (start[1:] <= end[:-1]).any() or (start >= end).any():
+            return None
+        begun, ended = np.searchsorted(self._starts, start, side="left"), np.searchsorted(self._ends, end, side="right")
+        count, held = (by_end[ended] - by_start[begun] for by_start, by_end in self._until)
+        spanning = np.flatnonzero(self._duration > (end - start).min())
+        first = np.searchsorted(start, self._start[spanning], side="right")
+        behind = np.maximum(np.searchsorted(end, self._end[spanning], side="left"), first)
+        for amounts, of_call in zip((count, held), self._of_call, strict=True):
+            change = np.zeros(len(start) + 1, np.int64)
+            np.add.at(change, first, of_call[spanning])
+            np.subtract.at(change, behind, of_call[spanning])
+            amounts += np.cumsum(change[:-1])
+        return held[count > 0]
+
+
+def _order(values: Ints) -> Positions | slice:
+    """What sorts them: mostly nothing, as calls come by their start, and one thread's by their end, too."""
+    return slice(None) if (values[1:] >= values[:-1]).all() else np.argsort(values, kind="stable")
 
 
 def _by_start(ranges: Rows) -> Rows:

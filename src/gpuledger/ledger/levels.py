@@ -33,7 +33,7 @@ from gpuledger.catalog.range_names import (
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.launched_in import launched_in, main_process, nothing_matches
+from gpuledger.ledger.launched_in import LaunchedTime, launched_in, main_process, nothing_matches
 from gpuledger.ledger.lost_work import LEAST_NS, waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
@@ -262,7 +262,8 @@ class LevelFinder:
         sources = (*_MARKS, LevelSource.GRAPH, *([LevelSource.PERIOD] if infers else []))
         shown += filter(None, map(self._level, sources))
         self._latest = None
-        self.__dict__.pop("_recorded_ns", None)  # a column as long as the profile, which is not needed any more
+        for column in ("_recorded_ns", "_launched"):  # as long as the profile, and not needed any more
+            self.__dict__.pop(column, None)
         window_ns = max(self._window.end_ns - self._window.start_ns, 1)
         return tuple(
             Level(
@@ -424,16 +425,21 @@ class LevelFinder:
                 name, find = "kernel sequence", lambda: repetitions(work.name, work.end_ns)
             case _:
                 name, find = self._kinds[kind][0], lambda: launched_in(work, host, self._kinds[kind][2])
-        self._latest = None
-        member = find()
-        if member is None or not len(member) or member.max() < 0:
-            self._known[key] = None
-        else:
-            length = sweep.fold("sum", member, self._recorded_ns, np.zeros(int(member.max()) + 1, np.int64))
+        self._latest, self._known[key] = None, None
+        length = self._launched.held_ns(self._kinds[kind][2]) if source in _OF_RANGES else None
+        member = find() if length is None else None
+        if member is not None:
+            length = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
+            sweep.fold("sum", member, self._recorded_ns, length)
+        if length is not None and len(length):
             whole_ns = self._in_reach_ns if source in _OF_RANGES else int(self._recorded_ns.sum())
             level = LevelMembers(name, source, length, int(length.sum()) / max(whole_ns, 1), find)
-            self._known[key], self._latest = level, (level, member)
+            self._known[key], self._latest = level, None if member is None else (level, member)
         return self._known[key]
+
+    @cached_property
+    def _launched(self) -> LaunchedTime:
+        return LaunchedTime(self._work, self._host, self._recorded_ns)
 
     def _ending_with(self, pattern: re.Pattern[str]) -> Positions | None:
         """Instances that end with the last of each run of kernels that match.
