@@ -15,12 +15,15 @@ from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.causes import TRIGGERS, Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.launched_in import LaunchedTime
 from gpuledger.ledger.levels import COVERAGE, LevelSource
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.step_variation import variation
 from gpuledger.present.views.report_parts import ledger_title, verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Rows, Table
 from support.book_checks import analysed
 from support.command import ROOT
 from support.corpus import corpus_file
@@ -255,3 +258,30 @@ def test_a_level_is_as_long_as_its_steps_are_told_to_be(unpacked: Callable[[str]
     varies = variation(device)
     assert varies is not None
     assert level.median_ns == varies.median_ns
+
+
+def rows_of(table: Table, spans: list[tuple[int, int]]) -> Rows:
+    columns = {"start_ns": [start for start, _ in spans], "end_ns": [end for _, end in spans], "pid": [1] * len(spans)}
+    return Rows(table.schema, {name: np.array(values, np.int64) for name, values in columns.items()}, Strings(()))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), min_size=1, max_size=12),
+    st.sets(st.integers(0, 60), min_size=2, max_size=10),
+    st.lists(st.integers(-1, 11), max_size=20),
+)
+def test_sums_over_launches_say_what_ranges_hold(
+    calls: list[tuple[int, int]], edges: set[int], launches: list[int]
+) -> None:
+    """Calls of any threads, some of them longer than a range, against a look at each call and each range."""
+    bounds, spans = sorted(edges), [(start, start + length) for start, length in calls]
+    ranges = list(zip(bounds[::2], bounds[1::2], strict=False))
+    launch = np.array([call for call in launches if call < len(spans)], np.int64)
+    time = np.arange(1, len(launch) + 1)
+    held = []
+    for start, end in ranges:
+        inside = [call >= 0 and start <= spans[call][0] and spans[call][1] <= end for call in launch.tolist()]
+        held += [int(time[inside].sum())] if any(inside) else []
+    told = LaunchedTime(rows_of(Table.CALLS, spans), launch, time).held_ns(rows_of(Table.RANGES, ranges))
+    assert told is not None
+    assert told.tolist() == held

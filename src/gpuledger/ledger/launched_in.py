@@ -111,16 +111,15 @@ class LaunchedTime:
     starts, lies in the range; but for calls that span all of it, which were taken off and not counted.
     """
 
-    def __init__(self, work: Activities, host: Host, time_ns: NDArray[Any]) -> None:
-        calls, count = host.calls, len(host.calls)
+    def __init__(self, calls: Rows, launch: Positions, time_ns: NDArray[Any]) -> None:
         self._pids = distinct(calls["pid"]).tolist()
         self._start, self._end = calls["start_ns"], calls["end_ns"]
         by_start, by_end = (_order(side) for side in (self._start, self._end))
         self._starts, self._ends = self._start[by_start], self._end[by_end]
         self._duration = self._end - self._start
         self._of_call = [
-            sweep.fold("sum", work.launch, amounts, np.zeros(count, np.int64))
-            for amounts in (same(1, len(work)), time_ns)
+            sweep.fold("sum", launch, amounts, np.zeros(len(calls), np.int64))
+            for amounts in (same(1, len(launch)), time_ns)
         ]
         self._until = [
             [np.concatenate(([0], np.cumsum(of[order]))) for order in (by_start, by_end)] for of in self._of_call
@@ -131,7 +130,8 @@ class LaunchedTime:
         start, end = ranges["start_ns"], ranges["end_ns"]
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
-        if distinct(ranges["pid"]).tolist() != self._pids or (start[1:] <= end[:-1]).any() or (start >= end).any():
+        are_apart = (start < end).all() and (start[1:] > end[:-1]).all() and self._duration.min(initial=0) >= 0
+        if not are_apart or distinct(ranges["pid"]).tolist() != self._pids:
             return None
         begun, ended = np.searchsorted(self._starts, start, side="left"), np.searchsorted(self._ends, end, side="right")
         count, held = (by_end[ended] - by_start[begun] for by_start, by_end in self._until)

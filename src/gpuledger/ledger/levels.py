@@ -439,7 +439,7 @@ class LevelFinder:
 
     @cached_property
     def _launched(self) -> LaunchedTime:
-        return LaunchedTime(self._work, self._host, self._recorded_ns)
+        return LaunchedTime(self._host.calls, self._work.launch, self._recorded_ns)
 
     def _ending_with(self, pattern: re.Pattern[str]) -> Positions | None:
         """Instances that end with the last of each run of kernels that match.
