@@ -105,50 +105,25 @@ def launching_range(work: Activities, host: Host, ranges: Rows) -> Positions:
 
 
 class LaunchedTime:
-    """Time of activities by the instants of their launches: what many kinds of ranges hold is asked of one column.
-
-    Summed up over calls by their starts and by their ends: what ends before a range ends, less what starts before it
-    starts, lies in the range; but for calls that span all of it, which were taken off and not counted.
-    """
+    """Time of activities, summed up by the calls that launched them: asked of many kinds of ranges."""
 
     def __init__(self, calls: Rows, launch: Positions, time_ns: NDArray[Any]) -> None:
-        self._pids = distinct(calls["pid"]).tolist()
-        self._start, self._end = calls["start_ns"], calls["end_ns"]
-        by_start, by_end = (_order(side) for side in (self._start, self._end))
-        self._starts, self._ends = self._start[by_start], self._end[by_end]
-        self._duration = self._end - self._start
-        self._of_call = [
+        self._calls = calls
+        launches, time = (
             sweep.fold("sum", launch, amounts, np.zeros(len(calls), np.int64))
             for amounts in (same(1, len(launch)), time_ns)
-        ]
-        self._until = [
-            [np.concatenate(([0], np.cumsum(of[order]))) for order in (by_start, by_end)] for of in self._of_call
-        ]
+        )
+        self._launches: Final = launches > 0
+        self._time_ns: Final = time.astype(np.int32) if time.max(initial=0) <= np.iinfo(np.int32).max else time
 
-    def held_ns(self, ranges: Rows) -> Ints | None:
-        """What each range that launched something holds, in order of time; None where that takes more than sums."""
-        start, end = ranges["start_ns"], ranges["end_ns"]
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-        are_apart = (start < end).all() and (start[1:] > end[:-1]).all() and self._duration.min(initial=0) >= 0
-        if not are_apart or distinct(ranges["pid"]).tolist() != self._pids:
-            return None
-        begun, ended = np.searchsorted(self._starts, start, side="left"), np.searchsorted(self._ends, end, side="right")
-        count, held = (by_end[ended] - by_start[begun] for by_start, by_end in self._until)
-        spanning = np.flatnonzero(self._duration > (end - start).min())
-        first = np.searchsorted(start, self._start[spanning], side="right")
-        behind = np.maximum(np.searchsorted(end, self._end[spanning], side="left"), first)
-        for amounts, of_call in zip((count, held), self._of_call, strict=True):
-            change = np.zeros(len(start) + 1, np.int64)
-            np.add.at(change, first, of_call[spanning])
-            np.subtract.at(change, behind, of_call[spanning])
-            amounts += np.cumsum(change[:-1])
-        return held[count > 0]
-
-
-def _order(values: Ints) -> Positions | slice:
-    """What sorts them: mostly nothing, as calls come by their start, and one thread's by their end, too."""
-    return slice(None) if (values[1:] >= values[:-1]).all() else np.argsort(values, kind="stable")
+    def held_ns(self, ranges: Rows) -> Ints:
+        """What each of the ranges that launched something holds, in order of time; the outermost where they nest."""
+        member = _outermost(_by_start(ranges), self._calls)
+        launches, time = (
+            sweep.fold("sum", member, amounts, np.zeros(len(ranges), np.int64))
+            for amounts in (self._launches, self._time_ns)
+        )
+        return time[launches > 0]
 
 
 def _by_start(ranges: Rows) -> Rows:

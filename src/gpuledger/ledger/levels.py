@@ -426,13 +426,15 @@ class LevelFinder:
             case _:
                 name, find = self._kinds[kind][0], lambda: launched_in(work, host, self._kinds[kind][2])
         self._latest, self._known[key] = None, None
-        length = self._launched.held_ns(self._kinds[kind][2]) if source in _OF_RANGES else None
-        member = find() if length is None else None
-        if member is not None:
-            length = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
-            sweep.fold("sum", member, self._recorded_ns, length)
-        if length is not None and len(length):
-            whole_ns = self._in_reach_ns if source in _OF_RANGES else int(self._recorded_ns.sum())
+        if source in _OF_RANGES:
+            length, whole_ns, member = self._launched.held_ns(self._kinds[kind][2]), self._in_reach_ns, None
+        else:
+            member, whole_ns = find(), int(self._recorded_ns.sum())
+            length = np.zeros(0, np.int64)
+            if member is not None:
+                length = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
+                sweep.fold("sum", member, self._recorded_ns, length)
+        if len(length):
             level = LevelMembers(name, source, length, int(length.sum()) / max(whole_ns, 1), find)
             self._known[key], self._latest = level, None if member is None else (level, member)
         return self._known[key]
