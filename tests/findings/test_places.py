@@ -50,7 +50,7 @@ def test_a_nested_range_is_followed_to_where_the_time_is() -> None:
     assert place.share == pytest.approx(6_500 / 8_000, abs=0.001)
     assert place.span is not None
     assert (place.span.start_ns % (STEP * US), place.span.end_ns % (STEP * US)) == (1_000 * US, 7_500 * US)
-    assert (place.pid, place.tid, len(place.correlations)) == (0, MAIN, STEPS - 1)
+    assert (place.pid, place.tid, len(place.correlations)) == (0, MAIN, STEPS)
 
 
 def test_running_numbers_are_one_range() -> None:
@@ -181,7 +181,7 @@ def test_an_nsys_export_says_where(tmp_path: Path) -> None:
             )
         ],
     )
-    assert first(open_trace(path)).sentence == "93.3 % of the lost time in train_step > resize"
+    assert first(open_trace(path)).sentence == "93.4 % of the lost time in train_step > resize"
 
 
 def test_a_torch_trace_says_the_loader_and_the_function(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_more_than_the_waits_with_their_gaps_is_seen(report: Report) -> None:
 def test_more_than_all_idle_time_in_order_is_seen(report: Report) -> None:
     steady = report.main_device.steady_ns
     broken = broken_laws(claiming(report, "HOST-SYNC", then_ns=steady, explains_ns=steady))
-    assert any(text.startswith(f"of idle time {steady}") for text in broken), broken
+    assert any(text.startswith("of idle time ") for text in broken), broken
 
 
 def launching(host_us: int, *last: str) -> Trace:

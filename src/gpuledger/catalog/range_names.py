@@ -160,6 +160,12 @@ def is_step_name(range_name: str) -> bool:
 is_measured_name: Final = name_matcher(r"^bench:", 0)
 """Whether a range is called what a benchmark measures, as those of `gpuledger bench` are."""
 
+
+def is_marked_step(range_name: str) -> bool:
+    """Whether a range is a step by its name, whoever gave it: a profiler, a loop, an engine or a benchmark."""
+    return is_step_name(range_name) or is_measured_name(range_name)
+
+
 is_operator_name: Final = name_matcher(r"^\w+::|\b(?:op_id|seq)\s*=|Backward\d*$", 0)
 """Whether a range is an operator's or a library call's, as `torch.autograd.profiler.emit_nvtx` makes them."""
 

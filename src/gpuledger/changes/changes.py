@@ -350,7 +350,7 @@ def _less(now_ns: Ints, share: float) -> Ints:
 
 def _scale_host(calls: Positions, share: float) -> Edit:
     def changed(graph: DependencyGraph) -> DependencyGraph:
-        quick = without_code(graph, calls, _less(graph.calls.code_ns[calls], share))
+        quick = without_code(graph, calls, _less(graph.code_before(calls), share))
         return scale_calls(quick, calls, share)
 
     return changed

@@ -86,9 +86,12 @@ class Fixes:
         """The host's own code before each call, by cause."""
         recorded, calls, host = self.graph.recorded, self.graph.calls, self.host
         causes: dict[Cause, Ints] = {}
+        first_ns = int(recorded.call_begin.min(initial=np.iinfo(np.int64).max))
         for number, mine in self._of_threads:
             begin = recorded.call_begin[mine]
             ended = np.append(begin[:1], recorded.call_end[mine][:-1])
+            if begin[0] == first_ns and self.graph.opens_ns is not None:
+                ended[0] = min(self.graph.opens_ns, first_ns)
             for cause, amount in host.thread(number).split(ended, begin).items():
                 causes.setdefault(cause, np.zeros(len(calls), np.int64))[mine] = amount
         return causes
@@ -254,7 +257,7 @@ class Fixes:
 
     def loops(self) -> Edit:
         """Of each loop of small kernels only the first round is launched: one kernel does it for all tensors."""
-        code = self.graph.calls.code_ns[self.looping]
+        code = self.graph.code_before(self.looping)
         return lambda graph: with_free_launches(graph, self.looping, code)
 
     def _only_launching(self, chosen: Positions) -> Positions:

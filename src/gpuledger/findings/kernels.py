@@ -195,7 +195,9 @@ def _kernel_loop(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
 def _host_ns(subject: OneGpu) -> int:
     """What the host takes to launch what is repeated."""
     calls, looping = subject.fixes.graph.calls, subject.fixes.looping
-    return subject.scenario.of_steady(int(calls.duration_ns[looping].sum() + calls.code_ns[looping].sum()))
+    return subject.scenario.of_steady(
+        int(calls.duration_ns[looping].sum() + subject.scenario.graph.code_before(looping).sum())
+    )
 
 
 def are_most_of_launching(subject: OneGpu) -> bool:

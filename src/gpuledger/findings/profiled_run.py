@@ -175,6 +175,15 @@ class Headline:
     """Time beside work that the profiler lost, where it is much."""
 
 
+def time_before_work(run: ProfiledRun) -> tuple[int, float] | None:
+    """How much of the recording is over when the window begins, and its share; None where that is less than half."""
+    recorded = run.trace.span
+    if isinstance(recorded, NotMeasured) or run.window.start_ns != run.zero_ns:
+        return None
+    before_ns, whole_ns = run.zero_ns - recorded.start_ns, max(recorded.end_ns - recorded.start_ns, 1)
+    return (before_ns, before_ns / whole_ns) if 2 * before_ns > whole_ns else None
+
+
 def headline(device: Device, findings: Sequence[Finding]) -> Headline:
     """The headline for one GPU, whose findings come with the most profitable first."""
     total, steady = device.ledger.total(), device.line_ns

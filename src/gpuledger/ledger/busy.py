@@ -6,6 +6,7 @@ the exposed part; what hides under compute is given beside them. Streams and pro
 
 from __future__ import annotations
 
+from gpuledger.catalog.range_names import is_marked_step
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
@@ -36,12 +37,25 @@ class Busy:
 
 
 def default_window(host: Host, work: Activities) -> Span | NotMeasured:
-    """From the launch call of the first GPU activity to the end of the last one, the same for all devices."""
+    """From the launch call of the first GPU activity to the end of the last one, the same for all devices.
+
+    Where that call lies in a range that is called a step, the window begins where the innermost such range opens.
+    """
     if not len(work):
         return NotMeasured("no GPU work was recorded")
     call = work.launch[work.start_ns == work.start_ns[0]]
-    start = host.calls["start_ns"][call[call >= 0]].min(initial=work.start_ns[0])
-    return Span(int(start), int(work.end_ns.max()))
+    call = call[call >= 0]
+    start = int(host.calls["start_ns"][call].min(initial=work.start_ns[0]))
+    return Span(_step_opens_ns(host, int(call[0]), start) if len(call) else start, int(work.end_ns.max()))
+
+
+def _step_opens_ns(host: Host, call: int, start_ns: int) -> int:
+    """Where the step that a call belongs to opens on the host; `start_ns` where no range is called so."""
+    ranges, (pid, end_ns) = host.ranges, (host.calls[name][call] for name in ("pid", "end_ns"))
+    around = (ranges["start_ns"] <= start_ns) & (ranges["end_ns"] >= end_ns) & (ranges["pid"] == pid)
+    outer = ranges.where(around)
+    names = zip(outer["start_ns"].tolist(), outer.texts("name"), strict=True)
+    return max((opened for opened, name in names if is_marked_step(name or "")), default=start_ns)
 
 
 def busy(work: Activities, gpu: int, window: Span | Spans) -> Busy:

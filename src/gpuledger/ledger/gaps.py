@@ -354,6 +354,7 @@ class _Booking:
         )
         is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
         is_first &= largest != _AT[Cause.UNRECORDED]  # the GPU was busy
+        is_first &= 2 * causes.of(Cause.HOST_CODE) <= length  # what a step does before it launches, it does each time
         cold = is_first | (largest == _AT[Cause.CONTEXT])
         kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
         trigger: Positions = np.select([cold, loading, by_itself, drainer >= 0, behind], kinds, largest)

@@ -224,6 +224,8 @@ class LevelMembers:
     """The share of the recorded time; for ranges, of what their process launched while it was recorded."""
     find: Callable[[], Positions | None]
     """Which instance each activity belongs to, -1 for none: looked for again, rather than kept for every level."""
+    ranges: Rows | None = None
+    """What marks its instances on the host, where ranges do."""
 
     @property
     def count(self) -> int:
@@ -426,8 +428,9 @@ class LevelFinder:
             case _:
                 name, find = self._kinds[kind][0], lambda: launched_in(work, host, self._kinds[kind][2])
         self._latest, self._known[key] = None, None
-        if source in _OF_RANGES:
-            length, whole_ns, member = self._launched.held_ns(self._kinds[kind][2]), self._in_reach_ns, None
+        ranges = self._kinds[kind][2] if source in _OF_RANGES else None
+        if ranges is not None:
+            length, whole_ns, member = self._launched.held_ns(ranges), self._in_reach_ns, None
         else:
             member, whole_ns = find(), int(self._recorded_ns.sum())
             length = np.zeros(0, np.int64)
@@ -435,7 +438,7 @@ class LevelFinder:
                 length = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
                 sweep.fold("sum", member, self._recorded_ns, length)
         if len(length):
-            level = LevelMembers(name, source, length, int(length.sum()) / max(whole_ns, 1), find)
+            level = LevelMembers(name, source, length, int(length.sum()) / max(whole_ns, 1), find, ranges)
             self._known[key], self._latest = level, None if member is None else (level, member)
         return self._known[key]
 

@@ -1,8 +1,9 @@
 """Steps: which launches belong together, and where that cuts the device's time; and which of them are prefill.
 
 A range, a marker kernel or a graph launch only says which activities belong to step i. The step ends when the last of
-them ends, the next one begins there, and the first begins with its first launch call. So steps tile the device's time
-and their lengths sum to it. Host times of a range are never used as device times.
+them ends, the next one begins there. The first begins where its range opens on the host, without a range with its first
+launch call; or when the device is done with what came before. So steps tile the device's time and their lengths sum to
+it. Other host times of ranges are never used as device times.
 
 A range counts what any thread of its process launches while it is open: autograd launches from threads of its own.
 Where several processes share a GPU, the steps are those of the process that launched the most.
@@ -33,6 +34,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, holds, pairs_inside
 from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import Codes
+from gpuledger.trace.tables import Rows
 
 WARM_UP_RATIO: Final = 1.25
 """A leading step that takes this many times the median of the rest is warm-up."""
@@ -84,7 +86,7 @@ class Steps:
 
 def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Selection) -> Steps | None:
     """The steps of one GPU; None where nothing that repeats covers the window."""
-    own = work.of(levels.gpu)
+    own, ranges = work.of(levels.gpu), None
     if wanted.range_pattern is not None:
         source = say("marked by ranges matching '{pattern}'", pattern=wanted.range_pattern)
         ranges = matching_ranges(trace, re.compile(wanted.range_pattern))
@@ -107,15 +109,14 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
             level = levels.outermost()
         if level is None:
             return None
-        source, member = source_words(level.source, level.name), levels.member(level)
-    return _cut_into_steps(own, host, levels.gpu, source, member)
+        source, member, ranges = source_words(level.source, level.name), levels.member(level), level.ranges
+    return _cut_into_steps(own, host, levels.gpu, source, member, ranges)
 
 
-def _cut_into_steps(work: Activities, host: Host, gpu: int, source: str, member: Positions) -> Steps | None:
-    """Edges from which activity belongs to which step.
-
-    The first step begins with its first launch call, or when the device is done with what came before.
-    """
+def _cut_into_steps(
+    work: Activities, host: Host, gpu: int, source: str, member: Positions, ranges: Rows | None
+) -> Steps | None:
+    """Edges from which activity belongs to which step, and which ranges mark them."""
     count = int(member.max()) + 1
     ends = sweep.fold("most", member, work.end_ns, np.full(count, np.iinfo(np.int64).min))
     of_first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
@@ -124,6 +125,10 @@ def _cut_into_steps(work: Activities, host: Host, gpu: int, source: str, member:
         start = int(work.start_ns[first])
     else:
         start = int(host.calls["start_ns"][call[call >= 0]].min(initial=work.start_ns[of_first].min()))
+        if ranges is not None and call[0] >= 0:
+            began, ended, pid = (int(host.calls[name][call[0]]) for name in ("start_ns", "end_ns", "pid"))
+            around = (ranges["start_ns"] <= began) & (ranges["end_ns"] >= ended) & (ranges["pid"] == pid)
+            start = int(ranges["start_ns"][around].min(initial=start))
         start = min(int(work.end_ns[:first].max(initial=start)), int(work.start_ns[first]))
     edges = distinct(np.append(start, furthest(ends)[ends > start]))
     return Steps(gpu, source, edges, warm_up(np.diff(edges))) if len(edges) > 1 else None

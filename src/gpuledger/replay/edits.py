@@ -11,7 +11,6 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
@@ -41,10 +40,9 @@ def without_waits(graph: DependencyGraph, calls: Positions) -> DependencyGraph:
 def without_calls(graph: DependencyGraph, calls: Positions, code_ns: Ints | None = None) -> DependencyGraph:
     """These calls go, with what they put on the device, and with the code before them, or as much as is given."""
     duration, code, queue = graph.calls.duration_ns.copy(), graph.calls.code_ns.copy(), graph.calls.queue.copy()
-    first = _is_first(graph, calls)
     duration[calls], queue[calls] = 0, -1
-    less = code[calls] if code_ns is None else np.minimum(code_ns, code[calls])
-    code[calls] -= np.where(first, 0, less)
+    before = graph.code_before(calls)
+    code[calls] -= before if code_ns is None else np.minimum(code_ns, before)
     nodes = replace(graph.calls, duration_ns=duration, code_ns=code, queue=queue)
     changed = without_waits(replace(graph, calls=nodes), calls)
     return without_operations(changed, np.flatnonzero(graph.launched_by(calls)))
@@ -86,7 +84,7 @@ def run_aside(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
 def without_code(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
     """The host's own code before these calls takes so much less, as far as there is any."""
     code = graph.calls.code_ns.copy()
-    less = np.where(_is_first(graph, calls), 0, np.minimum(code_ns, code[calls]))
+    less = np.minimum(code_ns, graph.code_before(calls))
     code[calls] -= less
     after = graph.calls.after_ns.copy()
     after[calls] = np.maximum(after[calls] - less, 0)
@@ -126,7 +124,8 @@ def scale_host(graph: DependencyGraph, scale: float) -> DependencyGraph:
     Of a long call, or of long code, only the first DISPATCH_NS: what goes on beyond is no matter of calls.
     """
     calls = graph.calls
-    code = np.where(_is_first(graph, np.arange(len(calls))), calls.code_ns, _scale(calls.code_ns, scale))
+    before = graph.code_before(np.arange(len(calls)))
+    code = calls.code_ns - before + _scale(before, scale)
     return replace(graph, calls=replace(calls, code_ns=code, duration_ns=_scale(calls.duration_ns, scale)))
 
 
@@ -157,11 +156,3 @@ def without_latency(graph: DependencyGraph, operations: Positions, less_ns: Ints
     latency = graph.operations.call_ns.copy()
     latency[operations] -= np.minimum(less_ns, np.maximum(latency[operations], 0))
     return replace(graph, operations=replace(graph.operations, call_ns=latency))
-
-
-def _is_first(graph: DependencyGraph, calls: Positions) -> NDArray[np.bool_]:
-    """Which of these calls are their thread's first: before those lies no code, but the time at which they begin."""
-    first = np.full(graph.threads, len(graph.calls))
-    np.minimum.at(first, graph.calls.thread, np.arange(len(graph.calls)))
-    is_first: NDArray[np.bool_] = first[graph.calls.thread[calls]] == calls
-    return is_first

@@ -137,6 +137,22 @@ class DependencyGraph:
     threads: int
     streams: int
     groups: int
+    opens_ns: int | None = None
+    """Where the first step opens on the host, where a step may hold code before anything is called; else None."""
+
+    def code_before(self, calls: Positions) -> Ints:
+        """The host's own code before these calls. Before a thread's first lies none that is known of.
+
+        But for the first of all, where the step that it belongs to opened before it.
+        """
+        first = np.full(self.threads, len(self.calls))
+        np.minimum.at(first, self.calls.thread, np.arange(len(self.calls)))
+        code: Ints = np.where(first[self.calls.thread[calls]] == calls, 0, self.calls.code_ns[calls])
+        if self.opens_ns is not None and len(self.calls):
+            earliest = int(self.recorded.call_begin.argmin())
+            since_ns = max(int(self.calls.code_ns[earliest]) - self.opens_ns, 0)
+            code = np.where(calls == earliest, since_ns, code)
+        return code
 
     def launched_by(self, calls: Positions) -> NDArray[np.bool_]:
         """Which operations these calls put on a device."""

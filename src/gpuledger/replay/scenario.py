@@ -6,6 +6,7 @@ All of a trace is replayed, or of a long run of like steps as many as are needed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -185,12 +186,18 @@ class Scenario:
 def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario:
     """For one device of a trace; `sampled`: of a long run of like steps only as many as are needed."""
     part = excerpt(trace, device) if sampled else whole(device)
-    return Scenario(trace, device, part, dependency_graph(trace, part.host, part.work))
+    graph = dependency_graph(trace, part.host, part.work)
+    return Scenario(trace, device, part, _opened(graph, device) if part.rows is None else graph)
 
 
 def scenarios(trace: Trace, devices: Sequence[Device]) -> tuple[Scenario, ...]:
     """For all devices of a trace, with one graph."""
     if not devices:
         return ()
-    graph = dependency_graph(trace, devices[0].host, devices[0].work)
+    graph = _opened(dependency_graph(trace, devices[0].host, devices[0].work), devices[0])
     return tuple(Scenario(trace, device, whole(device), graph) for device in devices)
+
+
+def _opened(graph: DependencyGraph, device: Device) -> DependencyGraph:
+    """The graph of a whole trace, with where its window begins: with a step that opens before it calls anything."""
+    return replace(graph, opens_ns=device.zero_ns)

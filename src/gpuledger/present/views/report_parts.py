@@ -10,7 +10,7 @@ from typing import Final
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline
+from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, time_before_work
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
@@ -44,6 +44,14 @@ def _verdict(run: ProfiledRun) -> Message:
     device = run.main_device
     summary = headline(device, run.findings)
     works = _at_work(device, summary, several=len(run.devices) > 1)
+    if (before := time_before_work(run)) is not None:
+        time_ns, share = before
+        works = say(
+            "GPU work begins {time} into the recording, after {share} of it. {works}",
+            time=time_text(time_ns),
+            share=share_text(share),
+            works=works,
+        )
     obstacles = _obstacles(summary, run.findings, device.steady_ns)
     return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
 
