@@ -11,7 +11,7 @@ from gpuledger.findings.profiled_run import LITTLE, LOSS, ProfiledRun, headline
 from gpuledger.ledger.busy import NEEDS
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.levels import COVERAGE
-from gpuledger.present.views.report_parts import verdict
+from gpuledger.present.views.report_parts import next_command, verdict
 from gpuledger.selection import Selection
 from gpuledger.units import share_text
 from gpuledger.verbs.report import build_report
@@ -109,3 +109,33 @@ def test_a_recording_that_is_mostly_before_gpu_work_says_so_first() -> None:
     assert said.startswith("GPU work begins 90.0 ms into the recording, after 97.8 % of it. GPU busy ")
     late = Selection(time_ns=(1_000_000, None))
     assert str(verdict(build_report(program.trace(), wanted=late))).startswith("GPU busy "), "a part was asked for"
+
+
+def busy_program(**microseconds: int) -> Program:
+    """Ten rounds of these kernels, launched well ahead of the GPU."""
+    program = Program()
+    for _ in range(10):
+        for name, us in microseconds.items():
+            program.kernel(name, us)
+    program.wait()
+    return program
+
+
+def test_a_kernel_that_is_the_program_is_named_and_comes_next() -> None:
+    run = build_report(busy_program(octree_walk=900, scan=50, emit=50).trace(), "octree.sqlite")
+    assert "Of the time 89.9 % in octree_walk." in str(verdict(run))
+    assert [str(line) for line in next_command(run)] == ["next: gpuledger ncu-plan octree.sqlite"]
+
+
+def test_many_kernels_are_not_the_program() -> None:
+    """Nor are a few where a fix saves more than a quarter of their time."""
+    many = build_report(busy_program(**{f"kernel_{number}": 100 for number in range(10)}).trace())
+    assert "Of the time" not in str(verdict(many))
+    late = Program()
+    for _ in range(20):
+        late.host(400)
+        late.kernel("walk", 450)
+        late.wait()
+    run = build_report(late.trace())
+    assert run.findings[0].saving_ns > 0.25 * 20 * 450_000
+    assert "Of the time" not in str(verdict(run))

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF, findings
+from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
@@ -136,6 +137,12 @@ LITTLE: Final = 0.02
 LOSS: Final = 0.05
 """Time lost to one line from this share on is never passed over."""
 
+FEW_KERNELS, MOST_OF_BUSY, MOST_OF_TIME = 3, 0.6, 0.5
+"""So few kernels that hold so much of the busy time and so much of all time are the program."""
+
+FASTER: Final = 0.25
+"""Kernels are named before what saves less than this share of their time: they need not get much faster for as much."""
+
 _UNRECORDED: Final = Line.of_cause(Cause.UNRECORDED)
 _LOST: Final = Line.of_cause(Cause.LOST)
 _UNKNOWN: Final = (Cause.UNRECORDED, Cause.LOST, Cause.TAIL)
@@ -173,6 +180,8 @@ class Headline:
     """Time in which the device worked on what was launched before the recording began, where it is much."""
     lost: Loss | None
     """Time beside work that the profiler lost, where it is much."""
+    kernels: tuple[tuple[str, float], ...] = ()
+    """The few kernels that are the program, by name, with their shares of the steady stretch."""
 
 
 def time_before_work(run: ProfiledRun) -> tuple[int, float] | None:
@@ -204,7 +213,27 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         outside=_largest(outside, window_ns),
         unrecorded=_notable(_UNRECORDED, total.get(_UNRECORDED, 0), window_ns),
         lost=_notable(_LOST, total.get(_LOST, 0), window_ns),
+        kernels=main_kernels(device, findings),
     )
+
+
+def main_kernels(device: Device, findings: Sequence[Finding]) -> tuple[tuple[str, float], ...]:
+    """The few kernels that hold most of the time, with their shares; none where a fix saves more than they might."""
+    steady_ns, work = max(device.steady_ns, 1), device.work
+    saved_ns = max((finding.saving_ns for finding in findings if finding.gpu == device.gpu), default=0)
+    compute_ns = sum(ns for line, ns in device.line_ns.items() if line.is_compute)
+    if compute_ns < MOST_OF_TIME * steady_ns or saved_ns >= FASTER * compute_ns:
+        return ()
+    mine = (work.state == State.COMPUTE) & (work.gpu == device.gpu) & (work.name >= 0)
+    rows = np.flatnonzero(mine & device.begins_steady(work.start_ns))
+    took = np.bincount(work.name[rows], weights=(work.end_ns - work.start_ns)[rows])
+    codes = np.argsort(-took, kind="stable")[:FEW_KERNELS]
+    for count in range(1, len(codes) + 1):
+        held_ns = float(took[codes[:count]].sum())
+        if held_ns >= max(MOST_OF_BUSY * _busy_ns(device.line_ns), MOST_OF_TIME * steady_ns, saved_ns / FASTER):
+            strings = device.host.calls.strings
+            return tuple((strings.text(int(code)) or "", min(took[code] / steady_ns, 1.0)) for code in codes[:count])
+    return ()
 
 
 def _busy_ns(lines: Mapping[Line, int]) -> int:

@@ -9,8 +9,9 @@ from typing import Final
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.answers.report import ReportAnswer
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, time_before_work
+from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
@@ -74,6 +75,12 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
                 line=summary.loss.line.label,
             )
         )
+    if summary.kernels:
+        named = (
+            say("{share} in {name}", share=share_text(share), name=cut_label(label(name)))
+            for name, share in summary.kernels
+        )
+        sentences.append(say("Of the time {kernels}.", kernels=joined(say(", "), named)))
     if summary.finding is not None:
         return [*sentences, say("{claim}.", claim=capitalised(summary.finding.claim))]
     if summary.outside is not None:
@@ -84,7 +91,7 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
                 line=summary.outside.line.label,
             )
         )
-    if summary.loss is not None or summary.outside is not None:
+    if summary.loss is not None or summary.outside is not None or summary.kernels:
         return sentences
     if findings and findings[0].saving_ns:
         little = say(
@@ -267,5 +274,7 @@ def closing(report: ReportAnswer) -> list[Message]:
 
 
 def next_command(run: ProfiledRun) -> list[Message]:
-    """What to run next."""
+    """What to run next: of a program that is a few kernels, what Nsight Compute should look at."""
+    if main_kernels(run.main_device, run.findings):
+        return [say("next: {command}", command=f"gpuledger ncu-plan {run.name}")]
     return [say("next: {command}", command=run.findings[0].next)] if run.findings else []
