@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.launch_costs import TINY_NS
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
+from gpuledger.findings import advice
 from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, per_step, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
@@ -322,11 +323,11 @@ def _megahertz(hertz: float) -> str:
 
 
 RULES: Final = (
-    Rule("CAST", _casts, say("keep weights and activations in one type; convert weights once, not in each step")),
+    Rule("CAST", _casts, advice.CAST),
     Rule(
         "TINY-KERNELS",
         _tiny,
-        say("fuse them, batch them, or capture the step in a CUDA graph"),
+        advice.TINY_KERNELS,
         edit=Fixes.launches,
         triggers=(QueueTrigger.BEHIND, Cause.TURNAROUND),
         is_bound=True,
@@ -336,7 +337,7 @@ RULES: Final = (
     Rule(
         "KERNEL-LOOP",
         _kernel_loop,
-        say("use the fused or foreach form: one kernel for all tensors"),
+        advice.KERNEL_LOOP,
         edit=Fixes.loops,
         triggers=(QueueTrigger.BEHIND,),
     ),
