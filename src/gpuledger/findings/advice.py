@@ -28,7 +28,7 @@ class Advice(Message):
 
     def words(self, framework: Framework) -> Message:
         """A framework's own, else those of what it is built on, else those that hold for all."""
-        for speaker in (framework, BASE.get(framework)):
+        for speaker in (framework, BASE.get(framework, Framework.ANY)):
             if speaker in self.special:
                 return self.special[speaker]
         return Message(str(self), self.template, self.parts)

@@ -86,11 +86,11 @@ def _shorter_another_way(
     claim = say(
         "{doing}: {kernels}, {time}",
         doing=said.doing,
-        kernels=_count_words(subject, np.count_nonzero(meant)),
+        kernels=_count_words(subject, int(meant.sum())),
         time=per_step(device, time),
     )
     if beside and said.beside is not None:
-        others, more = _count_words(subject, np.count_nonzero(~meant)), per_step(device, beside)
+        others, more = _count_words(subject, int((~meant).sum())), per_step(device, beside)
         claim = say(
             "{claim}, and {kernels} {beside}, {time}", claim=claim, kernels=others, beside=said.beside, time=more
         )
