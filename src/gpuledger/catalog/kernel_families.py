@@ -169,7 +169,7 @@ FAMILIES: Final[Table] = tuple(
             # cuBLAS and its helpers, cutlass, DeepGEMM, MAGMA, trtllm-gen (bmm_); not what merely lives in a namespace
             # fbgemm_gpu, deep_gemm or cutlass_kernels, or feeds DeepGEMM
             r"(?<!fb)(?<!deep_)gemm(?!::)|gemv|nvjet|xmma|wgmma|cublas|cutlass(?!::\w+_t\b|_kernels::)|matmul|bmk_bnk",
-            r"split_?k(?!v)",
+            r"split_?k(?!v|ernel)",
             r"(?<![a-z])(?:add|b|ba|scaled_)?mm(?![a-z])|epilogue::impl|(?<![a-z])mma_",
             # quantised weights: Marlin, AWQ, GPTQ, Machete, ExLlama, llama.cpp
             r"marlin|awq|gptq|machete|exllama|bitsandbytes|mul_mat|(?<![a-z])mmv?q(?![a-z])",

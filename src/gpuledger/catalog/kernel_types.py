@@ -33,6 +33,19 @@ _FLOAT: Final = re.compile(
     r"|(?:gemm|conv|attention|fmha)\w*<(?:[^<>]*, *)?float[ ,>]",
     re.IGNORECASE,
 )
+_NO_PRODUCT: Final = (
+    "mask",
+    "bias_add",
+    "softmax",
+    "fill",
+    "copy",
+    "pad",
+    "depthwise",
+    "reduce",
+    "transpose",
+    "im2col",
+)
+"""What a kernel does that has a product's name, but stands before or after one."""
 _NARROW: Final = re.compile(
     r"half|bfloat|bf16|fp16|_h?16816|(?<![a-z])f16(?!\d)|e4m3|e5m2|int8|(?<![a-z])[iu]8(?!\d)", re.IGNORECASE
 )
@@ -49,7 +62,10 @@ def matrix_type(name: str) -> str | None:
         return None
     if _SHORT_STEPS.search(name):
         return None if _TURING.search(name) else "tf32"
-    return "fp32" if _FLOAT.search(name) else None
+    match = _FLOAT.search(name)
+    if match is None or any(word in match[0].lower() for word in _NO_PRODUCT):
+        return None
+    return "fp32"
 
 
 def works_on_floats(name: str) -> bool:
@@ -79,18 +95,20 @@ sorts_values: Final = name_matcher(
 """Whether a kernel is a part of a whole sort, not of picking the largest."""
 
 
-_BY_ELEMENT_ONLY: Final = (
+_MAKERS: Final = (
     *("elementwise", "pointwise", "element_wise", "at::native", "eigenmetakernel", "generatednative", "op_tensor"),
-    *("triton_poi_", "triton_red_", "triton_per_", "triton_for_", "loop_", "input_", "wrapped_", "cupy_", "nvfuser"),
-    *("cub::", "thrust::", "rocprim", "broadcast_kernel", "bin_bcast", "unary_op", "cudacodegen::", "subtensorop"),
+    *("triton_poi_", "triton_red_", "triton_per_", "triton_for_", "cupy_", "nvfuser", "cudacodegen::", "subtensorop"),
+    *("cub::", "thrust::", "rocprim::", "broadcast_kernel", "bin_bcast", "unary_op"),
 )
+_FUSED: Final = ("loop_", "input_", "wrapped_")
+"""How XLA's kernels begin."""
 _LOSS: Final = ("logsoftmax", "log_softmax", "crossentropy", "cross_entropy", "logsumexp", "nll")
 
 
 def goes_by_element(name: str) -> bool:
     """Whether a kernel of a family in BY_ELEMENT comes from what makes such: one called `add` may do anything."""
-    folded = name.lower()
-    return any(word in folded for word in _BY_ELEMENT_ONLY)
+    function = name.partition("<")[0].lower()  # of a template's arguments any may be of a library's types
+    return any(word in function for word in _MAKERS) or function.startswith(_FUSED)
 
 
 def is_of_loss(name: str) -> bool:

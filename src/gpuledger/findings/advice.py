@@ -81,7 +81,7 @@ HOST_ALLOC: Final = Advice.of(
     },
 )
 HOST_SYNC: Final = Advice.of(
-    say("do not wait for the GPU or read results back in the step; read one step later"),
+    say("do not read results back or wait for the GPU in the step; read one step later"),
     {
         Framework.TORCH: say(
             "do not read results back in the step: no `.item()`, `.cpu()` or `nonzero`; read one step later"
@@ -236,7 +236,7 @@ KERNEL_LOOP: Final = Advice.of(
 # a GPU that is busy with the wrong work
 
 FP32: Final = Advice.of(
-    say("16-bit inputs for matrix products, or TF32 where the library has it"),
+    say("matrix products on inputs of 16 bits, or TF32 where the library has it"),
     {
         Framework.TORCH: say("`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"),
         Framework.VLLM: say("serve in 16 bits: `--dtype=bfloat16`"),
@@ -271,7 +271,7 @@ FP32_TO_HALF: Final = Advice.of(
 """Of a GPU that has tensor cores, but neither bfloat16 nor TF32."""
 
 TF32: Final = Advice.of(
-    say("16-bit inputs for matrix products"),
+    say("matrix products on inputs of 16 bits"),
     {
         Framework.TORCH: say("`model.to(torch.bfloat16)`, or `torch.autocast('cuda', torch.bfloat16)` for training"),
         Framework.VLLM: say("serve in 16 bits: `--dtype=bfloat16`"),

@@ -46,10 +46,13 @@ _TABLES: Final = (
 _PERFETTO: Final = "it reads no Perfetto traces; record the program with `nsys profile`, or with torch.profiler"
 
 
-def other_trace(name: str, head: bytes, seen: Mapping[str, int]) -> UnreadableProfile:
-    """The refusal of events that no category of torch.profiler's is among; `seen` counts those that they have."""
+def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile:
+    """The refusal of events that no category of torch.profiler's is among; `seen` counts those that they have.
+
+    `text` is how the file begins, and the keys beside its events.
+    """
     for words, what, hint in _TRACES:
-        if all(word in head for word in words):
+        if all(word in text for word in words):
             return UnreadableProfile(f"{name}: is {what}", found=_categories(seen), hint=hint)
     return UnreadableProfile(f"{name}: a Chrome trace, but not of torch.profiler", found=_categories(seen), hint=_TORCH)
 
