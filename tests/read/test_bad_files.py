@@ -215,7 +215,8 @@ XLA = (
     b'{"ph":"X","pid":1,"tid":2,"ts":1.5,"dur":2,"name":"loop_add_fusion"}]}'
 )
 VIZTRACER = (
-    b'{"traceEvents":[{"ph":"X","cat":"FEE","name":"f","pid":1,"tid":1,"ts":1,"dur":2}],"viztracer_metadata":{}}'
+    b'{"traceEvents":[' + b'{"ph":"X","cat":"FEE","name":"f","pid":1,"tid":1,"ts":1,"dur":2},' * 2000 + b"{}],"
+    b'"viztracer_metadata":{}}'
 )
 MTIA = (
     b'{"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":2},'
@@ -241,7 +242,7 @@ MTIA = (
         pytest.param(MTIA, "what was recorded ran on an MTIA accelerator, not on a GPU", id="mtia"),
         pytest.param(b'{"rocprofiler-sdk-tool": []}', "is a result of AMD's rocprofv3", id="rocprofv3"),
         pytest.param(b"\n\x12\x12\x10/host:metadata", "is an XPlane file of JAX's or TensorFlow's", id="xplane"),
-        pytest.param(b"\nV2N\n\x07\x08\x01\x10\x00", "is a Perfetto trace", id="perfetto"),
+        pytest.param(b"\nV2N\x10\x06\n\n\x08\x06", "is a Perfetto trace", id="perfetto"),
         pytest.param(
             b'{"traceEvents":[{"ph":"X","cat":"v8","name":"f","pid":1,"tid":1,"ts":1,"dur":2}]}',
             "a Chrome trace, but not of torch.profiler",

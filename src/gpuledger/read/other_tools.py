@@ -80,6 +80,6 @@ def other_binary(head: bytes) -> tuple[str, str] | None:
         return None
     if any(plane in head[:128] for plane in (b"/host:", b"/device:")):
         return "an XPlane file of JAX's or TensorFlow's profiler (xplane.pb)", _XLA
-    if head[2:3] == b"2" and head[4:5] == b"\n":
+    if head[2:3] == b"2" and head[4:5] in (b"\n", b"\x10"):
         return "a Perfetto trace", _PERFETTO
     return None
