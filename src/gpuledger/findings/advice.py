@@ -105,7 +105,9 @@ HOST_SYNC: Final = Advice.of(
     },
 )
 UPLOADED: Final = Advice.of(
-    say("make what is copied to the GPU there, or copy it once before the loop; else from pinned memory, unwaited"),
+    say(
+        "make what is copied to the GPU there, or copy it once before the loop; else from pinned memory, asynchronously"
+    ),
     {
         Framework.TORCH: say(
             "make what is copied to the GPU there (`device='cuda'`), or copy it once before the loop; else copy it "
@@ -192,7 +194,7 @@ UNIFIED_MEMORY: Final = Advice.of(
     {
         Framework.OPENACC: say("data regions instead of managed memory (`-gpu=managed`, `-stdpar`)"),
         Framework.OPENMP: say("`map` clauses instead of unified shared memory"),
-        Framework.JULIA: say("arrays in device memory: `CuArray{T,N,CUDA.DeviceMemory}`"),
+        Framework.JULIA: say("arrays in device memory (`CUDA.DeviceMemory`), not unified"),
         Framework.CUPY: say("CuPy's default memory pool instead of `malloc_managed`"),
         Framework.NUMBA: say("`cuda.device_array` instead of `cuda.managed_array`"),
         Framework.CUDA: say("`cudaMemPrefetchAsync` before the kernels, or `cudaMalloc` with explicit copies"),
