@@ -11,7 +11,7 @@ import pytest
 from gpuledger.catalog.frameworks import BASE, Framework, framework_of
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings import advice
-from gpuledger.findings.advice import Advice
+from gpuledger.findings.advice import FixWords
 from gpuledger.findings.finding import Finding
 from gpuledger.trace.model import Gpu
 from gpuledger.verbs.report import build_report
@@ -42,7 +42,7 @@ WORDS = {
 BOTH = {
     (Framework.TORCH, Framework.CUDA),  # its own allocator is told from CUDA's
 }
-TABLE = {name: words for name, words in vars(advice).items() if isinstance(words, Advice)}
+TABLE = {name: words for name, words in vars(advice).items() if isinstance(words, FixWords)}
 
 
 def foreign(framework: Framework, text: str) -> Iterator[str]:

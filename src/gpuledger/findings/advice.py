@@ -15,13 +15,13 @@ from gpuledger.findings.finding import Finding
 from gpuledger.messages import Message, say
 
 
-class Advice(Message):
+class FixWords(Message):
     """Words for all that know better ones for some."""
 
     special: Mapping[Framework, Message] = {}
 
     @classmethod
-    def of(cls, general: Message, special: Mapping[Framework, Message]) -> Advice:
+    def of(cls, general: Message, special: Mapping[Framework, Message]) -> FixWords:
         advice = cls(str(general), general.template, general.parts)
         advice.special = special
         return advice
@@ -37,7 +37,7 @@ class Advice(Message):
 def in_words_of(framework: Framework, finding: Finding) -> Finding:
     """The finding with the fix, also where it stands as evidence, as users of the framework write it."""
     general = finding.fix
-    if not isinstance(general, Advice):
+    if not isinstance(general, FixWords):
         return finding
     fix = general.words(framework)
     evidence = tuple(replace(piece, sentence=fix) if piece.sentence is general else piece for piece in finding.evidence)
@@ -46,7 +46,7 @@ def in_words_of(framework: Framework, finding: Finding) -> Finding:
 
 # the host
 
-HOST_LOAD: Final = Advice.of(
+HOST_LOAD: Final = FixWords.of(
     say("keep shapes stable, and run everything once before the measured steps"),
     {
         Framework.TORCH: say("keep shapes stable (pad to buckets), and run every shape once before the measured steps"),
@@ -63,7 +63,7 @@ HOST_LOAD: Final = Advice.of(
         ),
     },
 )
-HOST_ALLOC: Final = Advice.of(
+HOST_ALLOC: Final = FixWords.of(
     say("allocate once at start-up; allocate, free and pin nothing in the loop"),
     {
         Framework.TORCH: say("allocate once at start-up; no `cudaMalloc`, `empty_cache()` or pinning in the loop"),
@@ -80,7 +80,7 @@ HOST_ALLOC: Final = Advice.of(
         Framework.HIP: say("allocate before the loop, or from a pool with `hipMallocAsync`"),
     },
 )
-HOST_SYNC: Final = Advice.of(
+HOST_SYNC: Final = FixWords.of(
     say("do not read results back or wait for the GPU in the step; read one step later"),
     {
         Framework.TORCH: say(
@@ -104,7 +104,7 @@ HOST_SYNC: Final = Advice.of(
         ),
     },
 )
-UPLOADED: Final = Advice.of(
+UPLOADED: Final = FixWords.of(
     say(
         "make what is copied to the GPU there, or copy it once before the loop; else from pinned memory, asynchronously"
     ),
@@ -130,7 +130,7 @@ UPLOADED: Final = Advice.of(
 )
 """Where the host waits for copies to the device."""
 
-HOST_COPY: Final = Advice.of(
+HOST_COPY: Final = FixWords.of(
     say("pack the small copies into one"),
     {
         Framework.TORCH: say("replace the loop of small copies by one tensor operation, or pack them into one copy"),
@@ -139,7 +139,7 @@ HOST_COPY: Final = Advice.of(
         Framework.JULIA: say("copy whole arrays: `CUDA.allowscalar(false)` finds what goes element by element"),
     },
 )
-LAUNCH_BOUND: Final = Advice.of(
+LAUNCH_BOUND: Final = FixWords.of(
     say("capture the step in a graph and replay it, or launch fewer, larger kernels"),
     {
         Framework.TORCH: say(
@@ -175,7 +175,7 @@ LAUNCH_BOUND: Final = Advice.of(
 
 # copies
 
-COPY_PAGEABLE: Final = Advice.of(
+COPY_PAGEABLE: Final = FixWords.of(
     say("copy from and to pinned memory, and reuse the buffers"),
     {
         Framework.TORCH: say("copy from and to pinned memory (`pin_memory=True`), and reuse the buffers"),
@@ -189,7 +189,7 @@ COPY_PAGEABLE: Final = Advice.of(
         Framework.HIP: say("allocate host buffers with `hipHostMalloc` (or `hipHostRegister` them), and reuse them"),
     },
 )
-UNIFIED_MEMORY: Final = Advice.of(
+UNIFIED_MEMORY: Final = FixWords.of(
     say("prefetch pages before they are touched, or use plain device memory"),
     {
         Framework.OPENACC: say("data regions instead of managed memory (`-gpu=managed`, `-stdpar`)"),
@@ -204,13 +204,13 @@ UNIFIED_MEMORY: Final = Advice.of(
 
 # kernels and their launches
 
-CAST: Final = Advice.of(
+CAST: Final = FixWords.of(
     say("keep data in one type; convert once, not in each step"),
     {
         Framework.TORCH: say("keep weights and activations in one type; convert weights once, not in each step"),
     },
 )
-TINY_KERNELS: Final = Advice.of(
+TINY_KERNELS: Final = FixWords.of(
     say("fuse them, batch them, or capture the step in a graph"),
     {
         Framework.TORCH: say("fuse them, batch them, or capture the step in a CUDA graph"),
@@ -221,7 +221,7 @@ TINY_KERNELS: Final = Advice.of(
         Framework.OPENMP: say("join the loops into one `target` region, or `collapse` them"),
     },
 )
-KERNEL_LOOP: Final = Advice.of(
+KERNEL_LOOP: Final = FixWords.of(
     say("one kernel for all of them: pass their addresses and sizes as an array"),
     {
         Framework.TORCH: say("use the fused or foreach form: one kernel for all tensors"),
@@ -237,7 +237,7 @@ KERNEL_LOOP: Final = Advice.of(
 
 # a GPU that is busy with the wrong work
 
-FP32: Final = Advice.of(
+FP32: Final = FixWords.of(
     say("matrix products on inputs of 16 bits, or TF32 where the library has it"),
     {
         Framework.TORCH: say("`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"),
@@ -255,7 +255,7 @@ FP32: Final = Advice.of(
         Framework.HIP: say("`hipblasGemmEx` with 16-bit inputs"),
     },
 )
-FP32_TO_HALF: Final = Advice.of(
+FP32_TO_HALF: Final = FixWords.of(
     say("half-precision inputs for matrix products: this GPU's tensor cores know no other floating-point type"),
     {
         Framework.TORCH: say("`model.half()`, or `torch.autocast('cuda', torch.float16)` with a `GradScaler`"),
@@ -272,7 +272,7 @@ FP32_TO_HALF: Final = Advice.of(
 )
 """Of a GPU that has tensor cores, but neither bfloat16 nor TF32."""
 
-TF32: Final = Advice.of(
+TF32: Final = FixWords.of(
     say("matrix products on inputs of 16 bits"),
     {
         Framework.TORCH: say("`model.to(torch.bfloat16)`, or `torch.autocast('cuda', torch.bfloat16)` for training"),
@@ -287,7 +287,7 @@ TF32: Final = Advice.of(
         Framework.HIP: say("`hipblasGemmEx` with 16-bit inputs"),
     },
 )
-FP64: Final = Advice.of(
+FP64: Final = FixWords.of(
     say("single precision, in constants too"),
     {
         Framework.TORCH: say(
@@ -304,7 +304,7 @@ FP64: Final = Advice.of(
         Framework.HIP: say("float instead of double, and constants as `1.0f`"),
     },
 )
-ATTENTION: Final = Advice.of(
+ATTENTION: Final = FixWords.of(
     say("a FlashAttention kernel, or the library's fused attention"),
     {
         Framework.TORCH: say("`F.scaled_dot_product_attention`, or `attn_implementation='sdpa'` in transformers"),
@@ -313,7 +313,7 @@ ATTENTION: Final = Advice.of(
         Framework.CUDA: say("a FlashAttention kernel, or cuDNN's fused attention"),
     },
 )
-LAYOUT: Final = Advice.of(
+LAYOUT: Final = FixWords.of(
     say("one layout throughout: channels last, where matrix units want it"),
     {
         Framework.TORCH: say("model and inputs `.to(memory_format=torch.channels_last)`"),
@@ -323,7 +323,7 @@ LAYOUT: Final = Advice.of(
         Framework.CUDA: say("`CUDNN_TENSOR_NHWC` for tensors and filters throughout"),
     },
 )
-DEVICE_COPY: Final = Advice.of(
+DEVICE_COPY: Final = FixWords.of(
     say("write results where they are read"),
     {
         Framework.TORCH: say("views instead of `.contiguous()` and `torch.cat`; write into preallocated buffers"),
@@ -332,7 +332,7 @@ DEVICE_COPY: Final = Advice.of(
         Framework.JULIA: say("`@views` instead of slices and `cat`, which copy"),
     },
 )
-FULL_SORT: Final = Advice.of(
+FULL_SORT: Final = FixWords.of(
     say("a selection of the few largest, or a sort of fewer values"),
     {
         Framework.TORCH: say(
@@ -344,7 +344,7 @@ FULL_SORT: Final = Advice.of(
         Framework.CUDA: say("a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"),
     },
 )
-UNFUSED_CHAIN: Final = Advice.of(
+UNFUSED_CHAIN: Final = FixWords.of(
     say("one kernel that keeps intermediates in registers"),
     {
         Framework.TORCH: say("`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"),
@@ -360,11 +360,11 @@ UNFUSED_CHAIN: Final = Advice.of(
         Framework.OPENMP: say("one loop for all of it"),
     },
 )
-OPTIMIZER: Final = Advice.of(
+OPTIMIZER: Final = FixWords.of(
     say("one kernel for all passes over a parameter"),
     {Framework.TORCH: say("`torch.optim.AdamW(..., fused=True)`")},
 )
-GEMM_LOOP: Final = Advice.of(
+GEMM_LOOP: Final = FixWords.of(
     say("one batched or grouped matrix product"),
     {
         Framework.TORCH: say("`torch.bmm`, or `torch._grouped_mm` where sizes differ"),
@@ -376,7 +376,7 @@ GEMM_LOOP: Final = Advice.of(
         Framework.HIP: say("`hipblasGemmStridedBatchedEx`, or Composable Kernel's grouped GEMM"),
     },
 )
-UNDER_FILLED: Final = Advice.of(
+UNDER_FILLED: Final = FixWords.of(
     say("more blocks: split rows, or handle several of them in one launch"),
     {
         Framework.TORCH: say("one call for all rows or requests, instead of a loop over them"),

@@ -63,7 +63,7 @@ class OtherWayWords:
 
     doing: Message
     assumption: Message
-    fix: advice.Advice
+    fix: advice.FixWords
     beside: Message | None = None
     """What the kernels are that only become shorter with them."""
 
