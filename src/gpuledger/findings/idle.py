@@ -431,7 +431,7 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     launches = count_words(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
     claim = say("CPU launches can't keep up with the GPU: {what}", what=what)
-    assumption = say("launches become free, as in a CUDA graph or with far fewer, larger kernels")
+    assumption = say("launches become free, as in a captured graph or with far fewer, larger kernels")
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
     if are_most_of_launching(subject):
         evidence = (*loop_evidence(subject), *evidence)

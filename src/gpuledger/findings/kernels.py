@@ -114,7 +114,7 @@ def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         share=share_text(share),
         time=per_step(device, time),
     )
-    assumption = say("the gaps close, as in a CUDA graph")
+    assumption = say("the gaps close, as in a captured graph")
     evidence = _of_kernels(rule.fix or "", kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
