@@ -256,7 +256,7 @@ FP32: Final = FixWords.of(
     },
 )
 FP32_TO_HALF: Final = FixWords.of(
-    say("half-precision inputs for matrix products: this GPU's tensor cores know no other floating-point type"),
+    say("matrix products on half-precision inputs, which this GPU's tensor cores take"),
     {
         Framework.TORCH: say("`model.half()`, or `torch.autocast('cuda', torch.float16)` with a `GradScaler`"),
         Framework.VLLM: say("serve in half precision: `--dtype=half`"),
@@ -270,7 +270,7 @@ FP32_TO_HALF: Final = FixWords.of(
         Framework.CUDA: say("`cublasGemmEx` with `CUDA_R_16F` inputs and `CUBLAS_COMPUTE_32F`"),
     },
 )
-"""Of a GPU that has tensor cores, but neither bfloat16 nor TF32."""
+"""Of a GPU that has tensor cores, but neither bfloat16 nor TF32, or is not known to."""
 
 TF32: Final = FixWords.of(
     say("matrix products on inputs of 16 bits"),
