@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
@@ -18,9 +18,9 @@ from gpuledger.records import dataclass
 
 
 def name_matcher(pattern: str, flags: int = re.IGNORECASE) -> Callable[[str], bool]:
-    """Whether a name has the pattern in it, as a function of the name."""
-    search = re.compile(pattern, flags).search
-    return lambda name: search(name) is not None
+    """Whether a name has the pattern in it, as a function of the name; compiled when the first is asked for."""
+    compiled = cache(lambda: re.compile(pattern, flags).search)
+    return lambda name: compiled()(name) is not None
 
 
 _FORMS: Final = (
