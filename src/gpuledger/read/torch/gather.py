@@ -65,7 +65,7 @@ class GatheredEvents:
     names_cut: int
     has_named_threads: bool
     """Threads that have no number got one that means nothing in another part."""
-    head: bytes
+    head: bytes = b""
     """How the text begins."""
 
 
