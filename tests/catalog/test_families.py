@@ -306,6 +306,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "loop_add_fusion",
     ),
     OTHER: (
+        "add(int, float*, float*)",
+        "mul(float const*, float const*, float*, int)",
+        "void split_kernel<float>(float*)",
         "",
         "kernel",
         "main_kernel",

@@ -8,6 +8,7 @@ from gpuledger.catalog.kernel_types import (
     changes_layout,
     changes_type,
     copies_tensor,
+    goes_by_element,
     matrix_type,
     names_tensor_core_gpu,
     works_on_floats,
@@ -27,6 +28,13 @@ from gpuledger.catalog.kernel_types import (
         ("void gemmSN_TN_kernel<float, 128, 16, 2, 4, 4, 4, true>(cublasGemvTensor)", "fp32"),
         ("sm80_xmma_wgrad_implicit_gemm_indexed_wo_smem_tf32f32_tf32f32_f32_nhwckrsc_nhwc", "tf32"),
         ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", "tf32"),
+        ("cutlass_80_tensorop_s1688tf32gemm_f32_128x128_16x5_nn_align4", "tf32"),
+        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align8", None),
+        ("cutlass_75_tensorop_s1688gemm_f16_256x128_tn_align8", None),
+        ("cutlass_tensorop_bf16_s1688fprop_optimized_bf16_128x128_32x2_nhwc_align8", None),
+        ("cutlass_80_tensorop_s1688bf16gemm_128x64_nn_align4", None),
+        ("turing_s1688cudnn_fp16_128x64", None),
+        ("turing_s1688gemm_128x64", None),
         ("cutlass_80_tensorop_d884gemm_64x64_16x3_nn_align1", "fp64"),
         ("volta_dgemm_64x64_nn", "fp64"),
         ("nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT", None),
@@ -34,6 +42,8 @@ from gpuledger.catalog.kernel_types import (
         ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn", None),
         ("fmha_cutlassF_bf16_aligned_64x128_rf_sm80", None),
         ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, cutlass::bfloat16_t>>", None),
+        ("void attention_mask_fill<float>(float*)", None),
+        ("void conv_depthwise2d_forward_kernel<float>(float*)", None),
         ("", None),
     ],
 )
@@ -66,3 +76,15 @@ def test_a_name_may_tell_the_gpu() -> None:
     assert names_tensor_core_gpu("ampere_sgemm_128x64_tn")
     assert not names_tensor_core_gpu("maxwell_sgemm_128x64_tn")
     assert not names_tensor_core_gpu("sm_6000_kernel")
+
+
+def test_only_what_makes_kernels_by_element_proves_one() -> None:
+    made = (
+        "void at::native::reduce_kernel<512>",
+        "loop_add_fusion",
+        "void cub::DeviceReduceKernel<int>",
+        "cupy_add__f4",
+    )
+    by_hand = ("add(float*, int)", "void mul<thrust::complex<double>>(int)", "scale_add_stencil", "inner_loop_add")
+    assert all(map(goes_by_element, made))
+    assert not any(map(goes_by_element, by_hand))

@@ -15,6 +15,7 @@ from gpuledger.catalog.gpus import (
     PLAIN_TYPES,
     TYPES,
     Peaks,
+    has_bfloat16,
     link_bytes_per_s,
     peak_bytes_per_s,
     peak_flops,
@@ -211,3 +212,33 @@ def test_peers_are_as_fast_as_their_nvlink_and_unknown_without() -> None:
     assert peer_bytes_per_s("NVIDIA H100 80GB HBM3") == 380_000_000_000
     assert peer_bytes_per_s("NVIDIA H100 PCIe") is None
     assert all(rate > link_bytes_per_s("NVIDIA B200") for _, rate in PEER_LINKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes"),
+    [
+        ("NVIDIA H200", 50),
+        ("NVIDIA A100-SXM4-80GB", 25),
+        ("Tesla T4", 12),
+        ("Quadro RTX 6000", 12),
+        ("NVIDIA GeForce RTX 4090", 25),
+        ("NVIDIA GeForce RTX 4060 Laptop GPU", 12.5),
+        ("NVIDIA GeForce RTX 3050", 12.5),
+        ("NVIDIA A2", 12.5),
+        ("NVIDIA GeForce RTX 5060 Ti", 25),
+        ("NVIDIA GH200 480GB", 300),
+        ("AMD Radeon RX 6500 XT", 6.25),
+        ("AMD Instinct MI300X", 50),
+        ("some GPU", 12),
+    ],
+)
+def test_the_hosts_link_has_as_many_lanes_as_the_card(name: str, gigabytes: float) -> None:
+    assert link_bytes_per_s(name) == gigabytes * 1e9
+
+
+def test_which_gpus_have_bfloat16() -> None:
+    assert has_bfloat16(Gpu("some GPU", compute_capability=(7, 5))) is False
+    assert has_bfloat16(Gpu("some GPU", compute_capability=(8, 6))) is True
+    assert [has_bfloat16(Gpu(name)) for name in ("Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA TITAN RTX")] == [False] * 3
+    assert has_bfloat16(Gpu("NVIDIA H200")) is True
+    assert has_bfloat16(Gpu("some GPU")) is has_bfloat16(None) is None

@@ -38,6 +38,10 @@ SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOp
 OTHER = "void their::elementwise_kernel(float*)"
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16>"
 LAYOUT = "void cudnn::nchwToNhwcKernel<__half, __half, float, false, true>"
+LAYOUT_AMD = "batched_transpose_32x32_dword"
+FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t>>"
+GATHER = "void at::native::vectorized_gather_kernel<16, long>"
+LOG_SOFTMAX = "void at::native::cunn_SoftMaxForward<4, c10::BFloat16, LogSoftMaxForwardEpilogue>"
 NORM, GROUP_NORM = (
     "void at::native::batch_norm_backward_kernel<float>",
     "void at::native::RowwiseMomentsCUDAKernel<float>",
@@ -81,6 +85,7 @@ FAULTS: dict[str, tuple[str, Steps, float]] = {
         240,
     ),
     "layout": ("LAYOUT", [(LAYOUT, 40), (NARROW, 300), (LAYOUT, 40), (NORM, 100)], 80 + 70),
+    "layout on AMD": ("LAYOUT", [(LAYOUT_AMD, 40), (NARROW, 300), (LAYOUT_AMD, 40)], 80),
     "a concatenation": ("DEVICE-COPY", [(CAT, 90), (NARROW, 200)], 90),
     "a copy for a product": ("DEVICE-COPY", [(COPY, 90), (NARROW, 200)], 90),
     "a copy for a kernel by element": ("DEVICE-COPY", [(COPY, 200, 2000), (MUL, 80, 1000), (NARROW, 200)], 200 - 140),
@@ -150,6 +155,14 @@ def products(blocks: int, us: int) -> Steps:
         pytest.param([(SOFTMAX, 100, 100), (NARROW, 200)], id="blocks for most of the GPU"),
         pytest.param([(SOFTMAX, 5, 1), (NARROW, 200)], id="one block for a moment"),
         pytest.param([("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", 50)] * 4, id="a fused Adam"),
+        pytest.param([("add(float*, float const*, int)", 60_000)] * 4, id="a kernel written by hand"),
+        pytest.param([("void mul<thrust::complex<double>>(int)", 900)] * 4, id="a template written by hand"),
+        pytest.param([(LAYOUT_AMD[:-9], 40), (NARROW, 300)], id="a name that only begins so"),
+        pytest.param([(NARROW, 90), (SOFTMAX, 40), (TOP_K, 40), (GATHER, 40), (NARROW, 90)], id="a router's softmax"),
+        pytest.param([(FLASH, 200), (NARROW, 90), (SOFTMAX, 40), (MUL, 9), (NARROW, 90)], id="attention is fused"),
+        pytest.param([(NARROW, 90), (LOG_SOFTMAX, 80), (MUL, 9), (NARROW, 90)], id="a loss"),
+        pytest.param([("cutlass_75_tensorop_bf16_s1688gemm_bf16_nn_align8", 500)], id="bfloat16 in short steps"),
+        pytest.param([("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn", 500)], id="half precision in short steps"),
     ],
 )
 def test_what_is_no_fault_is_not_told(kernels: Steps) -> None:
@@ -168,3 +181,28 @@ def test_of_an_unknown_gpu_nothing_is_said_about_multiprocessors() -> None:
 def test_advice_is_in_the_words_of_the_framework() -> None:
     for kernels, word in (([(GEMM, 500), (FLOATS, 100)], "torch"), ([(GEMM, 500), ("loop_add_fusion", 100)], "jnp")):
         assert word in (told(kernels)["PRECISION"].fix or "")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "code", "count", "beside", "not_named"),
+    [
+        ([(GEMM, 500), (FLOATS, 100), (NORM, 90)], "PRECISION", "1 kernel per step, 500 us", "2 kernels", "norm"),
+        ([(TF32, 500), (FLOATS, 100)], "PRECISION", "1 kernel per step, 500 us", "1 kernel", "elementwise"),
+        ([(LAYOUT, 40), (NARROW, 300), (NORM, 100)], "LAYOUT", "1 kernel per step, 40.0 us", "of batch norms", "norm"),
+        (
+            [(COPY, 200, 2000), (MUL, 80, 1000), (NARROW, 200)],
+            "DEVICE-COPY",
+            "1 kernel per step, 200 us",
+            "that read the copies",
+            "mul",
+        ),
+    ],
+)
+def test_a_claim_counts_what_it_names_and_tells_the_rest_apart(
+    kernels: Steps, code: str, count: str, beside: str, not_named: str
+) -> None:
+    found = told(kernels)[code]
+    counted, _, others = found.claim.partition(", and ")
+    assert count in counted
+    assert beside in others
+    assert not_named not in found.sentences[0]

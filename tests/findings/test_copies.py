@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report
-from gpuledger.analyse.memory.figures import TO_DEVICE, copy_flows
+from gpuledger.analyse.memory.figures import TO_DEVICE, copies_by_kind, copy_flows
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
@@ -80,6 +80,15 @@ def _device(trace: Trace) -> Device:
 
 def _about_copies(trace: Trace) -> list[Finding]:
     return [found for found in build_report(trace).findings if found.code.startswith("COPY-")]
+
+
+def test_a_memset_is_no_copy_of_pageable_memory_whatever_its_row_says() -> None:
+    copies = [Copy(start, start + 4, 400 * MB, "Memset", "Pageable") for start in range(0, 80, 8)]
+    memsets = _program(copies, [(start + 4, start + 7) for start in range(0, 80, 8)])
+    assert all(found.code != "COPY-PAGEABLE" for found in _about_copies(memsets))
+    assert not any(kind.is_pageable for kind in copies_by_kind(memsets, _device(memsets)))
+    within = _program([Copy(0, 5, MB, "Device-to-Device", "Pageable"), Copy(5, 9, MB, "Host-to-Device", "Pageable")])
+    assert [kind.is_pageable for kind in copies_by_kind(within, _device(within))] == [False, True]
 
 
 def test_copies_at_the_links_rate_save_only_what_compute_can_cover() -> None:

@@ -26,16 +26,22 @@ def test_what_would_be_edited_can_be_fixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("copied", "helps"), [(Program.read, "do not read results back"), (Program.write, "make what is copied to the GPU")]
+    ("kernel", "copied", "helps"),
+    [
+        ("gemm", Program.read, "no `cudaDeviceSynchronize` or blocking `cudaMemcpy`"),
+        ("gemm", Program.write, "copy it once before the loop"),
+        ("void at::native::elementwise_kernel<128>", Program.read, "do not read results back"),
+        ("void at::native::elementwise_kernel<128>", Program.write, "make what is copied to the GPU there (`device="),
+    ],
 )
 def test_who_waits_for_a_copy_is_told_what_helps_in_its_direction(
-    copied: Callable[[Program], None], helps: str
+    kernel: str, copied: Callable[[Program], None], helps: str
 ) -> None:
     program = Program()
     for _ in range(20):
         with program.range("step"):
             for _ in range(10):
-                program.kernel("gemm", 50)
+                program.kernel(kernel, 50)
                 copied(program)
                 program.host(20)
     [found] = [found for found in build_report(program.trace(), "x").findings if found.code == "HOST-SYNC"]

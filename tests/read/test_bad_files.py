@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,3 +194,74 @@ def test_a_read_only_folder_is_enough(decode: Path, tmp_path: Path) -> None:
         assert gpuledger("info", path).exit_code == 0
     finally:
         tmp_path.chmod(0o755)
+
+
+ROCPROF = (
+    b'{ "traceEvents":[{}\n,{"args":{"name":"0 CPU HIP API"},"ph":"M","pid":2,"name":"process_name"}\n'
+    b',{"ts":12,"dur":3,"ph":"X","pid":2,"tid":7,"name":"hipLaunchKernel","args":{"BeginNs":"12000","EndNs":"15000",'
+    b'"DurationNs":"3000"}}\n], "otherData": {} }'
+)
+RPD = (
+    b'[ {}\n,{"name": "process_name", "ph": "M", "pid":"0","args":{"name":"GPU0"}}\n'
+    b',{"name":"thread_name","ph":"M","pid":"9","tid":"9","args":{"name":"Hip 9"}}\n'
+    b',{"pid":"0","tid":"0","name":"gemm","ts":"12","dur":"3","ph":"X","args":{"desc":"KernelExecution"}}\n]'
+)
+AUTOGRAD = (
+    b'[{"name": "aten::mm", "ph": "X", "ts": 1, "dur": 9, "tid": 1, "pid": "CPU functions", "args": {}}, '
+    b'{"name": "aten::mm", "ph": "X", "ts": 3, "dur": 5, "tid": 0, "pid": "CUDA functions", "args": {}}]'
+)
+XLA = (
+    b'{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:GPU:0"}},'
+    b'{"ph":"X","pid":1,"tid":2,"ts":1.5,"dur":2,"name":"loop_add_fusion"}]}'
+)
+VIZTRACER = (
+    b'{"traceEvents":[' + b'{"ph":"X","cat":"FEE","name":"f","pid":1,"tid":1,"ts":1,"dur":2},' * 2000 + b"{}],"
+    b'"viztracer_metadata":{}}'
+)
+MTIA = (
+    b'{"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":2},'
+    b'{"ph":"X","cat":"mtia_ccp_events","name":"matmul","pid":2,"tid":1,"ts":1,"dur":2}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        pytest.param(ROCPROF, "is a trace of AMD's rocprof", id="rocprof"),
+        pytest.param(RPD, "is a trace of AMD's rpd (rocmProfileData)", id="rpd"),
+        pytest.param(
+            AUTOGRAD, "is a trace of PyTorch's old autograd profiler, with GPU times of operators", id="autograd"
+        ),
+        pytest.param(
+            AUTOGRAD.replace(b"CUDA", b"CPU"),
+            "is a trace of PyTorch's old autograd profiler",
+            id="autograd on the host",
+        ),
+        pytest.param(XLA, "is a trace of JAX's or TensorFlow's profiler", id="xla"),
+        pytest.param(VIZTRACER, "is a trace of VizTracer, which records Python and no GPU", id="viztracer"),
+        pytest.param(MTIA, "what was recorded ran on an MTIA accelerator, not on a GPU", id="mtia"),
+        pytest.param(b'{"rocprofiler-sdk-tool": []}', "is a result of AMD's rocprofv3", id="rocprofv3"),
+        pytest.param(b"\n\x12\x12\x10/host:metadata", "is an XPlane file of JAX's or TensorFlow's", id="xplane"),
+        pytest.param(b"\nV2N\x10\x06\n\n\x08\x06", "is a Perfetto trace", id="perfetto"),
+        pytest.param(
+            b'{"traceEvents":[{"ph":"X","cat":"v8","name":"f","pid":1,"tid":1,"ts":1,"dur":2}]}',
+            "a Chrome trace, but not of torch.profiler",
+            id="a browser's",
+        ),
+    ],
+)
+def test_a_file_of_another_tool_is_refused_as_what_it_is(content: bytes, what: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    ran = gpuledger("report", str(tmp_path / "a.json"))
+    assert refused(ran).startswith(f"a.json: {what}")
+    assert "no GPU work was recorded" not in ran.stderr
+    assert "hint: " in ran.stderr
+
+
+def test_databases_of_amds_tools_are_named(tmp_path: Path) -> None:
+    for table, what in (("rocpd_api", "rpd"), ("rocpd_info_agent_0a1b", "rocprofv3")):
+        path = tmp_path / f"{table}.db"
+        with sqlite3.connect(path) as database:
+            database.execute(f"CREATE TABLE {table} (id INTEGER)")
+        database.close()
+        assert f"is a database of AMD's {what}" in refused(gpuledger("report", str(path)))

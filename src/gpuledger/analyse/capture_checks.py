@@ -55,7 +55,7 @@ def check_capture(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...
     """Every wish with its verdict."""
     checks = [_work(trace, asked)]
     if "nvtx" in asked.traces:
-        advice = "mark the steps: `with gpuledger.window('step'):`, or torch.cuda.nvtx.range('step')"
+        advice = "mark the steps: `with gpuledger.window('step'):`, or with an NVTX range"
         count = len(trace[Table.RANGES])
         checks.append(_count_check("ranges", count, "ranges and marks", "the program set no NVTX range", advice))
     calls = trace[Table.CALLS]

@@ -43,6 +43,8 @@ class Shortened:
     duration_ns: Ints
     kind: str = ""  # which of several ways of saying it fits, where a code has several
     was_sampled: bool = False  # whether samples of the GPU's use say so, too
+    are_meant: Mask | None = None
+    """Which of them do what is to be done another way, where others only become shorter with them. None: all."""
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -146,11 +148,18 @@ class SteadyKernels:
     def gone(self, which: Mask) -> Shortened:
         return Shortened(self.operations[which], np.zeros(np.count_nonzero(which), np.int64))
 
-    def taking(self, which: Mask, duration_ns: NDArray[Any], kind: str = "", *, was_sampled: bool = False) -> Shortened:
+    def taking(
+        self,
+        which: Mask,
+        duration_ns: NDArray[Any],
+        kind: str = "",
+        *,
+        was_sampled: bool = False,
+        meant: Mask | None = None,
+    ) -> Shortened:
         """These take so long; durations are of all kernels."""
-        return Shortened(
-            self.operations[which], np.rint(duration_ns[which]).astype(np.int64), kind, was_sampled=was_sampled
-        )
+        duration, are_meant = np.rint(duration_ns[which]).astype(np.int64), None if meant is None else meant[which]
+        return Shortened(self.operations[which], duration, kind, was_sampled, are_meant)
 
     # samples
 

@@ -20,15 +20,18 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.kernel_loops import kernel_loops
 from gpuledger.analyse.steady_kernels import LEAST_NS, Mask, Shortened, SteadyKernels
-from gpuledger.catalog.gpus import Peaks, peaks_of
+from gpuledger.catalog.gpus import Peaks, has_bfloat16, peaks_of
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     changes_layout,
     copies_tensor,
     ends_adam_update,
+    goes_by_element,
     is_multi_tensor,
+    is_of_loss,
     matrix_type,
     moves_unnamed,
+    names_bfloat16_gpu,
     names_tensor_core_gpu,
     only_moves,
     sorts_values,
@@ -41,11 +44,19 @@ from gpuledger.trace.spans import Ints
 
 NEAR: Final = 8  # the two products have at most so many kernels between them and the softmax: scales, masks, casts
 MOST_COPIES: Final = 3  # of queries, keys and values
+ON_SCORES: Final = frozenset({"softmax", "elementwise", "activation", "copy", "sampling", "memset"})
+"""What may run between the softmax of attention and its second product: casts and dropout. The softmax of a router is
+followed by picking the best and gathering their tokens."""
 
 
 def between_products(kernels: SteadyKernels) -> Shortened:
-    """Scales, masks, the softmax and casts of all scores do not run, nor do copies for the products' sake."""
-    products, softmax = (kernels.of_families(frozenset({family})) for family in ("gemm", "softmax"))
+    """Scales, masks, the softmax and casts of all scores do not run, nor do copies for the products' sake.
+
+    None where as many fused kernels run: then that is the attention, and the softmax is something else's.
+    """
+    products, softmax, fused = (kernels.of_families(frozenset({family})) for family in ("gemm", "softmax", "attention"))
+    if softmax.any():
+        softmax &= ~kernels.named(is_of_loss)
     places, middle = np.flatnonzero(products), np.flatnonzero(softmax)
     if len(places) < 2 or not len(middle):
         return kernels.gone(np.zeros(len(kernels), np.bool_))
@@ -54,6 +65,10 @@ def between_products(kernels: SteadyKernels) -> Shortened:
     middle, next_place = middle[has_both], next_place[has_both]
     before, after = places[next_place - 1], places[next_place]
     near = (middle - before <= NEAR) & (after - middle <= NEAR) & (kernels.part[before] == kernels.part[after])
+    others = np.append(0, np.cumsum(~kernels.of_families(ON_SCORES)))
+    near &= others[after] == others[middle]
+    if np.count_nonzero(fused) >= np.count_nonzero(near):
+        near[:] = False
     edges = np.zeros(len(kernels) + 1, np.int64)
     np.add.at(edges, before[near] + 1, 1)
     np.add.at(edges, after[near], -1)
@@ -86,7 +101,7 @@ def views(kernels: SteadyKernels) -> Shortened:
     np.maximum.at(duration, reader, np.maximum(kernels.took_ns[reader], READS_VIEW * kernels.took_ns[copy]))
     which = copies.copy()
     which[reader] = True
-    return kernels.taking(which, duration)
+    return kernels.taking(which, duration, meant=copies)
 
 
 def _readers(kernels: SteadyKernels, copies: Mask) -> tuple[Positions, Positions]:
@@ -187,8 +202,8 @@ def one_layout(kernels: SteadyKernels) -> Shortened:
 
     None where group norms run: PyTorch's want the channels first, and copy all that comes otherwise.
     """
-    which = kernels.named(changes_layout).copy()
-    duration = np.zeros(len(kernels))
+    conversions = kernels.named(changes_layout)
+    which, duration = conversions.copy(), np.zeros(len(kernels))
     if kernels.named(wants_channels_first).any():
         return kernels.gone(np.zeros(len(kernels), np.bool_))
     if which.any():
@@ -196,7 +211,7 @@ def one_layout(kernels: SteadyKernels) -> Shortened:
             norms = kernels.named(partial(_contains, name))
             duration[norms] = share * kernels.took_ns[norms]
             which |= norms
-    return kernels.taking(which, duration)
+    return kernels.taking(which, duration, meant=conversions)
 
 
 def _contains(part: str, name: str) -> bool:
@@ -282,7 +297,7 @@ BY_ACCIDENT: Final = 0.5  # programs that spend more than this in double precisi
 def narrower_types(kernels: SteadyKernels) -> Shortened:
     """Single precision in bfloat16 on tensor cores, and what moves such tensors; double precision in single."""
     duration = kernels.took_ns.astype(np.float64)
-    saved = {}
+    saved, of_kind = dict[str, float](), dict[str, Mask]()
     wide = np.zeros(len(kernels), np.bool_)
     for kind in ("fp32", "tf32"):
         chosen = kernels.is_matrix & kernels.named(partial(_is_of, kind))
@@ -290,7 +305,7 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
         if times >= LEAST_FASTER:
             duration[chosen] /= times
             wide |= chosen
-            saved[kind] = float((kernels.took_ns - duration)[chosen].sum())
+            saved[kind], of_kind[kind] = float((kernels.took_ns - duration)[chosen].sum()), chosen
     if kernels.took_ns[wide].sum() >= MOSTLY * kernels.took_ns.sum():
         moved = ~kernels.is_matrix & kernels.named(works_on_floats) & (kernels.took_ns >= LEAST_NS)
         duration[moved] /= 2
@@ -301,9 +316,19 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
         if peaks is not None and "fp64" in peaks.tera and "fp32" in peaks.plain:  # single precision, no tensor cores
             duration[double & kernels.is_matrix] /= max(peaks.plain["fp32"] / peaks.tera["fp64"], 1.0)
         duration[double & ~kernels.is_matrix] /= 2
-        saved["fp64"] = float((kernels.took_ns - duration)[double].sum())
+        saved["fp64"], of_kind["fp64"] = float((kernels.took_ns - duration)[double].sum()), double
         wide |= double
-    return kernels.taking(wide, duration, max(saved, key=lambda kind: saved[kind], default=""))
+    kind = max(saved, key=lambda kind: saved[kind], default="")
+    meant = of_kind.get(kind)
+    if kind == "fp32" and not _knows_bfloat16(kernels):
+        kind = "fp32 to half"
+    return kernels.taking(wide, duration, kind, meant=meant)
+
+
+def _knows_bfloat16(kernels: SteadyKernels) -> bool:
+    """By the GPU; where that is not known, by kernels that only run on such."""
+    known = has_bfloat16(kernels.gpu)
+    return bool(kernels.named(names_bfloat16_gpu).any()) if known is None else known
 
 
 def are_double(kernels: SteadyKernels) -> Mask:
@@ -351,7 +376,7 @@ ALIKE: Final = 4  # a chain goes through one tensor: where the number of element
 
 def fused_chains(kernels: SteadyKernels) -> Shortened:
     """Of each chain one kernel runs."""
-    linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor)
+    linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor) & kernels.named(goes_by_element)
     linked &= ~are_double(kernels)  # reported by themselves, as are updates of parameters
     for first, behind in zip(*(side.tolist() for side in updates(kernels)[:2]), strict=True):
         linked[first:behind] = False

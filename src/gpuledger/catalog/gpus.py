@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from gpuledger.catalog.gpu_metrics import WARPS_PER_SM
@@ -216,16 +217,23 @@ def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
     return peaks.dram_tb_per_s * 1e12
 
 
+def _pcie(generation: int, lanes: int) -> int:
+    """What pinned copies usually reach: four fifths of the nominal rate, which is 63 GB/s of PCIe 5.0 x16 (PCI-SIG)."""
+    return {3: 12, 4: 25, 5: 50}[generation] * lanes * 1_000_000_000 // 16
+
+
 LINKS: Final = (
-    (regex(r"B[123]00|H[12]00|H20\b|RTX 50"), 50_000_000_000),
-    (regex(r"A100|A10\b|A30|A40|L4\b|L40|RTX (30|40)|RTX A|Ada"), 25_000_000_000),
+    # NVLink-C2C, 450 GB/s each way: what copies from the CPU's memory reach on a GH200
+    (r"\bGH200|\bGB[23]00", 300_000_000_000),
+    # cards with fewer than 16 lanes, by the makers' product pages, before the others of their generation
+    (r"RTX 50[56]0", _pcie(5, 8)),
+    (r"RTX 40[56]0|RTX 3050|RX [67]6|A2$|RTX A(?:400|1000)|RTX [12]000 Ada", _pcie(4, 8)),
+    (r"RX 6[45]00", _pcie(4, 4)),
+    (r"GeForce MX", _pcie(3, 4)),
+    (r"B[123]00|H[128]00|H20\b|RTX 50|RTX PRO \d000|MI3\d\d|R9700|RX 90", _pcie(5, 16)),
+    (r"A[18]00|A10|A30|A40|A16|L4\b|L40|L20|RTX (?:30|40)|RTX A|Ada|MI[12]\d\d|RX [67]|W[67]\d00", _pcie(4, 16)),
 )
-"""Host link by GPU name: what pinned copies usually reach, not the bus's nominal rate.
-
-PCIe 5.0 x16 is 63 GB/s nominal, 4.0 31.5, 3.0 15.8 (PCI-SIG); pinned copies reach about four fifths of it.
-"""
-
-_PCIE_3: Final = 12_000_000_000
+"""Host link by GPU name: what pinned copies usually reach over as many lanes as the card has."""
 
 PEER_LINKS: Final = (
     (regex(r"\bG?B[23]00\b"), 760_000_000_000),
@@ -239,9 +247,28 @@ about 85 % of it. GPUs that are sold with and without NVLink are not listed.
 """
 
 
+@lru_cache(maxsize=64)
 def link_bytes_per_s(gpu_name: str) -> int:
-    """What a pinned copy between host and this GPU usually reaches; PCIe 3.0's rate for GPUs that are not listed."""
-    return next((rate for pattern, rate in LINKS if pattern.search(gpu_name)), _PCIE_3)
+    """What a pinned copy between host and this GPU usually reaches; PCIe 3.0 x16 for GPUs that are not listed."""
+    return next((rate for pattern, rate in LINKS if re.search(pattern, gpu_name)), _pcie(3, 16))
+
+
+_NO_BFLOAT16: Final = r"\b(?:V100|P100|T4|P40?|TITAN|GTX|Quadro|RTX 20)"
+
+
+def has_bfloat16(gpu: Gpu | None) -> bool | None:
+    """Whether matrix units of this GPU know bfloat16 (and with it TF32): from compute capability 8 on.
+
+    None where neither the profile nor the name tells.
+    """
+    if gpu is None or not gpu.name:
+        return None
+    if gpu.compute_capability is not None:
+        return gpu.compute_capability >= (8, 0)
+    peaks = peaks_of(gpu)
+    if not isinstance(peaks, NotMeasured):
+        return "bf16" in peaks.tera
+    return False if re.search(_NO_BFLOAT16, gpu.name) else None
 
 
 def peer_bytes_per_s(gpu_name: str) -> int | None:

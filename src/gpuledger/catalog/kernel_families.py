@@ -169,7 +169,7 @@ FAMILIES: Final[Table] = tuple(
             # cuBLAS and its helpers, cutlass, DeepGEMM, MAGMA, trtllm-gen (bmm_); not what merely lives in a namespace
             # fbgemm_gpu, deep_gemm or cutlass_kernels, or feeds DeepGEMM
             r"(?<!fb)(?<!deep_)gemm(?!::)|gemv|nvjet|xmma|wgmma|cublas|cutlass(?!::\w+_t\b|_kernels::)|matmul|bmk_bnk",
-            r"split_?k(?!v)",
+            r"split_?k(?!v|ernel)",
             r"(?<![a-z])(?:add|b|ba|scaled_)?mm(?![a-z])|epilogue::impl|(?<![a-z])mma_",
             # quantised weights: Marlin, AWQ, GPTQ, Machete, ExLlama, llama.cpp
             r"marlin|awq|gptq|machete|exllama|bitsandbytes|mul_mat|(?<![a-z])mmv?q(?![a-z])",
@@ -233,7 +233,8 @@ FAMILIES: Final[Table] = tuple(
             # optimizers: PyTorch's foreach and fused ones, apex
             r"multi_?tensor|adam|sgd|lamb(?!da)|adagrad|rmsprop|lion_",
             r"dropout|bias|residual|triu|tril|arange|where|clamp|bin_bcast|scale_?(?:packed|f32|kernel)|compute_position|update_scale",
-            r"(?<![a-z])(?:add|sub|mul|div|neg|pow|exp|log|sqrt|rsqrt|abs|sin|cos|axpy|scal)(?![a-z])",
+            # cuBLAS; a kernel that somebody called `add` or `mul` may be a product, or anything
+            r"(?<![a-z])(?:axpy|scal)(?![a-z])",
             # nvFuser: CudaCodeGen::kernel1, and later by what it fused
             r"cudacodegen::|nvfuser",
             # MIOpen; CuPy, which names its kernels by what they compute, and where nothing above knew it

@@ -25,13 +25,31 @@ BY_ELEMENT: Final = frozenset({"elementwise", "activation", "copy", "reduction"}
 """Families whose kernels do something to each element of a tensor, or add it up: one can run for many tensors."""
 
 _DOUBLE: Final = regex(r"(?<![a-z])dgemm|f64f64|_d884|(?<![a-z])gemm\w*<double|_f64(?![0-9])", re.IGNORECASE)
-_SHORT_FLOAT: Final = regex(r"tf32|s1688(?!\d)", re.IGNORECASE)
+_SHORT_FLOAT: Final = regex(r"(?<![a-z])tf32", re.IGNORECASE)
+_SHORT_STEPS: Final = regex(r"s1688(?![\db])(?!f(?:16|32))", re.IGNORECASE)
+"""Products in steps of 16 by 8 by 8: TF32's, unless a narrower type is named, or the GPU is older than TF32."""
+_TURING: Final = regex(r"turing|(?:cutlass_|sm_?)75(?!\d)", re.IGNORECASE)
 _FLOAT: Final = regex(
     r"(?<![a-z])sgemm(?!v)|f32f32_f32f32|_ffma_|scudnn|simt_s|simt_f32|fmha\w*_f32|convolve_sgemm|gemmSN_\w+<float"
     r"|(?:gemm|conv|attention|fmha)\w*<(?:[^<>]*, *)?float[ ,>]",
     re.IGNORECASE,
 )
-_NARROW: Final = regex(r"half|bfloat|bf16|fp16|_h?16816|f16f16|e4m3|e5m2|int8", re.IGNORECASE)
+_NO_PRODUCT: Final = (
+    "mask",
+    "bias_add",
+    "softmax",
+    "fill",
+    "copy",
+    "pad",
+    "depthwise",
+    "reduce",
+    "transpose",
+    "im2col",
+)
+"""What a kernel does that has a product's name, but stands before or after one."""
+_NARROW: Final = regex(
+    r"half|bfloat|bf16|fp16|_h?16816|(?<![a-z])f16(?!\d)|e4m3|e5m2|int8|(?<![a-z])[iu]8(?!\d)", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=4096)  # each type is asked for by itself
@@ -41,7 +59,14 @@ def matrix_type(name: str) -> str | None:
         return "fp64"
     if _SHORT_FLOAT.search(name):
         return "tf32"
-    return "fp32" if _FLOAT.search(name) and not _NARROW.search(name) else None
+    if _NARROW.search(name):
+        return None
+    if _SHORT_STEPS.search(name):
+        return None if _TURING.search(name) else "tf32"
+    match = _FLOAT.search(name)
+    if match is None or any(word in match[0].lower() for word in _NO_PRODUCT):
+        return None
+    return "fp32"
 
 
 def works_on_floats(name: str) -> bool:
@@ -50,8 +75,8 @@ def works_on_floats(name: str) -> bool:
 
 
 changes_layout: Final = name_matcher(
-    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel",
-    words=("nchw", "converttensor", "permutationkernel"),
+    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel|batched_transpose_\d+x\d+",
+    words=("nchw", "converttensor", "permutationkernel", "batched_transpose"),
 )
 """Whether a kernel only brings a tensor from one order of its dimensions into another."""
 
@@ -74,6 +99,28 @@ sorts_values: Final = name_matcher(
 """Whether a kernel is a part of a whole sort, not of picking the largest."""
 
 
+_MAKERS: Final = (
+    *("elementwise", "pointwise", "element_wise", "at::native", "eigenmetakernel", "generatednative", "op_tensor"),
+    *("triton_poi_", "triton_red_", "triton_per_", "triton_for_", "cupy_", "nvfuser", "cudacodegen::", "subtensorop"),
+    *("cub::", "thrust::", "rocprim::", "broadcast_kernel", "bin_bcast", "unary_op"),
+)
+_FUSED: Final = ("loop_", "input_", "wrapped_")
+"""How XLA's kernels begin."""
+_LOSS: Final = ("logsoftmax", "log_softmax", "crossentropy", "cross_entropy", "logsumexp", "nll")
+
+
+def goes_by_element(name: str) -> bool:
+    """Whether a kernel of a family in BY_ELEMENT comes from what makes such: one called `add` may do anything."""
+    function = name.partition("<")[0].lower()  # of a template's arguments any may be of a library's types
+    return any(word in function for word in _MAKERS) or function.startswith(_FUSED)
+
+
+def is_of_loss(name: str) -> bool:
+    """Whether a softmax is of a loss: attention takes no logarithm."""
+    folded = name.lower()
+    return any(word in folded for word in _LOSS)
+
+
 def only_moves(name: str) -> bool:
     """Whether a kernel copies or casts, and does nothing else."""
     return copies_tensor(name) or changes_type(name)
@@ -81,6 +128,9 @@ def only_moves(name: str) -> bool:
 
 names_tensor_core_gpu: Final = name_matcher(r"sm_?(?:7[05]|8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell|turing|volta")
 """Whether a kernel was made for a GPU that has tensor cores."""
+
+names_bfloat16_gpu: Final = name_matcher(r"sm_?(?:8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell")
+"""Whether a kernel was made for a GPU whose tensor cores know bfloat16."""
 
 is_multi_tensor: Final = name_matcher(r"multi_?tensor_?apply", words=("apply",))
 """Whether a kernel does something to the elements of many tensors at once."""

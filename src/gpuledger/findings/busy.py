@@ -24,8 +24,8 @@ from gpuledger.analyse.wasted_work import (
     spread,
     views,
 )
-from gpuledger.catalog.frameworks import Framework, framework_of
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings import advice
 from gpuledger.findings.finding import (
     LEAST_SHARE,
     MOST_EXAMPLES,
@@ -40,7 +40,7 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import distinct, is_among
+from gpuledger.trace.keys import Positions, is_among
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
@@ -59,11 +59,13 @@ MOST_NAMES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class OtherWayWords:
-    """What kernels do, what is assumed of those that would run instead, and what to change, by framework."""
+    """What kernels do, what is assumed of those that would run instead, and what to change."""
 
     doing: Message
     assumption: Message
-    advice: Mapping[Framework, Message]
+    fix: advice.FixWords
+    beside: Message | None = None
+    """What the kernels are that only become shorter with them."""
 
 
 def _shorter_another_way(
@@ -75,21 +77,36 @@ def _shorter_another_way(
         return ()
     took = (work.end_ns - work.start_ns)[chosen.operations]
     less = (took - chosen.duration_ns).sum() + _between_ns(subject, chosen)
-    time, lost = (scene.of_steady(int(amount)) for amount in (took.sum(), less))
+    meant = np.ones(len(chosen), np.bool_) if chosen.are_meant is None else chosen.are_meant
+    time, beside, lost = (scene.of_steady(int(amount)) for amount in (took[meant].sum(), took[~meant].sum(), less))
     if lost < least * device.steady_ns:
         return ()
     edit = rule.edit_of(subject)
-    count = round(len(chosen) * device.step_count / scene.part.steps)
-    kernels = count_words(device, count, say("kernel"), say("kernels"))
     said = words[chosen.kind]
-    claim = say("{doing}: {kernels}, {time}", doing=said.doing, kernels=kernels, time=per_step(device, time))
-    evidence = _evidence(subject, chosen, time / device.steady_ns)
+    claim = say(
+        "{doing}: {kernels}, {time}",
+        doing=said.doing,
+        kernels=_count_words(subject, int(meant.sum())),
+        time=per_step(device, time),
+    )
+    if beside and said.beside is not None:
+        others, more = _count_words(subject, int((~meant).sum())), per_step(device, beside)
+        claim = say(
+            "{claim}, and {kernels} {beside}, {time}", claim=claim, kernels=others, beside=said.beside, time=more
+        )
+    evidence = _evidence(subject, chosen.operations[meant], time / device.steady_ns)
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
         return ()
     faster = rule.finding(device, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
     confidence = faster.confidence if chosen.was_sampled else say("medium")  # by their names
-    return [replace(faster, fix=_advice(subject, said), confidence=confidence)]
+    return [replace(faster, fix=said.fix, confidence=confidence)]
+
+
+def _count_words(subject: OneGpu, count: int) -> Message:
+    """How many kernels of the replayed steps there are in all."""
+    count = round(count * subject.device.step_count / subject.scenario.part.steps)
+    return count_words(subject.device, count, say("kernel"), say("kernels"))
 
 
 def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
@@ -101,15 +118,15 @@ def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
     return int(gaps.length_ns[own[here]][gone].sum())
 
 
-def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidence, ...]:
+def _evidence(subject: OneGpu, operations: Positions, share: float) -> tuple[Evidence, ...]:
     """The kernels that take the most of it."""
     work, strings = subject.fixes.work, subject.trace.strings
-    took = (work.end_ns - work.start_ns)[chosen.operations]
-    codes, number = np.unique(work.name[chosen.operations], return_inverse=True)
+    took = (work.end_ns - work.start_ns)[operations]
+    codes, number = np.unique(work.name[operations], return_inverse=True)
     by_name = np.bincount(number, weights=took)
     names = [strings.text(int(code)) or "" for code in codes[np.argsort(-by_name, kind="stable")]]
     shown = list(dict.fromkeys(cut_label(label(name)) for name in names))[:MOST_NAMES]
-    rows = chosen.operations[largest(took, MOST_EXAMPLES)]
+    rows = operations[largest(took, MOST_EXAMPLES)]
     first = int(rows[0])
     return (
         Evidence(
@@ -118,26 +135,21 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
             pid=int(work.pid[first]),
             kernel=names[0],
             correlations=tuple(work.gathered_at("correlation", rows).tolist()),
-            count=len(chosen),
+            count=len(operations),
             share=share if share >= LEAST_SHARE else None,
             of=say("the time"),
         ),
     )
 
 
-def _advice(subject: OneGpu, words: OtherWayWords) -> Message:
-    """What to change, in the words of the framework; as CUDA has it, where that has none of its own for it."""
-    strings = subject.trace.strings
-    framework = framework_of(strings.text(int(name)) or "" for name in distinct(subject.fixes.busy.names))
-    return words.advice.get(framework, words.advice[Framework.CUDA])
-
-
 def _rule(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: float = LEAST) -> Rule[OneGpu]:
     """A rule about kernels that another way of doing their work would make shorter; words by what is found."""
     find, general = partial(_shorter_another_way, way, words, least), next(iter(words.values()))
     edit = partial(Fixes.another_way, way=way)
-    return Rule(code, find, general.advice[Framework.CUDA], edit=edit, is_estimate=True)
+    return Rule(code, find, general.fix, edit=edit, is_estimate=True)
 
+
+_ON_FLOATS: Final = say("on FP32 tensors around them")
 
 RULES: Final = (
     _rule(
@@ -147,41 +159,25 @@ RULES: Final = (
             "fp32": OtherWayWords(
                 say("FP32 matrix kernels, which do not run on tensor cores"),
                 say("they run in bfloat16 on tensor cores, and the tensors around them are half the size"),
-                {
-                    Framework.TORCH: say(
-                        "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"
-                    ),
-                    Framework.JAX: say(
-                        "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
-                    ),
-                    Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
-                    Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
-                },
+                advice.FP32,
+                _ON_FLOATS,
+            ),
+            "fp32 to half": OtherWayWords(
+                say("FP32 matrix kernels, which do not run on tensor cores"),
+                say("they run in half precision on tensor cores, and the tensors around them are half the size"),
+                advice.FP32_TO_HALF,
+                _ON_FLOATS,
             ),
             "tf32": OtherWayWords(
                 say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
                 say("they run in bfloat16, and the tensors around them are half the size"),
-                {
-                    Framework.TORCH: say(
-                        "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"
-                    ),
-                    Framework.JAX: say(
-                        "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
-                    ),
-                    Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
-                    Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
-                },
+                advice.TF32,
+                _ON_FLOATS,
             ),
             "fp64": OtherWayWords(
                 say("FP64 kernels, in a program that otherwise uses none"),
                 say("they run in FP32, on half the bytes"),
-                {
-                    Framework.TORCH: say(
-                        "NumPy defaults to float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`"
-                    ),
-                    Framework.JAX: say("leave `jax_enable_x64` off, and cast NumPy arrays to float32"),
-                    Framework.CUDA: say("float instead of double, and constants as `1.0f`"),
-                },
+                advice.FP64,
             ),
         },
     ),
@@ -192,13 +188,7 @@ RULES: Final = (
             "": OtherWayWords(
                 say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
                 say("one fused kernel does it all and never writes the score matrix"),
-                {
-                    Framework.TORCH: say(
-                        "`F.scaled_dot_product_attention`, or `attn_implementation='sdpa'` in transformers"
-                    ),
-                    Framework.JAX: say("`jax.nn.dot_product_attention(implementation='cudnn')`"),
-                    Framework.CUDA: say("a FlashAttention kernel, or cuDNN's fused attention"),
-                },
+                advice.ATTENTION,
             )
         },
     ),
@@ -209,14 +199,8 @@ RULES: Final = (
             "": OtherWayWords(
                 say("layout conversions between kernels"),
                 say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
-                {
-                    Framework.TORCH: say("model and inputs `.to(memory_format=torch.channels_last)`"),
-                    Framework.JAX: say("NHWC in `dimension_numbers` of `lax.conv_general_dilated`"),
-                    Framework.TENSORRT: say(
-                        "give inputs and outputs the format that the engine's layers use (`--inputIOFormats`)"
-                    ),
-                    Framework.CUDA: say("`CUDNN_TENSOR_NHWC` for tensors and filters throughout"),
-                },
+                advice.LAYOUT,
+                say("of batch norms"),
             )
         },
     ),
@@ -227,13 +211,8 @@ RULES: Final = (
             "": OtherWayWords(
                 say("device-to-device tensor copies"),
                 say("tensors are written in place or used as views: these kernels go away"),
-                {
-                    Framework.TORCH: say(
-                        "views instead of `.contiguous()` and `torch.cat`; write into preallocated buffers"
-                    ),
-                    Framework.JAX: say("`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)"),
-                    Framework.CUDA: say("write results where they are read"),
-                },
+                advice.DEVICE_COPY,
+                say("that read the copies"),
             )
         },
         LEAST_COPIED,
@@ -245,16 +224,7 @@ RULES: Final = (
             "": OtherWayWords(
                 say("whole tensors are sorted"),
                 say("only the largest values are needed: picking them takes a fifth of a sort"),
-                {
-                    Framework.TORCH: say(
-                        "`torch.topk` for the few largest, `torch.bincount` to count; a sampler without a sort "
-                        "for top-p"
-                    ),
-                    Framework.JAX: say("`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest"),
-                    Framework.CUDA: say(
-                        "a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"
-                    ),
-                },
+                advice.FULL_SORT,
             )
         },
         LEAST_SORTED,
@@ -266,13 +236,7 @@ RULES: Final = (
             "": OtherWayWords(
                 say("chains of elementwise kernels, each reading what the last one wrote"),
                 say("one fused kernel reads and writes the data once"),
-                {
-                    Framework.TORCH: say(
-                        "`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"
-                    ),
-                    Framework.JAX: say("call it inside one `jax.jit`, which fuses it"),
-                    Framework.CUDA: say("one kernel that keeps intermediates in registers"),
-                },
+                advice.UNFUSED_CHAIN,
             )
         },
     ),
@@ -283,10 +247,7 @@ RULES: Final = (
             "": OtherWayWords(
                 say("the optimizer updates parameters one by one, in many passes over memory"),
                 say("a fused optimizer reads and writes parameter, gradient and moments once"),
-                {
-                    Framework.TORCH: say("`torch.optim.AdamW(..., fused=True)`"),
-                    Framework.CUDA: say("one kernel for all passes over a parameter"),
-                },
+                advice.OPTIMIZER,
             )
         },
     ),
@@ -297,11 +258,7 @@ RULES: Final = (
             "": OtherWayWords(
                 say("the same small GEMM runs over and over"),
                 say("one batched or grouped GEMM does them all"),
-                {
-                    Framework.TORCH: say("`torch.bmm`, or `torch._grouped_mm` where sizes differ"),
-                    Framework.JAX: say("`jax.vmap` over the loop, or `jax.lax.ragged_dot` where sizes differ"),
-                    Framework.CUDA: say("`cublasGemmStridedBatchedEx`, or CUTLASS's grouped GEMM"),
-                },
+                advice.GEMM_LOOP,
             )
         },
     ),
@@ -312,11 +269,7 @@ RULES: Final = (
             "": OtherWayWords(
                 say("kernels with too few blocks leave most SMs idle"),
                 say("their work is spread over all SMs"),
-                {
-                    Framework.TORCH: say("one call for all rows or requests, instead of a loop over them"),
-                    Framework.JAX: say("`jax.vmap` instead of a loop"),
-                    Framework.CUDA: say("more blocks: split rows, or handle several of them in one launch"),
-                },
+                advice.UNDER_FILLED,
             )
         },
     ),

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuledger.analyse.memory.figures import MEMSET, NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, WITHIN_DEVICE, CopyFlow
 from gpuledger.attribution.lost_time import longest
+from gpuledger.findings import advice
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, per_step, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule
@@ -420,7 +421,7 @@ RULES: Final = (
     Rule(
         "COPY-PAGEABLE",
         _pageable,
-        say("copy from and to pinned memory (`pin_memory=True`), and reuse the buffers"),
+        advice.COPY_PAGEABLE,
         edit=Fixes.pinned,
     ),
     Rule(
@@ -433,7 +434,7 @@ RULES: Final = (
     Rule(
         "UNIFIED-MEMORY",
         _pages_migrate,
-        say("prefetch pages before they are touched, or use plain device memory"),
+        advice.UNIFIED_MEMORY,
         triggers=(Cause.PAGE_MIGRATION,),
     ),
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, CopyFlow
+from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, CopyFlow
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
@@ -39,6 +39,7 @@ from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among, leave
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
+from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
 SMALL_COPY_NS: Final = 20_000
@@ -356,11 +357,13 @@ class Fixes:
     @cached_property
     def _pageable(self) -> Positions:
         copies, work = self.trace[Table.COPIES], self.work
-        code = copies.strings.code(PAGEABLE)
-        is_pageable = (copies.codes("src_kind") == code) | (copies.codes("dst_kind") == code)
-        chosen = self._steady_operations(State.COPY)
-        pageable: Positions = chosen[is_pageable[work.row[chosen]]]
-        return pageable
+        strings, chosen = copies.strings, self._steady_operations(State.COPY)
+        row, pageable = work.row[chosen], np.zeros(len(chosen), np.bool_)
+        for way, side in ((TO_DEVICE, "src_kind"), (TO_HOST, "dst_kind")):  # memsets and copies on the device have none
+            kinds = [code for label in way if (code := strings.code(label)) != NO_TEXT]
+            held = strings.code(PAGEABLE) != NO_TEXT and copies.codes(side)[row] == strings.code(PAGEABLE)
+            pageable |= is_among(copies.codes("kind")[row], kinds) & held
+        return chosen[pageable]
 
     def pinned(self) -> Edit:
         """Copies of pageable memory come at the link's rate, and nobody waits for them."""

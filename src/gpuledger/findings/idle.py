@@ -29,6 +29,7 @@ from gpuledger.attribution.places import (
 )
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings import advice
 from gpuledger.findings.finding import (
     LEAST_SHARE,
     MOST_EXAMPLES,
@@ -276,13 +277,6 @@ _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
 
 
-_UPLOADED: Final = say(
-    "make what is copied to the GPU there (`device='cuda'`), or copy it once before the loop; else copy it from pinned "
-    "memory with `non_blocking=True`"
-)
-"""Where the host waits for copies to the device."""
-
-
 def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     """Time and number of the steady gaps that these set off."""
     lost = [amounts for (trigger, _), amounts in device.triggers.items() if trigger in triggers]
@@ -343,7 +337,7 @@ def _host_waited(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     assumption = say("no syncs: they go away, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
     sync = rule.finding(device, claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
-    return [replace(sync, fix=_UPLOADED) if _waits_for_uploads(subject) else sync]
+    return [replace(sync, fix=advice.UPLOADED) if _waits_for_uploads(subject) else sync]
 
 
 def _waits_for_uploads(subject: OneGpu) -> bool:
@@ -437,7 +431,7 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     launches = count_words(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
     claim = say("CPU launches can't keep up with the GPU: {what}", what=what)
-    assumption = say("launches become free, as in a CUDA graph or with far fewer, larger kernels")
+    assumption = say("launches become free, as in a captured graph or with far fewer, larger kernels")
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
     if are_most_of_launching(subject):
         evidence = (*loop_evidence(subject), *evidence)
@@ -449,14 +443,14 @@ RULES: Final = (
     Rule(
         "HOST-LOAD",
         partial(_host_was_busy, say("modules are loaded, compiled or tuned")),
-        say("keep shapes stable (pad to buckets), and run every shape once before the measured steps"),
+        advice.HOST_LOAD,
         edit=Fixes.load,
         triggers=(Cause.LOAD,),
     ),
     Rule(
         "HOST-ALLOC",
         partial(_host_was_busy, say("the host allocates or frees memory")),
-        say("allocate once at start-up; no `cudaMalloc`, `empty_cache()` or pinning in the loop"),
+        advice.HOST_ALLOC,
         edit=lambda fixes: fixes.calls(CallKind.ALLOC),
         triggers=(Cause.ALLOC,),
     ),
@@ -485,21 +479,21 @@ RULES: Final = (
     Rule(
         "HOST-SYNC",
         _host_waited,
-        say("do not read results back in the step: no `.item()`, `.cpu()` or `nonzero`; read one step later"),
+        advice.HOST_SYNC,
         edit=Fixes.waits,
         triggers=_WAITED,
     ),
     Rule(
         "HOST-COPY",
         _small_copies,
-        say("replace the loop of small copies by one tensor operation, or pack them into one copy"),
+        advice.HOST_COPY,
         edit=Fixes.small_copies,
         triggers=_WAITED,
     ),
     Rule(
         "LAUNCH-BOUND",
         _host_was_behind,
-        say("replay the step as a CUDA graph, or compile it (`torch.compile(mode='reduce-overhead')`)"),
+        advice.LAUNCH_BOUND,
         edit=Fixes.launches,
         triggers=(QueueTrigger.BEHIND,),
         is_bound=True,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.launch_costs import TINY_NS
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
+from gpuledger.findings import advice
 from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, per_step, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
@@ -113,7 +114,7 @@ def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         share=share_text(share),
         time=per_step(device, time),
     )
-    assumption = say("the gaps close, as in a CUDA graph")
+    assumption = say("the gaps close, as in a captured graph")
     evidence = _of_kernels(rule.fix or "", kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
@@ -324,11 +325,11 @@ def _megahertz(hertz: float) -> str:
 
 
 RULES: Final = (
-    Rule("CAST", _casts, say("keep weights and activations in one type; convert weights once, not in each step")),
+    Rule("CAST", _casts, advice.CAST),
     Rule(
         "TINY-KERNELS",
         _tiny,
-        say("fuse them, batch them, or capture the step in a CUDA graph"),
+        advice.TINY_KERNELS,
         edit=Fixes.launches,
         triggers=(QueueTrigger.BEHIND, Cause.TURNAROUND),
         is_bound=True,
@@ -338,7 +339,7 @@ RULES: Final = (
     Rule(
         "KERNEL-LOOP",
         _kernel_loop,
-        say("use the fused or foreach form: one kernel for all tensors"),
+        advice.KERNEL_LOOP,
         edit=Fixes.loops,
         triggers=(QueueTrigger.BEHIND,),
     ),

@@ -14,7 +14,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.attribution.ranges import ProgramRanges
+from gpuledger.catalog.frameworks import framework_of
 from gpuledger.findings import busy, capture, copies, idle, kernels, memory, ranks, steps
+from gpuledger.findings.advice import in_words_of
 from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
@@ -202,7 +204,9 @@ def findings(
     first, last = (
         [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
     )
-    return (*first, *in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects), *last)
+    ranked = in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects)
+    framework = framework_of(trace)
+    return (*first, *(in_words_of(framework, finding) for finding in ranked), *last)
 
 
 def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:

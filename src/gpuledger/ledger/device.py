@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,6 +182,14 @@ class Device:
         return self.ledger.gaps.by_cause.sums(self.gaps_of(trigger))
 
 
+_OTHER_ACCELERATORS: Final = {
+    "mtia": "an MTIA accelerator",
+    "hpu": "a Gaudi accelerator",
+    "privateuse1": "a device that an extension of PyTorch drives",
+}
+"""By how Kineto's categories of their events begin."""
+
+
 def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device, ...]:
     """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
     host, work = host_and_activities(trace, wanted.families)
@@ -194,6 +203,13 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device,
                 hint="were times rounded when the file was written? `gpuledger stats` lists what there is",
             )
         origin = trace.origin
+        for category, accelerator in _OTHER_ACCELERATORS.items():
+            if count := sum(rows for table, rows in origin.source_rows if table.startswith(category)):
+                raise NothingRecorded(
+                    f"{name}: what was recorded ran on {accelerator}, not on a GPU",
+                    found=f"{origin.tool}, {count_text(count)} events of {category}",
+                    hint="only GPUs are supported; `gpuledger info` says what else there is",
+                )
         version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
         raise NothingRecorded(
             f"{name}: {window.reason}",

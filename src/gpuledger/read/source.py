@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
+from gpuledger.read.other_tools import other_binary
 from gpuledger.records import dataclass
 from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
@@ -147,6 +148,8 @@ def unrecognised(source: Source) -> GpuledgerError:
         )
     if known := foreign(source):
         return known
+    if told := other_binary(source.head):
+        return UnreadableProfile(f"{source.name}: is {told[0]}", hint=told[1])
     start = source.head[:24].decode("ascii", "replace").replace("\ufffd", ".")
     printable = "".join(letter if letter.isprintable() else "." for letter in start)
     return UnreadableProfile(

@@ -44,6 +44,12 @@ class CopiesOfKind:
         """None where they took no time."""
         return self.total_bytes * 1e9 / self.total_ns if self.total_ns else None
 
+    @property
+    def is_pageable(self) -> bool:
+        """Whether the host's memory in it is pageable; a memset has no part of the host's, whatever its row says."""
+        side = self.source if self.kind in TO_DEVICE else self.target if self.kind in TO_HOST else None
+        return side == PAGEABLE
+
 
 def copies_by_kind(trace: Trace, device: Device) -> tuple[CopiesOfKind, ...]:
     """The copies and memsets of the steady steps, the most time first."""

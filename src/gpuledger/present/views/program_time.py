@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpuledger.analyse.launch_costs import CallTimes, LaunchCosts, LaunchQueue
-from gpuledger.analyse.memory.figures import MemoryFigures
+from gpuledger.analyse.memory.figures import MEMSET, MemoryFigures
 from gpuledger.analyse.range_tree import RangeNode, RangeRole, RangeShares, RangeTree
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.kernel_names import cut_label
@@ -217,8 +217,9 @@ def _memory_sentences(device: Device, figures: MemoryFigures) -> Sentences:
         ]
     if not isinstance(figures.in_use, NotMeasured):
         sentences.append(say("Peak device memory: {size}.", size=bytes_text(figures.in_use.peak_bytes)))
-    if pageable := [copied for copied in copies if "Pageable" in (copied.source, copied.target)]:
-        counts = {"count": count_text(sum(copied.count for copied in pageable)), "whole": count_text(count)}
+    if pageable := [copied for copied in copies if copied.is_pageable]:
+        whole = sum(copied.count for copied in copies if copied.kind != MEMSET)
+        counts = {"count": count_text(sum(copied.count for copied in pageable)), "whole": count_text(whole)}
         sentences.append(
             say(
                 "Fix: {count} of {whole} copies use pageable host memory, which blocks the CPU; pin it "
@@ -324,7 +325,7 @@ def _range_sentences(tree: RangeTree) -> Sentences:
     if not tree.nodes:
         return (
             say("GPU {gpu}: no ranges were recorded.", gpu=tree.gpu),
-            say("Fix: mark the program with NVTX, e.g. `with torch.cuda.nvtx.range('decode'):`, and record again."),
+            say("Fix: mark the program with NVTX ranges (`nvtxRangePush`, `nvtx.annotate`), and record again."),
         )
     if not whole_ns:
         return (say("GPU {gpu}: no GPU work in the window.", gpu=tree.gpu),)

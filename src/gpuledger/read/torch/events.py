@@ -27,6 +27,7 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.checked_tables import LARGEST
+from gpuledger.read.other_tools import other_json
 from gpuledger.read.request import counted, more_event_bytes
 from gpuledger.read.source import too_slow
 from gpuledger.read.stream import ByteStream
@@ -45,6 +46,7 @@ _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>\S)', re.DOTALL)
 _NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
 _UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Args)}
+_HEAD: Final = 1 << 16
 _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
 _BLANK: Final = re.compile(r"[ \t\r\n,]*+")
@@ -55,6 +57,8 @@ class EventStream:
 
     def __init__(self, stream: ByteStream, name: str, limits: Limits) -> None:
         self.metadata: dict[str, Any] = {}
+        self.head = b""
+        """How the text begins, for what is no trace of torch.profiler."""
         self._stream, self._name, self._limits = stream, name, limits
         self._deadline = time.monotonic() + limits.read_seconds
         self._odd = self._lost = self._kept = 0
@@ -120,6 +124,7 @@ class EventStream:
         while True:
             piece = self._next_piece(len(text))
             text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip()
+            self.head = text[:_HEAD]
             if text.startswith(b"["):
                 return text[1:]
             for match in _EVENTS.finditer(text, looked_at):
@@ -143,6 +148,8 @@ class EventStream:
 
     def _not_a_trace(self, text: bytes) -> UnreadableProfile:
         whole = _object(text)
+        if known := other_json(whole or ()):
+            return UnreadableProfile(f"{self._name}: is {known[0]}", hint=known[1])
         return UnreadableProfile(
             f"{self._name}: JSON, but not a torch.profiler trace (looked for `traceEvents`)",
             found="not valid JSON" if whole is None else f"its keys are {', '.join(sorted(whole)[:6]) or 'none'}",

@@ -65,6 +65,8 @@ class GatheredEvents:
     names_cut: int
     has_named_threads: bool
     """Threads that have no number got one that means nothing in another part."""
+    head: bytes = b""
+    """How the text begins."""
 
 
 def gather(stream: ByteStream, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> GatheredEvents:
@@ -164,6 +166,7 @@ class _Gathering:
             begin_end=self._begin_end,
             names_cut=self.codes.cut,
             has_named_threads=bool(self._shaper.named_threads),
+            head=events.head,
         )
 
 
@@ -263,6 +266,7 @@ def merged(parts: Sequence[TracePart]) -> GatheredEvents:
         begin_end=sum(rest.begin_end for rest in rests),
         names_cut=sum(rest.names_cut for rest in rests),
         has_named_threads=any(rest.has_named_threads for rest in rests),
+        head=rests[0].head,
     )
 
 

@@ -25,10 +25,11 @@ from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work
+from gpuledger.read.other_tools import other_trace
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_gpus
 from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
-from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
+from gpuledger.read.torch.columns import CATEGORIES, Columns, TextCodes, as_kept
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
@@ -261,10 +262,16 @@ def nesting(levels: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
+_OF_TORCH: Final = frozenset({"schemaVersion", "deviceProperties", "distributedInfo", "traceName"})
+"""What Kineto writes beside the events."""
+
+
 def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedColumns, limits: Limits) -> Trace:
     """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
+    if not (whole.seen.keys() & CATEGORIES.keys() or whole.metadata.keys() & _OF_TORCH):
+        raise other_trace(name, whole.head + " ".join(whole.metadata).encode(), whole.seen)
     check()
     raw, texts = by_table(whole)
     codes = TextCodes.of(texts)

@@ -1,0 +1,85 @@
+"""Files of other profilers, told by what they hold: their first bytes or their tables in, what they are and a hint out.
+
+Words that a tool writes into each of its files are evidence; the name of a file is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.units import count_text
+
+_AMD: Final = "of AMD's GPUs it reads what torch.profiler writes; record the program with that"
+_TORCH: Final = "record with `torch.profiler.profile`, and write it with its `export_chrome_trace`"
+_XLA: Final = "record the program with `nsys profile --trace=cuda,nvtx`, and export that"
+
+_TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
+    ((b'"CUDA functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler, with GPU times of operators", _TORCH),
+    ((b'"CPU functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler", _TORCH),
+    ((b'"BeginNs"', b'"DurationNs"'), "a trace of AMD's rocprof", _AMD),
+    ((b"CPU HIP API", b"process_name"), "a trace of AMD's rocprof", _AMD),
+    ((b'"process_name"', b'"name":"GPU', b'"Hip '), "a trace of AMD's rpd (rocmProfileData)", _AMD),
+    ((b'"process_sort_index"', b'"name":"GPU', b'"desc"'), "a trace of AMD's rpd (rocmProfileData)", _AMD),
+    ((b"viztracer",), "a trace of VizTracer, which records Python and no GPU", _TORCH),
+    ((b"/device:GPU:",), "a trace of JAX's or TensorFlow's profiler", _XLA),
+    ((b"/device:TPU:",), "a trace of JAX's or TensorFlow's profiler, of a TPU", "only GPUs are supported"),
+    ((b"/host:CPU",), "a trace of JAX's or TensorFlow's profiler", _XLA),
+)
+"""Of files with `traceEvents`: the words that must all be there."""
+
+_KEYS: Final = {
+    "rocprofiler-sdk-tool": ("a result of AMD's rocprofv3", _AMD),
+    "nodes": ("an execution trace of PyTorch (ExecutionTraceObserver), which holds operators and no times", _TORCH),
+    "stackFrames": ("a profile in Chrome's own form, without events of a GPU", _TORCH),
+}
+"""Of other JSON files, by a key at their top."""
+
+_TABLES: Final = (
+    ("rocpd_kernel_dispatch", "a database of AMD's rocprofv3 (rocpd)"),
+    ("rocpd_info_agent", "a database of AMD's rocprofv3 (rocpd)"),
+    ("rocpd_api", "a database of AMD's rpd (rocmProfileData)"),
+)
+"""Of databases, by how a table's name begins."""
+
+_PERFETTO: Final = "it reads no Perfetto traces; record the program with `nsys profile`, or with torch.profiler"
+
+
+def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile:
+    """The refusal of events that no category of torch.profiler's is among; `seen` counts those that they have.
+
+    `text` is how the file begins, and the keys beside its events.
+    """
+    for words, what, hint in _TRACES:
+        if all(word in text for word in words):
+            return UnreadableProfile(f"{name}: is {what}", found=_categories(seen), hint=hint)
+    return UnreadableProfile(f"{name}: a Chrome trace, but not of torch.profiler", found=_categories(seen), hint=_TORCH)
+
+
+def _categories(seen: Mapping[str, int]) -> str:
+    """The categories of most events."""
+    most = sorted(seen.items(), key=lambda entry: -entry[1])[:6]
+    return "events: " + ", ".join(f"{count_text(count)} of {name or 'no category'}" for name, count in most)
+
+
+def other_json(keys: Collection[str]) -> tuple[str, str] | None:
+    """What a JSON file with these keys is, and a hint."""
+    return next((told for key, told in _KEYS.items() if key in keys), None)
+
+
+def other_database(tables: Iterable[str]) -> tuple[str, str] | None:
+    """What a database with these tables is, and a hint."""
+    names = [table.lower() for table in tables]
+    return next(((what, _AMD) for begin, what in _TABLES if any(name.startswith(begin) for name in names)), None)
+
+
+def other_binary(head: bytes) -> tuple[str, str] | None:
+    """What a file of protocol buffers is, and a hint: XPlane names its planes first, Perfetto sets its clocks."""
+    if head[:1] != b"\n":
+        return None
+    if any(plane in head[:128] for plane in (b"/host:", b"/device:")):
+        return "an XPlane file of JAX's or TensorFlow's profiler (xplane.pb)", _XLA
+    if head[2:3] == b"2" and head[4:5] in (b"\n", b"\x10"):
+        return "a Perfetto trace", _PERFETTO
+    return None
