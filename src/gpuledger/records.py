@@ -16,11 +16,15 @@ else:
     import dataclasses
     from collections.abc import Callable
     from dataclasses import MISSING, Field, FrozenInstanceError
+    from threading import RLock
     from typing import Any, Final
     from weakref import WeakKeyDictionary
 
     _USUAL: Final = {"frozen", "slots", "eq", "repr"}
     """Options that are understood here; with any other, the standard decorator does it all at once."""
+
+    _FINISHING: Final = RLock()
+    """Findings are looked for by two threads, which may come to a class at once; a class may finish its bases."""
 
     _DEFAULTS: Final[WeakKeyDictionary[type, dict[str, Any]]] = WeakKeyDictionary()
     """The fields of each class, those of its bases first, with the default or the `field` that was written."""
@@ -61,10 +65,13 @@ else:
 
         def finish(self) -> None:
             """Let the standard library write what is awaited, and take it over."""
-            written = dataclasses.dataclass(**self.options)(self.source).__dict__
-            for name in self.awaited:
-                setattr(self.made, name, written[name])
-            self.awaited.clear()
+            with _FINISHING:
+                if not self.awaited:  # another thread came first
+                    return
+                written = dataclasses.dataclass(**self.options)(self.source).__dict__
+                for name in self.awaited:
+                    setattr(self.made, name, written[name])
+                self.awaited.clear()
 
         def _first(self, name: str) -> Callable[..., Any]:
             def first(instance: Any, /, *given: Any, **named: Any) -> Any:
