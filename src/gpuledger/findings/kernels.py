@@ -339,6 +339,7 @@ RULES: Final = (
         say("use the fused or foreach form: one kernel for all tensors"),
         edit=Fixes.loops,
         triggers=(QueueTrigger.BEHIND,),
+        is_slowed=True,
     ),
     Rule(
         "CLOCKS-LOW",

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
@@ -120,19 +119,21 @@ def with_free_launches(graph: DependencyGraph, calls: Positions, code_ns: Ints) 
     return without_code(replace(graph, calls=nodes, operations=operations), calls, code_ns)
 
 
-def scale_host(graph: DependencyGraph, scale: float) -> DependencyGraph:
-    """What the host does around its calls takes this many times as long: calls, and the code before them.
+def without_events(graph: DependencyGraph, events: Ints, cost_ns: float) -> DependencyGraph:
+    """Recording costs nothing: so much less for each of the events in the code before a call, and in the call itself.
 
-    Of a long call, or of long code, only the first DISPATCH_NS: what goes on beyond is no matter of calls.
+    `events` has their number for each call; a stretch without any takes as long as it did.
     """
     calls = graph.calls
-    code = np.where(_is_first(graph, np.arange(len(calls))), calls.code_ns, _scale(calls.code_ns, scale))
-    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=_scale(calls.duration_ns, scale)))
-
-
-def _scale(duration_ns: Ints, scale: float) -> Ints:
-    less = np.rint(np.minimum(duration_ns, DISPATCH_NS) * (1 - scale)).astype(np.int64)
-    return duration_ns - less
+    less = np.rint(events * cost_ns).astype(np.int64)
+    code = np.where(_is_first(graph, np.arange(len(calls))), 0, np.minimum(less, calls.code_ns))
+    changed = replace(
+        calls,
+        code_ns=calls.code_ns - code,
+        after_ns=np.where(calls.after_ns > 0, np.maximum(calls.after_ns - code, 0), calls.after_ns),
+        duration_ns=calls.duration_ns - np.minimum(less - code, calls.duration_ns),
+    )
+    return replace(graph, calls=changed)
 
 
 def scale_operations(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:
