@@ -22,7 +22,7 @@ from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.findings.steps import with_confidence
 from gpuledger.ledger.activity import of_layers
-from gpuledger.ledger.causes import TRIGGERS, Trigger
+from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.replay.edits import Edit, without_events
@@ -94,9 +94,10 @@ def with_plain_savings(findings: Sequence[Finding], subjects: Mapping[int, OneGp
     plain = []
     for finding in findings:
         if finding.edit is not None:
-            saving = hosts[finding.gpu].saving(
-                finding.edit, finding.saving_ns, finding.most_ns, RULE_OF[finding.code].triggers
-            )
+            triggers = RULE_OF[finding.code].triggers
+            if finding.follows == "LAUNCH-BOUND":
+                triggers = (*triggers, QueueTrigger.BEHIND)
+            saving = hosts[finding.gpu].saving(finding.edit, finding.saving_ns, finding.most_ns, triggers)
             low = None if finding.saving_ns_per_step is None else saving.low_ns // finding.steps
             finding = replace(finding, plain=saving, saving_low_ns_per_step=low)
         plain.append(finding)
@@ -267,7 +268,7 @@ def findings(
             lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
         subjects[device.gpu] = subject
-        for finding in (*about_gaps, *others):
+        for finding in _launching_once((*about_gaps, *others)):
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:
                 best[key] = finding
@@ -280,6 +281,25 @@ def findings(
 
 def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
     return [with_confidence(subject.device, rule, finding) for rule in rules for finding in rule.findings(subject)]
+
+
+def _launching_once(found: Sequence[Finding]) -> list[Finding]:
+    """Late launches and tiny kernels of one GPU, which have one edit, as one finding; no part of it saves more.
+
+    It is about tiny kernels where the device's own pace between them loses more than late launches do.
+    """
+    by_code = {finding.code: finding for finding in found}
+    late, tiny, loop = map(by_code.get, ("LAUNCH-BOUND", "TINY-KERNELS", "KERNEL-LOOP"))
+    if late is not None and tiny is not None:
+        if tiny.saving_ns > late.saving_ns:
+            del by_code["LAUNCH-BOUND"]
+        else:
+            del by_code["TINY-KERNELS"]
+            by_code["LAUNCH-BOUND"] = replace(late, evidence=(*late.evidence, *map(kernels.as_part, tiny.evidence)))
+    for code in ("LAUNCH-BOUND", "TINY-KERNELS"):
+        if loop is not None and code in by_code and by_code[code].saving_ns < loop.saving_ns:
+            by_code[code] = by_code[code].at_least(loop.saving_ns)
+    return [by_code[finding.code] for finding in found if finding.code in by_code]
 
 
 def _rank(findings: list[Finding]) -> list[Finding]:
@@ -299,10 +319,10 @@ def _rank(findings: list[Finding]) -> list[Finding]:
     for unsure in [finding for finding in reversed(ranked) if finding.is_unsure]:
         surer = [other for other in ranked if not other.is_recording and other.saving_ns > unsure.middle_ns]
         _put_behind(ranked, unsure, surer)
-    for later in [finding for finding in ranked if finding.follows]:
-        _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
     for bound in [finding for finding in reversed(ranked) if finding.is_bound]:
         _put_behind(ranked, bound, [part for part in ranked if kernels.is_what_to_begin_with(part, bound)])
+    for later in [finding for finding in ranked if finding.follows]:
+        _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
     for symptom in (finding for finding in by_saving if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked
