@@ -5,7 +5,7 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final
 
 from gpuledger.ledger.device import Device
@@ -117,15 +117,6 @@ class Finding:
     def most_ns(self) -> int:
         """Nothing that is said of it is more: a bound is one, and else nothing saves more than was lost."""
         return self.saving_ns if self.is_bound else max(self.explains_ns, self.saving_ns)
-
-    def at_least(self, saving_ns: int) -> Finding:
-        """The same with a larger saving."""
-        return replace(
-            self,
-            saving_ns=saving_ns,
-            saving_ns_per_step=None if self.saving_ns_per_step is None else saving_ns // self.steps,
-            explains_ns=max(self.explains_ns, saving_ns),
-        )
 
     @property
     def is_recording(self) -> bool:

@@ -163,7 +163,7 @@ class PlainHost:
         return least, STACKS_COST_NS if has_stacks else most
 
     def _takes(self, cost_ns: float, *edits: Edit) -> int:
-        return self.scene.steady_ns(*edits, lambda graph: without_events(graph, self.events, cost_ns))
+        return self.scene.steady_ns(*edits, without_events(self.scene.graph, self.events, cost_ns))
 
     @cached_property
     def _in_gaps(self) -> tuple[Positions, Positions, Ints]:
@@ -171,7 +171,7 @@ class PlainHost:
         graph, device, host = self.scene.graph, self.scene.device, self.scene.device.host
         gaps, begin, end = device.ledger.gaps, graph.recorded.call_begin, graph.recorded.call_end
         gap = np.searchsorted(gaps.start_ns, end) - 1
-        if not len(host.calls):
+        if not len(host.calls) or not len(gaps.start_ns):
             return gap[:0], gap[:0], end[:0]
         launched = np.where(gaps.call >= 0, host.calls["start_ns"][gaps.call], NEVER)[gap]
         awaited = host.threads[host.thread_of_call[gaps.call]][gap]
@@ -298,8 +298,20 @@ def _launching_once(found: Sequence[Finding]) -> list[Finding]:
             by_code["LAUNCH-BOUND"] = replace(late, evidence=(*late.evidence, *map(kernels.as_part, tiny.evidence)))
     for code in ("LAUNCH-BOUND", "TINY-KERNELS"):
         if loop is not None and code in by_code and by_code[code].saving_ns < loop.saving_ns:
-            by_code[code] = by_code[code].at_least(loop.saving_ns)
+            by_code[code] = _with_part(by_code[code], loop)
     return [by_code[finding.code] for finding in found if finding.code in by_code]
+
+
+def _with_part(bound: Finding, part: Finding) -> Finding:
+    """A bound that is no less than what a part of it saves."""
+    first, second = bound.edit, part.edit
+    return replace(
+        bound,
+        saving_ns=part.saving_ns,
+        saving_ns_per_step=part.saving_ns_per_step,
+        explains_ns=max(bound.explains_ns, part.saving_ns),
+        edit=bound.edit if first is None or second is None else lambda graph: second(first(graph)),
+    )
 
 
 def _rank(findings: list[Finding]) -> list[Finding]:

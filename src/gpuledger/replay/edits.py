@@ -119,21 +119,25 @@ def with_free_launches(graph: DependencyGraph, calls: Positions, code_ns: Ints) 
     return without_code(replace(graph, calls=nodes, operations=operations), calls, code_ns)
 
 
-def without_events(graph: DependencyGraph, events: Ints, cost_ns: float) -> DependencyGraph:
+def without_events(recorded: DependencyGraph, events: Ints, cost_ns: float) -> Edit:
     """Recording costs nothing: so much less for each of the events in the code before a call, and in the call itself.
 
-    `events` has their number for each call; a stretch without any takes as long as it did.
+    `events` has their number for each call; a stretch without any takes as long as it did, and one that is changed too
+    keeps the share of it that was no recording.
     """
-    calls = graph.calls
-    less = np.rint(events * cost_ns).astype(np.int64)
-    code = np.where(_is_first(graph, np.arange(len(calls))), 0, np.minimum(less, calls.code_ns))
-    changed = replace(
-        calls,
-        code_ns=calls.code_ns - code,
-        after_ns=np.where(calls.after_ns > 0, np.maximum(calls.after_ns - code, 0), calls.after_ns),
-        duration_ns=calls.duration_ns - np.minimum(less - code, calls.duration_ns),
-    )
-    return replace(graph, calls=changed)
+    nodes, less = recorded.calls, np.rint(events * cost_ns).astype(np.int64)
+    code_less = np.where(_is_first(recorded, np.arange(len(nodes))), 0, np.minimum(less, nodes.code_ns))
+    call_less = np.minimum(less - code_less, nodes.duration_ns)
+
+    def changed(graph: DependencyGraph) -> DependencyGraph:
+        calls = graph.calls
+        code = calls.code_ns * code_less // np.maximum(nodes.code_ns, 1)
+        duration = calls.duration_ns - calls.duration_ns * call_less // np.maximum(nodes.duration_ns, 1)
+        after = np.where(calls.after_ns > 0, np.maximum(calls.after_ns - code, 0), calls.after_ns)
+        shorter = replace(calls, code_ns=calls.code_ns - code, after_ns=after, duration_ns=duration)
+        return replace(graph, calls=shorter)
+
+    return changed
 
 
 def scale_operations(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:
