@@ -50,8 +50,12 @@ def then_words(finding: Finding) -> Message | None:
 
 
 def unsure_words(finding: Finding) -> Message | None:
-    """How little it may save without the profiler, where most of the saving may be the profiler's own."""
-    if finding.plain is None or not finding.is_unsure:
+    """What it saves without the profiler: where that was measured, or most of the saving may be the profiler's own."""
+    if finding.plain is None:
+        return None
+    if finding.plain.ns is not None and (told := plain_words(finding)) is not None:
+        return say("without the profiler {saving}", saving=told)
+    if not finding.is_unsure:
         return None
     if 100 * finding.plain.low_ns < finding.saving_ns:
         return say("perhaps nothing without the profiler, which slows the host down")
