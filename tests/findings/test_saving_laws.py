@@ -83,7 +83,7 @@ def launching(host_us: int, *last: str) -> Trace:
 def test_a_saving_that_may_be_the_profilers_own_comes_after_a_surer_one() -> None:
     """The host is a little late under the profiler, and may be early enough without it; casts stay."""
     cast = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>"
-    report = build_report(launching(8, *[cast] * 4))
+    report = build_report(launching(9, *[cast] * 5))
     found = {finding.code: finding for finding in report.findings}
     assert next(iter(found)) == "CAST"
     assert found["LAUNCH-BOUND"].middle_ns < found["CAST"].saving_ns < found["LAUNCH-BOUND"].saving_ns
