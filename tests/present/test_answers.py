@@ -73,6 +73,6 @@ def test_a_saving_that_may_be_the_profilers_own_is_told_so(unpacked: Callable[[s
     for form in ("--brief", "--format=text", "--format=md"):
         told = " ".join(gpuledger("report", unsure, form).stdout.split())
         assert re.search(
-            r"perhaps only \d+(\.\d+)? us per step without the profiler, which slows the host down", told, re.I
+            r"perhaps only \d+(\.\d+)? us per step without the profiler, which slows each call", told, re.I
         )
         assert "perhaps only" not in gpuledger("report", sure, form).stdout.lower()

@@ -58,11 +58,11 @@ def unsure_words(finding: Finding) -> Message | None:
     if not finding.is_unsure:
         return None
     if 100 * finding.plain.low_ns < finding.saving_ns:
-        return say("perhaps nothing without the profiler, which slows the host down")
+        return say("perhaps nothing without the profiler, which slows each call")
     low = time_text(finding.plain.low_ns // finding.steps)
     if finding.saving_ns_per_step is None:
-        return say("perhaps only {low} without the profiler, which slows the host down", low=low)
-    return say("perhaps only {low} per step without the profiler, which slows the host down", low=low)
+        return say("perhaps only {low} without the profiler, which slows each call", low=low)
+    return say("perhaps only {low} per step without the profiler, which slows each call", low=low)
 
 
 def plain_range(finding: Finding) -> tuple[str, str] | None:
