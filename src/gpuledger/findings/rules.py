@@ -173,8 +173,9 @@ class PlainHost:
         gap = np.searchsorted(gaps.start_ns, end) - 1
         if not len(host.calls) or not len(gaps.start_ns):
             return gap[:0], gap[:0], end[:0]
-        launched = np.where(gaps.call >= 0, host.calls["start_ns"][gaps.call], NEVER)[gap]
-        awaited = host.threads[host.thread_of_call[gaps.call]][gap]
+        call = gaps.call[gap]
+        launched = np.where(call >= 0, host.calls["start_ns"][call], NEVER)
+        awaited = host.threads[host.thread_of_call[call]]
         is_own = awaited == self.scene.part.host.threads[graph.calls.thread]
         here = np.flatnonzero((gap >= 0) & (begin <= launched) & is_own & device.steady_gaps[gap])
         gap, since = gap[here], (begin - graph.calls.code_ns)[here]
