@@ -69,7 +69,7 @@ def test_every_trigger_leads_to_a_finding_that_can_be_explained() -> None:
 
 
 def test_a_saving_that_may_be_the_profilers_own_is_told_so(unpacked: Callable[[str], Path]) -> None:
-    unsure, sure = unpacked("experts_grouped.sqlite"), unpacked("experts_loop.sqlite")
+    unsure, sure = unpacked("experts_grouped.sqlite"), unpacked("numpy_samples.sqlite")
     for form in ("--brief", "--format=text", "--format=md"):
         told = " ".join(gpuledger("report", unsure, form).stdout.split())
         assert re.search(

@@ -180,13 +180,11 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
     now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
 
-    def chain(then: ReplayedStretch, *changes: ProgramChange) -> dict[Line, int]:
+    def chain(kept_ns: int, *changes: ProgramChange) -> dict[Line, int]:
         path = critical_path(scenario, *edits_of(changes))
         lines = {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
-        kept = replayed_stretch(scenario, edits_of(changes)) if changes else then
         stays = Line.of_cause(Cause.UNATTRIBUTED)
-        more = then.steady_ns - kept.steady_ns
-        return {**lines, stays: lines.get(stays, 0) + more} if more else lines
+        return {**lines, stays: lines.get(stays, 0) + kept_ns} if kept_ns else lines
 
     def alone_effect(change: ProgramChange) -> Effect:
         then = _capped(now, replayed_stretch(scenario, (change.edit,)), change, is_alone=True)
@@ -195,15 +193,16 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
 
     alone = tuple(map(alone_effect, changes))
     in_order = _in_order(scenario, now, changes)
+    kept_ns = in_order[-1].steady_ns - replayed_stretch(scenario, edits_of(changes)).steady_ns
     return Answer(
         gpu=scenario.device.gpu,
         steps=steps,
         now=now,
         alone=alone,
         in_order=in_order,
-        chain_now=chain(now),
-        chain_then=chain(in_order[-1], *changes),
-        left=_left(scenario, changes, in_order[-1], fixes),
+        chain_now=chain(0),
+        chain_then=chain(kept_ns, *changes),
+        left=_left(scenario, changes, in_order[-1], kept_ns, fixes),
         plain_ns=host.steady_ns,
         plain=alone[0].plain if len(changes) == 1 else _plain(host, changes, now, in_order[-1]),
     )
@@ -261,14 +260,19 @@ def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, st
 
 
 def _left(
-    scenario: Scenario, changes: Sequence[ProgramChange], then: ReplayedStretch, fixes: Mapping[str, ProgramChange]
+    scenario: Scenario,
+    changes: Sequence[ProgramChange],
+    then: ReplayedStretch,
+    kept_ns: int,
+    fixes: Mapping[str, ProgramChange],
 ) -> tuple[Left, ...]:
     """What is still worth fixing; of codes that stand for the same change the first."""
     done = {change.code for change in changes}
-    left = [
-        Left(code, _capped(then, replayed_stretch(scenario, edits_of((*changes, fix))), fix), fix.is_bound)
-        for code, fix in fixes.items()
-        if code not in done
-    ]
+    left = []
+    for code, fix in fixes.items():
+        if code not in done:
+            after = replayed_stretch(scenario, edits_of((*changes, fix)))
+            after = after.no_shorter_than(after.steady_ns + kept_ns)
+            left.append(Left(code, _capped(then, after, fix), fix.is_bound))
     worth = [one for one in left if then.steady_ns - one.then.steady_ns >= WORTH_TELLING * then.steady_ns]
     return tuple(sorted(worth, key=lambda one: one.then.steady_ns)[:MOST_LEFT])
