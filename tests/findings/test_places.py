@@ -13,6 +13,7 @@ from gpuledger.export.sections import finding_mark
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
 from gpuledger.selection import Selection
 from gpuledger.units import instant_text
+from support.corpus import corpus_file
 from support.host_programs import LAUNCH, MAIN, STEP, STEPS, US, called, program, ranged, sampled
 from support.nsys_exports import PID, TID, call, kernel, minimal, push
 from support.torch_traces import CORPUS, saved
@@ -85,15 +86,50 @@ def test_python_functions_of_torch_are_places_and_the_users_own_come_first() -> 
         ranged("aten::mm", 7_950, 8_100, kind="op"),
     ]
     sentences = told(program(functions)).sentences
-    assert "92.1 % of the lost time in resize (data.py:12)" in sentences
+    assert "92.1 % of the lost time in resize (data.py:12) in torch.utils.data.DataLoader" in sentences
     assert sentences[0].startswith("99.4 % of the lost time outside every range")
 
 
 def test_samples_name_the_function() -> None:
     samples = [*sampled(100, 6_100, 100, *USERS), *sampled(6_100, 7_900, 100, "pack (data.py:40)")]
     piece = told(program(samples=samples)).evidence[0]
-    assert piece.sentence == "76.9 % of the samples in that time in resize (data.py:12)"
+    assert piece.sentence == "76.9 % of the samples in that time in resize (data.py:12) in torch.utils.data.DataLoader"
     assert (piece.count, piece.of) == (60 * (STEPS - 1), "the samples in that time")
+
+
+LOADERS = {
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": "load in worker processes",
+    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__": "give the data loader more workers",
+    "DataLoader.__next__": "load in workers",
+    "[DALI][CPU op] readers__File": "give DALI more threads",
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_the_data_loader_is_named_with_what_to_do_about_it(name: str) -> None:
+    found = told(program([ranged("step", 0, STEP - 1), ranged(name, 10, 7_900), ranged("decode", 20, 7_800)]))
+    assert found.claim.endswith("per step while the data loader prepares the next batch")
+    assert str(found.fix).startswith(LOADERS[name])
+
+
+def test_a_function_of_the_data_loader_names_it() -> None:
+    found = told(program(samples=sampled(100, 7_900, 100, *USERS)))
+    assert "the data loader" in found.claim
+
+
+def test_a_data_loader_that_holds_less_than_half_is_not_named() -> None:
+    """As one with enough workers: a batch is there, and the host is elsewhere."""
+    ranges = [ranged("step", 0, STEP - 1), ranged(next(iter(LOADERS)), 10, 3_900), ranged("augment", 3_950, 7_950)]
+    assert "the host runs its own code" in told(program(ranges)).claim
+
+
+def test_the_best_known_trace_of_a_data_loader_says_so_first() -> None:
+    path = corpus_file("resnet50_num_workers_0__worker0.pt.trace.json.gz")
+    found = build_report(open_trace(path)).findings[0]
+    assert found.code == "HOST-CODE"
+    assert "the data loader prepares the next batch" in found.claim
+    assert found.sentences[0].endswith("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    assert not found.is_unsure
 
 
 def test_stacks_of_calls_are_told_by_the_time_that_they_hold() -> None:
@@ -116,7 +152,7 @@ def test_with_neither_ranges_nor_stacks_what_came_next_is_told() -> None:
         ({"calls": [called("fread", 200, 7_800, WORKER)]}, "95.0 % of the lost time in fread"),
         (
             {"samples": sampled(200, 7_800, 100, *USERS, thread=WORKER, process=5)},
-            "100.0 % of the samples in that time in resize (data.py:12)",
+            "100.0 % of the samples in that time in resize (data.py:12) in torch.utils.data.DataLoader",
         ),
     ],
 )

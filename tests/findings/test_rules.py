@@ -16,13 +16,11 @@ from support.trace_notation import of_tables, table
 
 TOLD = {
     "attn": ("HOST-LOAD", "HOST-CODE"),
-    "decode": ("HOST-LOAD", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE"),
+    "decode": ("HOST-LOAD", "LAUNCH-BOUND", "HOST-CODE"),
     "graph": (),
     "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
-    "moe_loop": ("LAUNCH-BOUND", "TINY-KERNELS", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "HOST-SYNC"),
-    "two_gloo": (
-        *("HOST-THREAD", "HOST-SYNC", "HOST-CODE", "LAUNCH-BOUND", "TINY-KERNELS", "DEVICE-WAIT", "GPU-SHARED"),
-    ),
+    "moe_loop": ("LAUNCH-BOUND", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "HOST-SYNC"),
+    "two_gloo": (*("HOST-THREAD", "HOST-SYNC", "HOST-CODE", "LAUNCH-BOUND", "DEVICE-WAIT", "GPU-SHARED"),),
     "zoo_graph": (
         *("STEP-OUTLIERS", "HOST-SYNC", "COPY-PAGEABLE", "UNIFIED-MEMORY", "COPY-EXPOSED", "HOST-CODE"),
         *("CAPTURE-GRAPHS-OPAQUE", "CAPTURE-OVERHEAD"),

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gpuledger.replay.edits import (
     Edit,
-    scale_host,
     with_call_durations,
     with_durations,
     with_free_launches,
     without_calls,
     without_code,
+    without_events,
     without_lags,
     without_operations,
     without_waits,
@@ -80,7 +80,8 @@ def test_less_to_do_ends_no_later(tmp_path_factory: pytest.TempPathFactory, numb
 def test_no_change_changes_nothing(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
     graph = graph_of_export(tmp_path_factory.getbasetemp(), number)
     nothing: list[Edit] = [edit(graph, lambda _: np.empty(0, np.intp)) for edit in LESS.values()]
-    nothing.append(lambda changed: scale_host(changed, 1.0))
+    events = np.ones(len(graph.calls), np.int64)
+    nothing += [without_events(graph, events, 0), without_events(graph, 0 * events, 9)]
     for edit in nothing:
         times = replay_times(edit(graph))
         assert np.array_equal(times.end, graph.recorded.end)

@@ -15,7 +15,7 @@ from gpuledger.replay import program_order
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.cross_stream_waits import with_rendezvous
-from gpuledger.replay.edits import run_aside, scale_host, with_free_launches, without_latency
+from gpuledger.replay.edits import run_aside, with_free_launches, without_events, without_latency
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
 from gpuledger.selection import Selection
@@ -124,12 +124,12 @@ def test_from_kernel_to_kernel_a_graph_takes_half_a_microsecond() -> None:
     assert changed.calls.duration_ns.tolist() == [0, 0]
 
 
-def test_a_faster_host_is_faster_for_100_us_of_a_call() -> None:
-    """Half the time for calls of 2 us, 50 us less for one of 300; so for 20 and for 400 us of code."""
-    graph = graph_of(called(FIRST, "22-322 cudaMalloc", f"722-724 {LAUNCH} -> s7: 726-730"))
-    changed = scale_host(graph, 0.5)
-    assert changed.calls.duration_ns.tolist() == [1 * US, 250 * US, 1 * US]
-    assert changed.calls.code_ns.tolist() == [0, 10 * US, 350 * US]
+def test_an_event_that_is_not_recorded_takes_no_time_in_its_stretch() -> None:
+    """12 us of 20 us of code, and of none before the first call; of 6 us of code all, and the rest of the call."""
+    graph = graph_of(called(FIRST, "22-322 cudaMalloc", f"328-338 {LAUNCH} -> s7: 340-350"))
+    changed = without_events(graph, np.array([1, 4, 3]), 3_000)(graph)
+    assert changed.calls.code_ns.tolist() == [0, 8 * US, 0]
+    assert changed.calls.duration_ns.tolist() == [0, 300 * US, 7 * US]
 
 
 def test_what_waited_for_the_end_of_work_that_moves_aside_waits_for_its_beginning() -> None:

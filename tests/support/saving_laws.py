@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.catalog.calls import CallKind
+from gpuledger.findings.finding import Finding
 from gpuledger.findings.idle import RULES as ABOUT_IDLE
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import Cause, QueueTrigger
@@ -31,7 +32,36 @@ def broken_laws(run: ProfiledRun) -> list[str]:
             broken += [
                 f"{found.code} saves {saving} ns of {most}, {what}" for what, most in limits.items() if saving > most
             ]
-    return broken + _broken_together(run)
+        broken += _broken_range(found)
+    return broken + _broken_bounds(run) + _broken_together(run)
+
+
+def _broken_range(found: Finding) -> list[str]:
+    """What is printed beside a saving: its range without the profiler, what it adds in order, and what `most` is."""
+    most = found.saving_ns if found.is_bound else max(found.explains_ns, found.saving_ns)
+    beside = {"adds": found.then_ns or 0, "low": found.saving_low_ns_per_step or 0}
+    if found.plain is not None:
+        beside |= {"plain low": found.plain.low_ns, "plain": found.plain.ns or 0, "plain high": found.plain.high_ns}
+    broken = [
+        f"{found.code}: {what} {ns} ns beside {most} at most" for what, ns in beside.items() if not 0 <= ns <= most
+    ]
+    if (
+        found.plain is not None
+        and not found.plain.low_ns <= (found.plain.ns or found.plain.low_ns) <= found.plain.high_ns
+    ):
+        broken.append(f"{found.code}: {found.plain} is no range")
+    return broken
+
+
+def _broken_bounds(run: ProfiledRun) -> list[str]:
+    """What is part of a bound saves no more, and one change has one finding."""
+    saving = {(found.gpu, found.code): found.saving_ns for found in run.findings}
+    broken = []
+    for (gpu, code), ns in saving.items():
+        bound = saving.get((gpu, "LAUNCH-BOUND"))
+        if bound is not None and (code == "TINY-KERNELS" or (code == "KERNEL-LOOP" and ns > bound)):
+            broken.append(f"{code} saves {ns} ns beside LAUNCH-BOUND, at most {bound}")
+    return broken
 
 
 def _broken_together(run: ProfiledRun) -> list[str]:

@@ -205,6 +205,7 @@ _NO_PLACE: Final = regex(
 _OPERATOR: Final = regex(r"^at::_ops::(?P<name>\w+)::call\(")
 _FRAMEWORK: Final = regex(r"^(torch/|python\d|<)")
 """Files of the framework and of Python itself: whoever calls them says more."""
+_LOADER: Final = regex(r"\(torch/utils/data/dataloader\.py:")
 _PYTHON: Final = regex(r"^.+ \((?P<file>[^()]+):-?\d+\)$")
 
 
@@ -271,6 +272,8 @@ def place(frames: list[str]) -> str | None:
     """What to call the place of a stack, the innermost frame first: the operator and the Python function around it."""
     operators = [match["name"] for frame in frames if (match := _OPERATOR.match(frame))]
     own = next(iter(own_frames(frames)), None)
+    if own and any(_LOADER.search(frame) for frame in frames):
+        return say("{function} in {around}", function=own, around="torch.utils.data.DataLoader")
     if operators and own:
         return say("{operator} from {function}", operator=f"aten::{operators[-1]}", function=own)
     if operators:

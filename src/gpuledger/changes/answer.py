@@ -7,6 +7,7 @@ only printed tables of `nsys stats`, sums are all there is, and the answer is Am
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.findings.rules import PlainHost
 from gpuledger.ledger.books import Line
+from gpuledger.ledger.causes import Cause
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import critical_path
@@ -92,6 +94,11 @@ class ReplayedStretch:
     @property
     def busy_ns(self) -> int:
         return self.steady_ns - self.idle_ns
+
+    def no_shorter_than(self, least_ns: int) -> ReplayedStretch:
+        """The same, but for what a change would save beyond what is lost to what it is about: that stays idle."""
+        more = max(least_ns - self.steady_ns, 0)
+        return replace(self, steady_ns=self.steady_ns + more, idle_ns=self.idle_ns + more)
 
 
 def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStretch:
@@ -173,35 +180,63 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
     now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
 
-    def chain(*changes: ProgramChange) -> dict[Line, int]:
+    def chain(kept_ns: int, *changes: ProgramChange) -> dict[Line, int]:
         path = critical_path(scenario, *edits_of(changes))
-        return {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
+        lines = {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
+        stays = Line.of_cause(Cause.UNATTRIBUTED)
+        return {**lines, stays: lines.get(stays, 0) + kept_ns} if kept_ns else lines
 
-    alone = []
-    for change in changes:
-        then = replayed_stretch(scenario, (change.edit,))
+    def alone_effect(change: ProgramChange) -> Effect:
+        then = _capped(now, replayed_stretch(scenario, (change.edit,)), change, is_alone=True)
         utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
-        alone.append(Effect(change, then, utmost, _note(change, now, then, steps), _plain(host, (change,), now, then)))
-    in_order = [alone[0].then]
-    in_order += [replayed_stretch(scenario, edits_of(changes[:count])) for count in range(2, len(changes) + 1)]
+        return Effect(change, then, utmost, _note(change, now, then, steps), _plain(host, (change,), now, then))
+
+    alone = tuple(map(alone_effect, changes))
+    in_order = _in_order(scenario, now, changes)
+    kept_ns = in_order[-1].steady_ns - replayed_stretch(scenario, edits_of(changes)).steady_ns
     return Answer(
         gpu=scenario.device.gpu,
         steps=steps,
         now=now,
-        alone=tuple(alone),
-        in_order=tuple(in_order),
-        chain_now=chain(),
-        chain_then=chain(*changes),
-        left=_left(scenario, changes, in_order[-1], fixes),
+        alone=alone,
+        in_order=in_order,
+        chain_now=chain(0),
+        chain_then=chain(kept_ns, *changes),
+        left=_left(scenario, changes, in_order[-1], kept_ns, fixes),
         plain_ns=host.steady_ns,
         plain=alone[0].plain if len(changes) == 1 else _plain(host, changes, now, in_order[-1]),
     )
 
 
+def _capped(
+    before: ReplayedStretch, then: ReplayedStretch, change: ProgramChange, *, is_alone: bool = False
+) -> ReplayedStretch:
+    """What a change leaves, where it saves no more than reports say: alone so much, after others what was lost."""
+    if change.finding is None:
+        return then
+    most_ns = change.finding.saving_ns if is_alone else change.finding.most_ns
+    return then.no_shorter_than(before.steady_ns - most_ns)
+
+
+def _in_order(
+    scenario: Scenario, now: ReplayedStretch, changes: Sequence[ProgramChange]
+) -> tuple[ReplayedStretch, ...]:
+    """After the first, after the first two, and so on; each adds what reports say it adds after those before it."""
+    before, saved, stretches = now, 0, list[ReplayedStretch]()
+    for count, change in enumerate(changes, 1):
+        then = replayed_stretch(scenario, edits_of(changes[:count]))
+        saved += before.steady_ns - _capped(before, then, change, is_alone=count == 1).steady_ns
+        stretches.append(then.no_shorter_than(now.steady_ns - saved))
+        before = then
+    return tuple(stretches)
+
+
 def _plain(
     host: PlainHost, changes: Sequence[ProgramChange], now: ReplayedStretch, then: ReplayedStretch
 ) -> PlainSaving | None:
-    """Without the profiler, where that run is known; what makes the step longer saves nothing."""
+    """Without the profiler: as reports say, else where that run is known; what makes the step longer saves nothing."""
+    if len(changes) == 1 and changes[0].finding is not None:
+        return changes[0].finding.plain
     if host.steady_ns is None:
         return None
     edits = edits_of(changes)
@@ -218,9 +253,6 @@ def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, st
             more=time_text(more // steps),
         )
     saved = now.steady_ns - then.steady_ns
-    if change.reported_ns is not None and saved - change.reported_ns > WORTH_TELLING * now.steady_ns:
-        reported = time_text(change.reported_ns // steps)
-        return say("reports claim no more than the {time} per step lost to it", time=reported)
     saves_little = saved < WORTH_TELLING * now.steady_ns
     if saves_little and less <= 0 and now.busy_ns > MOSTLY_BUSY * now.steady_ns:
         return say("the GPU is busy for {share} of the step already", share=share_text(now.busy_ns / now.steady_ns))
@@ -228,14 +260,19 @@ def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, st
 
 
 def _left(
-    scenario: Scenario, changes: Sequence[ProgramChange], then: ReplayedStretch, fixes: Mapping[str, ProgramChange]
+    scenario: Scenario,
+    changes: Sequence[ProgramChange],
+    then: ReplayedStretch,
+    kept_ns: int,
+    fixes: Mapping[str, ProgramChange],
 ) -> tuple[Left, ...]:
     """What is still worth fixing; of codes that stand for the same change the first."""
     done = {change.code for change in changes}
-    left = [
-        Left(code, replayed_stretch(scenario, edits_of((*changes, fix))), fix.is_bound)
-        for code, fix in fixes.items()
-        if code not in done
-    ]
+    left = []
+    for code, fix in fixes.items():
+        if code not in done:
+            after = replayed_stretch(scenario, edits_of((*changes, fix)))
+            after = after.no_shorter_than(after.steady_ns + kept_ns)
+            left.append(Left(code, _capped(then, after, fix), fix.is_bound))
     worth = [one for one in left if then.steady_ns - one.then.steady_ns >= WORTH_TELLING * then.steady_ns]
     return tuple(sorted(worth, key=lambda one: one.then.steady_ns)[:MOST_LEFT])

@@ -78,8 +78,8 @@ class ProgramChange:
     """Whether no program will save as much: an upper bound."""
     note: str = ""
     """What else is to be said of it."""
-    reported_ns: int | None = None
-    """What reports say that it saves of the stretch, if they do."""
+    finding: Finding | None = None
+    """What reports say of it, if they do."""
     code: str = ""
     """The finding that it acts on, if it does."""
 
@@ -170,7 +170,7 @@ class Changes:
             edit,
             is_bound=finding.is_bound,
             code=wanted,
-            reported_ns=finding.saving_ns,
+            finding=finding,
         )
 
     def every_fix(self) -> dict[str, ProgramChange]:

@@ -6,7 +6,6 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 from __future__ import annotations
 
 from dataclasses import field
-from math import isqrt
 from typing import Final
 
 from gpuledger.ledger.device import Device
@@ -53,8 +52,8 @@ class Evidence:
 WORTH_TELLING: Final = 0.005
 """Findings that would save less than this share of the steady stretch are left out."""
 
-UNSURE: Final = 4
-"""Where a saving may be so many times less without the profiler, it is unsure."""
+UNSURE: Final = 0.4
+"""A saving of which less than that is left without the profiler is unsure: half, and a fifth for the host's pace."""
 
 MANY_A_STEP: Final = 10
 """From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
@@ -67,7 +66,9 @@ class PlainSaving:
     ns: int | None
     """None where the program was not run without it."""
     low_ns: int
+    """Where each event that was recorded cost the most that was measured."""
     high_ns: int
+    """Where it cost the least. Never more than `Finding.most_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Finding:
     is_bound: bool = False
     """Whether the saving is the most that can be had, and less is usual."""
     is_slowed: bool = False
-    """Whether the profiler adds to the loss: a call that allocates or waits takes as long without it."""
+    """Whether it is about the host's own pace, which a profiler slows."""
     follows: str = ""
     """The code that it comes after, as it is mostly about what is left of its time."""
 
@@ -113,18 +114,24 @@ class Finding:
         object.__setattr__(self, "evidence", shown)
 
     @property
-    def is_unsure(self) -> bool:
-        """Whether most of the saving may be the profiler's own, which slows down what the host does to launch."""
-        if self.plain is None or self.plain.ns is not None or not self.is_slowed:
-            return False
-        return UNSURE * self.plain.low_ns < self.saving_ns
+    def most_ns(self) -> int:
+        """Nothing that is said of it is more: a bound is one, and else nothing saves more than was lost."""
+        return self.saving_ns if self.is_bound else max(self.explains_ns, self.saving_ns)
 
     @property
-    def expected_ns(self) -> int:
-        """What to rank it by: the saving, or where that is unsure the middle of its range, on a scale of factors."""
-        if self.plain is None or not self.is_unsure:
-            return self.saving_ns
-        return isqrt(self.plain.low_ns * self.plain.high_ns)
+    def is_recording(self) -> bool:
+        """Whether most of its time may be what the profiler took to record events."""
+        return self.plain is not None and self.plain.ns is None and self.plain.low_ns < UNSURE * self.saving_ns
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether most of the saving may be the profiler's own: what waits for the GPU leaves it idle at any pace."""
+        return self.is_slowed and self.is_recording
+
+    @property
+    def middle_ns(self) -> int:
+        """The middle of what it saves without the profiler, where that can be told."""
+        return self.saving_ns if self.plain is None else (self.plain.low_ns + self.plain.high_ns) // 2
 
     @property
     def sentences(self) -> tuple[str, ...]:

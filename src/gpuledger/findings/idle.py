@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from gpuledger.analyse.memory.figures import TO_DEVICE
-from gpuledger.attribution.lost_time import LostTime, lost_time, waits_behind
+from gpuledger.attribution.lost_time import MOSTLY, LostTime, lost_time, waits_behind
 from gpuledger.attribution.places import (
     RangePlace,
     StackPlace,
@@ -49,6 +50,7 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.keys import Positions, distinct, is_among, leave_out
 from gpuledger.trace.spans import Ints, Span
@@ -277,6 +279,36 @@ _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
 
 
+_LOADERS: Final = (
+    (
+        regex(r"_SingleProcessDataLoaderIter"),
+        say(
+            "load in worker processes, which prefetch: `DataLoader(num_workers=4, pin_memory=True, "
+            "persistent_workers=True)`; or decode on the GPU"
+        ),
+    ),
+    (
+        regex(r"_MultiProcessingDataLoaderIter"),
+        say(
+            "give the data loader more workers (`num_workers`) and a larger `prefetch_factor`, with `pin_memory=True`; "
+            "or decode on the GPU (nvJPEG, DALI)"
+        ),
+    ),
+    (
+        regex(r"DALI|\breaders__\w+|(?:File|Record|MXNet|COCO|Caffe2?|Video|Numpy|Webdataset|LMDB)Reader"),
+        say(
+            "give DALI more threads (`num_threads`) and a deeper `prefetch_queue_depth`, and decode on the GPU "
+            "(`device='mixed'`)"
+        ),
+    ),
+    (
+        regex(r"DataLoader\b|torch/utils/data/|IteratorGetNext"),
+        say("load in workers, pin the memory, prefetch a batch ahead, or decode on the GPU"),
+    ),
+)
+"""Data loaders by the ranges and functions that they run in, and what to do about each; the first that matches."""
+
+
 def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     """Time and number of the steady gaps that these set off."""
     lost = [amounts for (trigger, _), amounts in device.triggers.items() if trigger in triggers]
@@ -291,11 +323,21 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
         return ()
     edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))
+    evidence, explains = gap_evidence(subject, cause), max(time, saving)
+    advice = _loading_advice(evidence)
+    doing = doing if advice is None else say("the data loader prepares the next batch")
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
     claim = _with_what_follows(device, claim, time, saving)
-    evidence, explains = gap_evidence(subject, cause), max(time, saving)
-    return [rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)]
+    busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)
+    follows = "LAUNCH-BOUND" if 2 * time < saving else ""  # most of it is lost where launches come late
+    return [replace(busy, fix=advice or busy.fix, follows=follows)]
+
+
+def _loading_advice(evidence: Sequence[Evidence]) -> Message | None:
+    """What to do about a data loader that the host was in, or waited for, for most of the time; None where none is."""
+    names = [(*piece.ranges, piece.sentence) for piece in evidence if (piece.share or 0.0) >= MOSTLY]
+    return next((advice for loader, advice in _LOADERS if any(map(loader.search, chain(*names)))), None)
 
 
 def _saved_ns(subject: OneGpu, edit: Edit, gaps_ns: int, after_ns: int) -> int:

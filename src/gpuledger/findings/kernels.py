@@ -121,6 +121,12 @@ def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     return [rule.finding(device, claim, (evidence,), saving, assumption, explains=time, edit=edit)]
 
 
+def as_part(evidence: Evidence) -> Evidence:
+    """The evidence of tiny kernels, where those are part of why launches come late."""
+    share = share_text(evidence.share or 0.0)
+    return replace(evidence, sentence=say("{share} of the kernels take under 5 us, less than a launch", share=share))
+
+
 def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
     """Which of these gaps a tiny kernel ends."""
     work, after = device.work, device.ledger.gaps.after[chosen]
@@ -342,6 +348,7 @@ RULES: Final = (
         advice.KERNEL_LOOP,
         edit=Fixes.loops,
         triggers=(QueueTrigger.BEHIND,),
+        is_slowed=True,
     ),
     Rule(
         "CLOCKS-LOW",

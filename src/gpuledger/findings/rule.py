@@ -110,7 +110,7 @@ class Rule(Generic[Subject]):
     is_bound: bool = False
     """Whether no program attains its edit: launching never costs nothing, and power may not allow the highest clock."""
     is_slowed: bool = False
-    """Whether the profiler adds to the loss."""
+    """Whether it is about the host's own pace, which a profiler slows."""
     is_estimate: bool = False
     """Whether its saving rests on what kernels would take that did not run."""
     is_symptom: bool = False

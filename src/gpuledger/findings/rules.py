@@ -1,7 +1,7 @@
 """Every rule, and what a profile is found to have: books in, findings out, the most profitable first.
 
-Each has what it saves alone, after those before it, and without the profiler: the same edits on a host that it does not
-slow down. What a code means is on its `page`, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
+Each has what it saves alone, after those before it, and without the profiler: the same edits on a host that records no
+events. What a code means is on its `page`, `explain/CODE.md`. CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.catalog.frameworks import framework_of
 from gpuledger.findings import busy, capture, copies, idle, kernels, memory, ranks, steps
@@ -21,11 +23,19 @@ from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.findings.steps import with_confidence
+from gpuledger.ledger.activity import of_layers
+from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.replay.edits import Edit, scale_host
+from gpuledger.ledger.ranges import thread
+from gpuledger.replay.edits import Edit, without_events
+from gpuledger.replay.graph import NEVER
 from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.keys import Positions, is_among, search
 from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.sweep import side_by_side
+from gpuledger.trace.tables import Rows, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
@@ -46,7 +56,7 @@ def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple
         then = None
         if finding.gpu == main:
             together = max(subject.scenario.saved_ns(*fixed, finding.edit), saved)
-            then = min(together - saved, finding.explains_ns)
+            then = min(together - saved, finding.most_ns)
         if not worth_telling(subject.device, max(finding.saving_ns, then or 0)):
             continue
         if finding.gpu == main:
@@ -57,16 +67,24 @@ def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple
     return tuple(kept)
 
 
-MOST_SLOWED: Final = 1.8
-"""How much slower tracing makes a host that does little but launch, at most: 1.1 to 1.8 times on H200 hosts."""
+CALL_COST_NS: Final = (0, 13_000)
+"""What recording one CUDA call costs the host, at least and at most: seen with nsys on H200 hosts."""
 
-MOST_SLOWED_BY: Final = {"torch.profiler": 4.0}
-"""The same of a tool that notes each operator: 2.5 and 4.0 times in two programs, with the operators' shapes."""
+OPERATOR_COST_NS: Final = (1_200, 3_300)
+"""What torch.profiler costs for each operator and CUDA call that it records."""
+
+SHAPES_COST_NS: Final = (2_800, 4_400)
+"""The same where it records the shapes of the operators' inputs."""
+
+STACKS_COST_NS: Final = 4_800
+"""The most where it records Python's functions too."""
 
 EITHER_WAY: Final = 0.2
 """Without the profiler a saving may be less or more by that share: a host's pace differs from run to run."""
 
 _HALVINGS: Final = 12
+_FIT_NS: Final = (-5_000, 50_000)
+"""Between these lies what an event costs, by the run without the profiler; below 0 where that was the slower one."""
 
 
 def with_plain_savings(findings: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
@@ -78,7 +96,10 @@ def with_plain_savings(findings: Sequence[Finding], subjects: Mapping[int, OneGp
     plain = []
     for finding in findings:
         if finding.edit is not None:
-            saving = hosts[finding.gpu].saving(finding.edit, finding.saving_ns, finding.explains_ns)
+            triggers = RULE_OF[finding.code].triggers
+            if finding.follows == "LAUNCH-BOUND":
+                triggers = (*triggers, QueueTrigger.BEHIND)
+            saving = hosts[finding.gpu].saving(finding.edit, finding.saving_ns, finding.most_ns, triggers)
             low = None if finding.saving_ns_per_step is None else saving.low_ns // finding.steps
             finding = replace(finding, plain=saving, saving_low_ns_per_step=low)
         plain.append(finding)
@@ -86,7 +107,7 @@ def with_plain_savings(findings: Sequence[Finding], subjects: Mapping[int, OneGp
 
 
 class PlainHost:
-    """The host of a scenario, without the profiler."""
+    """The host of a scenario, without the profiler: it does not take the time to record events."""
 
     def __init__(self, scene: Scenario) -> None:
         self.scene = scene
@@ -101,40 +122,94 @@ class PlainHost:
         return round(device.steady_ns * plain_ns / device.ledger.window_ns)
 
     @cached_property
-    def scale(self) -> float:
-        """How long the host takes for what takes it 1 under the profiler."""
-        if self.steady_ns is None:
-            return 1 / MOST_SLOWED_BY.get(self.scene.trace.origin.tool, MOST_SLOWED)
-        low, high = 0.05, 1.5
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            if self._takes(middle) < self.steady_ns:
-                low = middle
-            else:
-                high = middle
-        return (low + high) / 2
+    def _noted(self) -> Rows:
+        """What was recorded between CUDA calls, and cost time: operators and ranges by torch, else the system's calls.
 
-    def _takes(self, scale: float, *edits: Edit) -> int:
-        return self.scene.steady_ns(lambda graph: scale_host(graph, scale), *edits)
+        Python's functions are in what an operator costs; NVTX ranges cost far less than a call.
+        """
+        trace = self.scene.trace
+        if trace.origin.tool != "torch.profiler":
+            return of_layers(trace, "os")
+        ranges = trace[Table.RANGES]
+        others = [trace.strings.code(kind) for kind in ("mark", "python")]
+        return ranges.where(~is_among(ranges.codes("kind"), others))
+
+    @cached_property
+    def events(self) -> Ints:
+        """For each call how many events were recorded in it, and since the thread's last one."""
+        graph, host = self.scene.graph, self.scene.part.host
+        events = np.bincount(graph.node_of_call, minlength=len(graph.calls))
+        owner, start = thread(self._noted), self._noted["start_ns"]
+        by_thread, order = np.argsort(graph.calls.thread, kind="stable"), np.lexsort((start, owner))
+        caller, ended = graph.calls.thread[by_thread], graph.recorded.call_end[by_thread]
+        since = np.diff(search(owner[order], start[order], host.threads[caller], ended, side="right"), prepend=0)
+        is_first = np.diff(caller, prepend=-1) != 0
+        events[by_thread] += np.where(is_first, 0, since)
+        return events
+
+    @cached_property
+    def cost_ns(self) -> tuple[float, float]:
+        """What one event cost, at least and at most: as the run without the profiler has it, else as was measured."""
+        if self.steady_ns is not None:
+            low, high = map(float, _FIT_NS)
+            for _ in range(_HALVINGS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if self._takes(middle) < self.steady_ns else (middle, high)
+            return (low + high) / 2, (low + high) / 2
+        trace = self.scene.trace
+        if trace.origin.tool != "torch.profiler":
+            return CALL_COST_NS
+        ranges = trace[Table.RANGES]
+        least, most = SHAPES_COST_NS if (ranges.codes("inputs") != NO_TEXT).any() else OPERATOR_COST_NS
+        has_stacks = (ranges.codes("kind") == trace.strings.code("python")).any()
+        return least, STACKS_COST_NS if has_stacks else most
+
+    def _takes(self, cost_ns: float, *edits: Edit) -> int:
+        return self.scene.steady_ns(*edits, without_events(self.scene.graph, self.events, cost_ns))
+
+    @cached_property
+    def _in_gaps(self) -> tuple[Positions, Positions, Ints]:
+        """Calls on the way to the launch that ends a steady gap, the gap, and the host's time in it since the last."""
+        graph, device, host = self.scene.graph, self.scene.device, self.scene.device.host
+        gaps, begin, end = device.ledger.gaps, graph.recorded.call_begin, graph.recorded.call_end
+        gap = np.searchsorted(gaps.start_ns, end) - 1
+        if not len(host.calls) or not len(gaps.start_ns):
+            return gap[:0], gap[:0], end[:0]
+        call = gaps.call[gap]
+        launched = np.where(call >= 0, host.calls["start_ns"][call], NEVER)
+        awaited = host.threads[host.thread_of_call[call]]
+        is_own = awaited == self.scene.part.host.threads[graph.calls.thread]
+        here = np.flatnonzero((gap >= 0) & (begin <= launched) & is_own & device.steady_gaps[gap])
+        gap, since = gap[here], (begin - graph.calls.code_ns)[here]
+        spent = np.minimum(end[here], gaps.end_ns[gap]) - np.maximum(since, gaps.start_ns[gap])
+        return here, gap, np.maximum(spent, 0)
+
+    def slowed_share(self, triggers: Sequence[Trigger], cost_ns: float) -> float:
+        """How much of the host's time in the gaps that these set off events take, where one costs so much."""
+        here, gap, spent = self._in_gaps
+        chosen = is_among(self.scene.device.ledger.gaps.trigger[gap], [TRIGGERS.index(trigger) for trigger in triggers])
+        events, spent = self.events[here[chosen]], spent[chosen]
+        return float(np.minimum(events * cost_ns, spent).sum() / max(int(spent.sum()), 1))
+
+    def saving(self, edit: Edit, saving_ns: int, most_ns: int, triggers: Sequence[Trigger] = ()) -> PlainSaving:
+        """Of a change that saves so much of what these set off under the profiler, and never more than `most_ns`."""
+        if self.steady_ns is None:
+            high, low = (round(saving_ns * (1 - self.slowed_share(triggers, cost))) for cost in self.cost_ns)
+            return PlainSaving(None, *_range(low, high, min(most_ns, self.scene.device.steady_ns)))
+        at_pace = min(max(self._at_pace_ns - self._takes(self.cost_ns[0], edit), 0), most_ns)
+        in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
+        bounds = _range(at_pace, in_proportion, min(most_ns, self.steady_ns))
+        return PlainSaving(min((at_pace + in_proportion) // 2, bounds[1]), *bounds)
 
     @cached_property
     def _at_pace_ns(self) -> int:
-        return self._takes(self.scale)
-
-    def saving(self, edit: Edit, saving_ns: int, lost_ns: int) -> PlainSaving:
-        """Of a change that saves so much under the profiler, of so much lost."""
-        edited_ns = self.scene.steady_ns(edit, lambda graph: scale_host(graph, self.scale))
-        at_pace = min(max(self._at_pace_ns - edited_ns, 0), lost_ns)
-        if self.steady_ns is None:
-            return PlainSaving(None, *_range(at_pace, saving_ns, self.scene.device.steady_ns))
-        in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
-        return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion, self.steady_ns))
+        return self._takes(self.cost_ns[0])
 
 
-def _range(one_ns: int, other_ns: int, steady_ns: int) -> tuple[int, int]:
-    """What lies between them, and a little beyond; never all that there is."""
+def _range(one_ns: int, other_ns: int, most_ns: int) -> tuple[int, int]:
+    """What lies between them, and a little beyond; never more than there is."""
     low, high = sorted((one_ns, other_ns))
-    return round(low * (1 - EITHER_WAY)), min(round(high * (1 + EITHER_WAY)), max(high, steady_ns))
+    return min(round(low * (1 - EITHER_WAY)), most_ns), min(round(high * (1 + EITHER_WAY)), most_ns)
 
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
@@ -196,7 +271,7 @@ def findings(
             lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
         subjects[device.gpu] = subject
-        for finding in (*about_gaps, *others):
+        for finding in _launching_once((*about_gaps, *others)):
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:
                 best[key] = finding
@@ -213,23 +288,58 @@ def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
     return [with_confidence(subject.device, rule, finding) for rule in rules for finding in rule.findings(subject)]
 
 
-def _rank(findings: list[Finding]) -> list[Finding]:
-    """By what they may be expected to save; of neighbours, what is sure comes before an estimate that may be no more.
+def _launching_once(found: Sequence[Finding]) -> list[Finding]:
+    """Late launches and tiny kernels of one GPU, which have one edit, as one finding; no part of it saves more.
 
-    What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
-    causes that explain half of it, and before what explains less.
+    It is about tiny kernels where the device's own pace between them loses more than late launches do.
     """
-    by_saving = sorted(findings, key=lambda finding: (-finding.expected_ns, finding.code))
+    by_code = {finding.code: finding for finding in found}
+    late, tiny, loop = map(by_code.get, ("LAUNCH-BOUND", "TINY-KERNELS", "KERNEL-LOOP"))
+    if late is not None and tiny is not None:
+        if tiny.saving_ns > late.saving_ns:
+            del by_code["LAUNCH-BOUND"]
+        else:
+            del by_code["TINY-KERNELS"]
+            by_code["LAUNCH-BOUND"] = replace(late, evidence=(*late.evidence, *map(kernels.as_part, tiny.evidence)))
+    for code in ("LAUNCH-BOUND", "TINY-KERNELS"):
+        if loop is not None and code in by_code and by_code[code].saving_ns < loop.saving_ns:
+            by_code[code] = _with_part(by_code[code], loop)
+    return [by_code[finding.code] for finding in found if finding.code in by_code]
+
+
+def _with_part(bound: Finding, part: Finding) -> Finding:
+    """A bound that is no less than what a part of it saves."""
+    first, second = bound.edit, part.edit
+    return replace(
+        bound,
+        saving_ns=part.saving_ns,
+        saving_ns_per_step=part.saving_ns_per_step,
+        explains_ns=max(bound.explains_ns, part.saving_ns),
+        edit=bound.edit if first is None or second is None else lambda graph: second(first(graph)),
+    )
+
+
+def _rank(findings: list[Finding]) -> list[Finding]:
+    """By what they save in the run that was recorded; what may be the profiler's own gives way to what is not.
+
+    Of neighbours, what is sure comes before an estimate that may be no more. What is left of another's time comes after
+    that, and a bound after what can be had of it. A symptom comes after the causes that explain half of it, and before
+    what explains less.
+    """
+    by_saving = sorted(findings, key=lambda finding: (-finding.saving_ns, finding.code))
     ranked = [finding for finding in by_saving if not RULE_OF[finding.code].is_symptom]
     for position, (first, second) in enumerate(pairwise(list(ranked))):
-        is_near = second.expected_ns > (1 - ESTIMATED) * first.expected_ns
+        is_near = second.saving_ns > (1 - ESTIMATED) * first.saving_ns
         is_surer = RULE_OF[first.code].is_estimate and not (RULE_OF[second.code].is_estimate or second.is_unsure)
         if is_near and is_surer:
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]
-    for later in [finding for finding in ranked if finding.follows]:
-        _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
+    for unsure in [finding for finding in reversed(ranked) if finding.is_unsure]:
+        surer = [other for other in ranked if not other.is_recording and other.saving_ns > unsure.middle_ns]
+        _put_behind(ranked, unsure, surer)
     for bound in [finding for finding in reversed(ranked) if finding.is_bound]:
         _put_behind(ranked, bound, [part for part in ranked if kernels.is_what_to_begin_with(part, bound)])
+    for later in [finding for finding in ranked if finding.follows]:
+        _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
     for symptom in (finding for finding in by_saving if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked

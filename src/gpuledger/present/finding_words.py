@@ -50,15 +50,19 @@ def then_words(finding: Finding) -> Message | None:
 
 
 def unsure_words(finding: Finding) -> Message | None:
-    """How little it may save without the profiler, where most of the saving may be the profiler's own."""
-    if finding.plain is None or not finding.is_unsure:
+    """What it saves without the profiler: where that was measured, or most of the saving may be the profiler's own."""
+    if finding.plain is None:
+        return None
+    if finding.plain.ns is not None and (told := plain_words(finding)) is not None:
+        return say("without the profiler {saving}", saving=told)
+    if not finding.is_unsure:
         return None
     if 100 * finding.plain.low_ns < finding.saving_ns:
-        return say("perhaps nothing without the profiler, which slows the host down")
+        return say("perhaps nothing without the profiler, which slows each call")
     low = time_text(finding.plain.low_ns // finding.steps)
     if finding.saving_ns_per_step is None:
-        return say("perhaps only {low} without the profiler, which slows the host down", low=low)
-    return say("perhaps only {low} per step without the profiler, which slows the host down", low=low)
+        return say("perhaps only {low} without the profiler, which slows each call", low=low)
+    return say("perhaps only {low} per step without the profiler, which slows each call", low=low)
 
 
 def plain_range(finding: Finding) -> tuple[str, str] | None:

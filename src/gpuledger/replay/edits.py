@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
@@ -118,20 +117,26 @@ def with_free_launches(graph: DependencyGraph, calls: Positions, code_ns: Ints) 
     return without_code(replace(graph, calls=nodes, operations=operations), calls, code_ns)
 
 
-def scale_host(graph: DependencyGraph, scale: float) -> DependencyGraph:
-    """What the host does around its calls takes this many times as long: calls, and the code before them.
+def without_events(recorded: DependencyGraph, events: Ints, cost_ns: float) -> Edit:
+    """Recording costs nothing: so much less for each of the events in the code before a call, and in the call itself.
 
-    Of a long call, or of long code, only the first DISPATCH_NS: what goes on beyond is no matter of calls.
+    `events` has their number for each call; a stretch without any takes as long as it did, and one that is changed too
+    keeps the share of it that was no recording.
     """
-    calls = graph.calls
-    before = graph.code_before(np.arange(len(calls)))
-    code = calls.code_ns - before + _scale(before, scale)
-    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=_scale(calls.duration_ns, scale)))
+    every = np.arange(len(recorded.calls))
+    before, less = recorded.code_before(every), np.rint(events * cost_ns).astype(np.int64)
+    code_less = np.minimum(less, before)
+    call_less = np.minimum(less - code_less, recorded.calls.duration_ns)
 
+    def changed(graph: DependencyGraph) -> DependencyGraph:
+        calls = graph.calls
+        code = graph.code_before(every) * code_less // np.maximum(before, 1)
+        duration = calls.duration_ns - calls.duration_ns * call_less // np.maximum(recorded.calls.duration_ns, 1)
+        after = np.where(calls.after_ns > 0, np.maximum(calls.after_ns - code, 0), calls.after_ns)
+        shorter = replace(calls, code_ns=calls.code_ns - code, after_ns=after, duration_ns=duration)
+        return replace(graph, calls=shorter)
 
-def _scale(duration_ns: Ints, scale: float) -> Ints:
-    less = np.rint(np.minimum(duration_ns, DISPATCH_NS) * (1 - scale)).astype(np.int64)
-    return duration_ns - less
+    return changed
 
 
 def scale_operations(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:

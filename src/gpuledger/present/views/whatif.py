@@ -12,6 +12,7 @@ from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.finding_words import unsure_words
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.critical import part_term
@@ -100,7 +101,8 @@ def _remarks(answer: Answer) -> Iterable[Message]:
     """What each change takes for granted, and why it saves less than one may think."""
     for effect in answer.alone:
         bound = say("an upper bound that no program reaches") if effect.change.is_bound else ""
-        if told := [text for text in (bound, effect.change.assumption, effect.note) if text]:
+        unsure = None if effect.change.finding is None else unsure_words(effect.change.finding)
+        if told := [text for text in (bound, effect.change.assumption, effect.note, unsure) if text]:
             yield say("{change}: {assumption}", change=effect.change.words, assumption=joined(say("; "), told))
 
 

@@ -20,9 +20,10 @@ from jinja2.runtime import Context
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import codes
 from gpuledger.findings.rules import page as advice_page
-from gpuledger.messages import capitalised, say, translated
+from gpuledger.messages import Message, capitalised, say, translated
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
 from gpuledger.present.finding_words import finding_points, plain_range, plain_words, then_words
@@ -274,7 +275,7 @@ class _PageParts:
             example = say("{start} to {end}", start=start, end=end)
         facts = (
             (say("fix"), shown.fix),
-            (say("in order"), then_words(finding)),
+            (say("in order"), self._in_order(block, finding)),
             (say("without the profiler"), plain_words(finding)),
             (say("confidence"), finding.confidence),
             (say("on"), say("GPU {gpu}", gpu=finding.gpu) if block.names_gpu and finding.gpu >= 0 else None),
@@ -282,6 +283,14 @@ class _PageParts:
             (say("for example"), example),
         )
         return [(name, value) for name, value in facts if value is not None]
+
+    @staticmethod
+    def _in_order(block: doc.Findings, finding: Finding) -> Message | None:
+        """What it adds after those before it, of which the first has none."""
+        first = next((shown.finding for shown in block.entries if shown.finding.then_ns is not None), None)
+        if finding.then_ns is None or finding is first:
+            return None
+        return then_words(finding) or say("saves as much once those above are fixed")
 
 
 @cache
