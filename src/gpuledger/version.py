@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -32,5 +33,16 @@ def own_version() -> str:
 def code_state(*rooms: str) -> str:
     """Stands for the code of some rooms: the version, and the times of its files, for changes that have no version."""
     package = Path(__file__).parent
-    files = (path for room in rooms for path in sorted((package / room).rglob("*.*")) if path.suffix != ".pyc")
-    return repr((own_version(), [(str(path.relative_to(package)), path.stat().st_mtime_ns) for path in files]))
+    files = sorted(file for room in rooms for file in _times(str(package / room), len(str(package)) + 1))
+    return repr((own_version(), files))
+
+
+def _times(folder: str, below: int) -> Iterator[tuple[str, int]]:
+    """Each file at any depth, by the part of its name from `below` on, and when it was changed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from _times(entry.path, below)
+            else:
+                yield entry.path[below:], entry.stat().st_mtime_ns

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from gpuledger.analyse.ranks import joined_ranks as joined
 from gpuledger.analyse.ranks.fixing import OPERATIONS, FixKind, fixing, stages
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
-from gpuledger.analyse.ranks.rank import RankWork, WorkPart
+from gpuledger.analyse.ranks.rank import PackedWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
@@ -139,7 +140,7 @@ def test_the_same_steps_are_replayed_where_captures_begin_apart(tmp_path: Path) 
     trace["traceEvents"] = [event for event in trace["traceEvents"] if event["ph"] == "M" or event["ts"] >= begun]
     late.write_text(json.dumps(trace))
     found = run.fleet([str(tmp_path)], Selection(), count=0, operations=4 * LAUNCHES).job
-    kept = [rank.work.first_step for rank in found.ranks if isinstance(rank.work, RankWork)]
+    kept = [rank.work.bare.first_step for rank in found.ranks if isinstance(rank.work, PackedWork)]
     assert kept == [2, 1, 2]  # by its own numbers
     jobs = [GENERATOR.simulate(3, LAUNCHES * steps, steps, some, 0) for some in (faults, GENERATOR.Faults())]
     lengths = [(int(each.step_end[-1]) - int(each.step_start[0])) / steps for each in jobs]
@@ -235,6 +236,28 @@ def test_all_ranks_together_are_replayed_as_they_were_and_nothing_saves_more_tha
     assert 0 <= sum(fix.then_ns for fix in fixed.of_late_ranks) <= min(waited, fixed.step_ns)
     assert sum(fix.then_ns for fix in fixed.in_order) < fixed.step_ns
     assert all(0 <= saved <= waited for saved in fixed.alone_ns if saved is not None)
+
+
+@given(st.lists(st.integers(0, 5)), st.integers(1, 8))
+def test_rows_of_a_key_are_compared_together_however_few_at_once(keys: list[int], at_once: int) -> None:
+    key = np.array(keys, np.int64)
+    rows = 3 * np.arange(len(keys))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joined, "_AT_ONCE", at_once)
+        parts = [part.tolist() for part in joined._by_key(rows, key)] if keys else []
+    assert sorted(row for part in parts for row in part) == rows.tolist()
+    assert all(part == sorted(part) for part in parts)
+    of_parts = [{keys[row // 3] for row in part} for part in parts]
+    assert sum(map(len, of_parts)) == len(set(keys))
+
+
+def test_how_many_are_compared_at_once_is_no_part_of_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = generated(tmp_path, seed=3, slow_host=(1, 2.0), garbage=(2, 500_000))
+    whole = replayed(found)
+    monkeypatch.setattr(joined, "_AT_ONCE", 1)
+    assert replayed(found) == whole
 
 
 # Hostile

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gpuledger.analyse.align.side_by_side import TIERS
 from gpuledger.cli import kept_answers
 from gpuledger.cli.main import verb_named
 from gpuledger.read import open_trace
 from gpuledger.system.kept_files import FileState
-from gpuledger.verbs import VERBS, profiles
-from support.command import CAPTURES, Ran, gpuledger
+from gpuledger.verbs import LATENCY_TIERS, VERBS, profiles
+from support.command import CAPTURES, ROOT, Ran, gpuledger
 from support.opened import plain
 
 
@@ -82,7 +85,9 @@ def test_the_same_question_has_the_same_answer_and_reads_nothing(
     assert len(reads) == len(list(folder.iterdir())) == 1
     assert gpuledger(verb, profile, *options) == first
     assert len(reads) == 1
-    assert gpuledger(verb, profile, *options, "--no-cache") == first
+    uncached = gpuledger(verb, profile, *options, "--no-cache")
+    assert uncached.stdout == re.sub("kept in the cache: .*\n", "", first.stdout)
+    assert uncached.stderr == first.stderr
     assert len(reads) == 2
 
 
@@ -217,3 +222,162 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
     known = (kept_answers.FILES, kept_answers.DOES_MORE, kept_answers.WHERE_TO, VALUES)
     assert parameters == {name for names in known for name in names}
     assert sum(map(len, known)) == len(parameters)
+
+
+SECOND = {
+    **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
+    **{verb: (verb, "RUN") for verb in ("report", "stats", "kernels", "ncu-plan", "fleet")},
+    "whatif": ("whatif", "RUN", "--host=2"),
+    "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
+    "diff": ("diff", "RUN", "RUN"),
+    "align": ("align", "RUN", "RUN", "--range=.*"),
+    "info": ("info", "RUN"),  # which says what is kept: asked after the others, it has no news
+}
+
+
+def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Path, profile: Path) -> None:
+    assert SECOND.keys() == {verb for verb in VERBS if VERBS[verb].answer}
+    calls = [[word.replace("RUN", str(profile)) for word in call] for call in SECOND.values()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileState, "was_settled", lambda *_: True)
+        assert [gpuledger(*call).exit_code for call in calls] == [0] * len(calls)
+    again = (
+        "import json, sys\nfrom gpuledger.cli.main import cli\n"
+        "for call in json.loads(sys.argv[1]):\n    cli.main(call, standalone_mode=False)\n"
+        "sys.exit(str(sorted({'numpy', 'msgspec', 'gpuledger.read', 'gpuledger.trace'} & sys.modules.keys())))"
+    )
+    ran = subprocess.run([sys.executable, "-c", again, json.dumps(calls)], capture_output=True, text=True, check=False)
+    assert ran.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_tiers_that_align_takes_are_those_that_there_are() -> None:
+    assert list(TIERS) == list(LATENCY_TIERS)
+
+
+def _ranks(folder: Path, profile: Path) -> Path:
+    """A profile at some depth, and one above it."""
+    (folder / "node1").mkdir(parents=True)
+    for name in ("a.sqlite", "node1/b.sqlite"):
+        _aged(Path(shutil.copyfile(profile, folder / name)))
+    return folder
+
+
+def _new_file(folder: Path) -> None:
+    shutil.copyfile(folder / "a.sqlite", folder / "node1" / "c.sqlite")
+
+
+@pytest.mark.parametrize("change", [_new_file, lambda folder: _changed_bytes(folder / "node1" / "b.sqlite")])
+@pytest.mark.parametrize("given", ["ranks", "ranks/**/*.sqlite"])
+def test_a_folder_is_known_by_its_files_at_any_depth_and_a_glob_by_what_it_matches(
+    given: str, change: Callable[[Path], object], folder: Path, profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileState, "was_settled", lambda *_: True)
+    asked = ("fleet", "--workers=0", given)
+    ranks = _ranks(profile.parent / "ranks", profile)
+    first = gpuledger(*asked, cwd=profile.parent)
+    [kept] = folder.iterdir()
+    assert gpuledger(*asked, cwd=profile.parent) == first
+    assert list(folder.iterdir()) == [kept]
+    change(ranks)
+    gpuledger(*asked, cwd=profile.parent)
+    assert list(folder.iterdir()) != [kept]
+
+
+def test_a_member_of_an_archive_is_known_by_the_archive(folder: Path, tmp_path: Path, reads: list[str]) -> None:
+    archive = tmp_path / "ranks.tar"
+    trace = next((ROOT / "captures" / "torch").glob("decode*.json.gz"))
+    with tarfile.open(archive, "w") as packed:
+        for name in ("one.json.gz", "two.json.gz"):
+            packed.add(trace, name)
+    one, two = (f"{archive}::{name}.json.gz" for name in ("one", "two"))
+    first = gpuledger("report", one)
+    assert first.exit_code == 0
+    assert gpuledger("report", one) == first
+    assert reads == ["ranks.tar::one.json.gz"]
+    gpuledger("report", two)
+    os.utime(archive, (1, 1))
+    gpuledger("report", one)
+    assert len(reads) == 3
+
+
+def test_what_changes_while_it_is_asked_about_is_not_kept(
+    folder: Path, profile: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = profiles.open_trace
+
+    def changed_after(path: str | Path, **options: object) -> object:
+        trace = opened(path, **options)  # type: ignore[arg-type]
+        os.utime(path, (1, 1))
+        return trace
+
+    with monkeypatch.context() as patch:
+        patch.setattr(profiles, "open_trace", changed_after)
+        gpuledger("gaps", profile)
+    assert not folder.exists()
+
+
+def test_two_writers_at_once_keep_each_its_own(folder: Path, profile: Path, reads: list[str]) -> None:
+    """One of them asked about the file as it was before: whoever is done last, the other's question is not answered."""
+    before, answer = _question(profile), {}
+    _changed_bytes(profile)
+    after = _question(profile)
+    for question, text in ((after, "new"), (before, "old")):
+        question.keep(text, [], question)
+        answer[text] = question.kept()
+    assert answer == {"new": ("new", []), "old": ("old", [])}
+    assert after.kept() == ("new", [])
+
+
+def _question(profile: Path) -> kept_answers.AskedQuestion:
+    command = verb_named("gaps")
+    question = kept_answers.asked_question(command.make_context("gaps", [str(profile)]), ())
+    assert question is not None
+    return question
+
+
+def test_answers_about_an_older_state_go(folder: Path, profile: Path, reads: list[str]) -> None:
+    gpuledger("gaps", profile)
+    [old] = folder.iterdir()
+    os.utime(profile, (1, 1))
+    gpuledger("steps", profile)
+    [new] = folder.iterdir()
+    assert new.name.split("-")[0] == old.name.split("-")[0]
+    assert new != old
+
+
+@pytest.mark.parametrize("said", ["0", "off", "no", "false", "OFF"])
+def test_the_cache_can_be_switched_off_in_several_words(
+    said: str, folder: Path, profile: Path, reads: list[str]
+) -> None:
+    for _ in range(2):
+        gpuledger("gaps", profile, GPULEDGER_CACHE=said)
+    assert len(reads) == 2
+    assert not folder.exists()
+
+
+def test_another_word_is_refused(folder: Path, profile: Path) -> None:
+    ran = gpuledger("gaps", profile, GPULEDGER_CACHE="of")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: GPULEDGER_CACHE=of: no such setting of the cache\n")
+    assert "hint: `GPULEDGER_CACHE=0` keeps and uses nothing" in ran.stderr
+
+
+def test_info_says_what_is_kept_and_where(folder: Path, profile: Path, reads: list[str]) -> None:
+    def kept(*options: str) -> dict[str, object] | None:
+        found = json.loads(gpuledger("info", profile, "--format=json", *options).stdout)
+        return found.get("kept")
+
+    assert kept("--no-cache") is None
+    first = kept()
+    assert first is not None
+    assert (first["readings"], first["answers"], first["folder"]) == (1, 0, str(folder.parent))
+    for verb in ("gaps", "ncu-plan"):
+        gpuledger(verb, profile)
+    gpuledger("gaps", profile, "--raw")
+    then = kept()
+    assert then is not None
+    assert (then["answers"], then["verbs"]) == (3, ["gaps", "ncu-plan"])
+    answers = [path for path in folder.iterdir() if "-info-" not in path.name]
+    assert then["answer_bytes"] == sum(path.stat().st_size for path in answers)
+    line = next(line for line in gpuledger("info", profile).stdout.splitlines() if line.startswith("kept in the cache"))
+    assert re.search(r": \d readings \(.*B\), 3 answers of gaps, ncu-plan \(.*B\), since 20.* UTC, in /", line)

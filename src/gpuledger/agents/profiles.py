@@ -22,10 +22,11 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress
-from gpuledger.read.source import SEPARATOR, look_at, state
+from gpuledger.read.source import look_at, state
 from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
+from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.model import Trace
 
 _MOST_ENTRIES: Final = 5_000

@@ -9,10 +9,12 @@ says what is kept, and where.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -22,22 +24,28 @@ import click
 from gpuledger.capture.output_files import manifests_of
 from gpuledger.cli.inputs import order_of_options
 from gpuledger.records import dataclass
-from gpuledger.system.files import cache_folder
+from gpuledger.system.files import SEPARATOR
 from gpuledger.system.kept_files import (
     SMALL_BYTES,
     WORTH_S,
     FileState,
     KeptFiles,
+    answers,
     file_state,
     keeps_everything,
     keeps_nothing,
+    kept_name,
+    kept_of,
     now_ns,
+    place_of,
 )
 from gpuledger.verbs import VERBS
 from gpuledger.version import code_state
 
-MOST_BYTES: Final = 20_000_000
+MOST_BYTES: Final = 64_000_000
 """A larger answer is not kept."""
+MOST_FILES: Final = 4096
+"""Nor one about more files: whether all are as they were would take longer than is worth it."""
 
 FILES: Final = (
     *("profile", "profiles", "files", "before", "after", "mock", "e2e"),
@@ -56,7 +64,6 @@ class AskedQuestion:
 
     folder: KeptFiles
     name: str
-    files: tuple[Path, ...]
     state: FileState
     asked_ns: int
 
@@ -65,6 +72,7 @@ class AskedQuestion:
         try:
             mapped = self.folder.mapped(self.name)
             if mapped is None:
+                self.folder.remove_other_states(self.name)
                 return None
             digest, content = mapped[: hashlib.sha256().digest_size], mapped[hashlib.sha256().digest_size :]
             if hashlib.sha256(content).digest() != digest:
@@ -72,60 +80,96 @@ class AskedQuestion:
                 return None
         except OSError:
             return None
-        text, remarks = json.loads(content)
-        return text, remarks
+        remarks, _, text = content.partition(b"\n")
+        return text.decode(errors="surrogatepass"), json.loads(remarks)
 
     def is_worth_keeping(self, seconds: float) -> bool:
         """Whether it took long enough to answer, or everything is to be kept."""
         return seconds >= WORTH_S or keeps_everything()
 
-    def keep(self, text: str, remarks: list[str]) -> None:
-        """Keep an answer, unless a file has changed since the question, or is so new that it could without a trace."""
-        content = json.dumps([text, remarks]).encode()
-        if len(content) > MOST_BYTES or not self.state.was_settled(self.asked_ns) or _state(self.files) != self.state:
+    def keep(self, text: str, remarks: list[str], asked_now: AskedQuestion | None) -> None:
+        """Keep an answer, unless a file has changed since the question, or is so new that it could without a trace.
+
+        `asked_now` is the question as it would be asked after the answer: of what is kept there is more by then.
+        """
+        pieces = [json.dumps(remarks).encode(), b"\n", text.encode(errors="surrogatepass")]
+        size = sum(map(len, pieces))
+        if size > MOST_BYTES or asked_now is None or asked_now.state != self.state:
             return
-        pieces = [hashlib.sha256(content).digest(), content]
+        if not self.state.was_settled(self.asked_ns):
+            return
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
         with contextlib.suppress(OSError):  # a full disk, no permission: the next answer takes as long as this one
-            self.folder.write(self.name, sum(map(len, pieces)), pieces, Event())
+            self.folder.write(asked_now.name, digest.digest_size + size, [digest.digest(), *pieces], Event())
 
 
 def asked_question(context: click.Context, written: tuple[object, ...]) -> AskedQuestion | None:
     """The question that a command asks, `written` in this way; None where its answer is not to be kept."""
     verb, parameters = context.command.name or "", context.params
-    folder = KeptFiles(cache_folder() / "answers", ".answer")
+    folder = answers()
     if keeps_nothing() or verb not in VERBS or not VERBS[verb].answer or not folder.path.is_absolute():
         return None
     if any(parameters.get(name) for name in DOES_MORE) or parameters.get("sql") == "-":
         return None
     asked_ns, state = now_ns(), None
     with contextlib.suppress(OSError, ValueError):  # a name that cannot be one, a folder that cannot be looked into
-        files = tuple(_files(parameters))
-        state = _state(files)
+        files = tuple(islice(_files(parameters), MOST_FILES + 1))
+        state = _state(files) if len(files) <= MOST_FILES else None
     if state is None or (state.size_bytes < SMALL_BYTES and not keeps_everything()):
         return None
+    places = [place_of(*_split(text)) for text in _named(parameters)]
+    place = places[0] if len(places) == 1 else hashlib.sha256(repr(places).encode()).hexdigest()
     question = (
         *(verb, sorted((name, repr(value)) for name, value in parameters.items() if name not in WHERE_TO)),
-        *(order_of_options(context), written, [str(path.resolve()) for path in files], state.digest),
-        *(_settings(), code_state("")),
+        *(order_of_options(context), written, [str(path.resolve()) for path in files]),
+        *(state.digest, _settings(), kept_of(place) if verb == "info" else None),
     )
-    return AskedQuestion(folder, hashlib.sha256(repr(question).encode()).hexdigest(), files, state, asked_ns)
+    digest = hashlib.sha256(repr(question).encode()).hexdigest()
+    name = kept_name(place, (state.digest, code_state("")), verb.replace("-", "_"), digest)
+    return AskedQuestion(folder, name, state, asked_ns)
+
+
+def _named(parameters: dict[str, Any]) -> Iterator[str]:
+    """What the command line calls the files, folders and globs that are read."""
+    for name in FILES:
+        given = parameters.get(name) or ()
+        yield from map(str, given if isinstance(given, tuple) else (given,))
+
+
+def _split(text: str) -> tuple[Path, str]:
+    """A file, and the member where that is an archive."""
+    outer, separator, member = text.partition(SEPARATOR)
+    return (Path(outer), member) if separator and not os.path.lexists(text) else (Path(text), "")
 
 
 def _files(parameters: dict[str, Any]) -> Iterator[Path]:
-    """Every file that is named, those in folders, the manifests of captures, and the logs of databases."""
-    for name in FILES:
-        given = parameters.get(name) or ()
-        for value in given if isinstance(given, tuple) else (given,):
-            path = Path(value)
-            yield from sorted(path.iterdir()) if path.is_dir() else (path,)
+    """Every file that is named, those in folders at any depth, the manifests of captures, and the logs of databases."""
+    for text in _named(parameters):
+        for path in _paths(text):
+            if path.is_dir():
+                for here, folders, names in os.walk(path):
+                    folders.sort()
+                    yield from (Path(here, name) for name in sorted(names))
+            else:
+                yield path
             beside = (*manifests_of(path), *(path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")))
             yield from (other for other in beside if other.is_file())
+
+
+def _paths(text: str) -> list[Path]:
+    """A file or folder of this name, an archive with this member, or what the glob matches."""
+    path, _ = _split(text)
+    if os.path.lexists(path) or not glob.has_magic(text):
+        return [path]
+    return [Path(match) for match in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207
 
 
 def _state(files: tuple[Path, ...]) -> FileState | None:
     try:
         return file_state(files) if files else None
-    except (OSError, RuntimeError, ValueError):  # a glob, a member of an archive, a loop of links
+    except (OSError, RuntimeError, ValueError):  # gone, or a loop of links
         return None
 
 

@@ -40,19 +40,20 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 def verb_named(name: str) -> click.Command:
     """A verb's command, loaded from the module that it stands in; a dash is an underscore there."""
-    verbs = _load(f"gpuledger.cli.verbs.{VERBS[name].command or name}")
+    verbs = load(f"gpuledger.cli.verbs.{VERBS[name].command or name}")
     command: click.Command = getattr(verbs, name.replace("-", "_"))
     return command
 
 
 def answering(name: str) -> Callable[..., Any]:
     """The function that answers a verb's question, loaded when it is asked: not for help, nor for what was kept."""
-    answers = _load(f"gpuledger.verbs.{VERBS[name].answer}")
+    answers = load(f"gpuledger.verbs.{VERBS[name].answer}")
     answer: Callable[..., Any] = getattr(answers, name.replace("-", "_"))
     return answer
 
 
-def _load(module: str) -> ModuleType:
+def load(module: str) -> ModuleType:
+    """A module and all that it imports, in a process that does little besides."""
     gc.disable()
     with _one_thread_of_numpy():
         loaded = importlib.import_module(module)

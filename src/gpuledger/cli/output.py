@@ -94,7 +94,7 @@ class Output:
 
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
         """Write the result, whole or not at all, and what is to be said beside it."""
-        from gpuledger.present.safe_text import visible
+        from gpuledger.visible_text import visible
 
         self.progress.clear()
         if self.path is None:
@@ -131,7 +131,8 @@ def output_options(
         with progress(quiet=quiet) as line:
             line.begin(options.get("profile"))
             output = Output(chosen, path, force, quiet, language, raw, line)
-            question = asked_question(click.get_current_context(), output.form)
+            asked_now = functools.partial(asked_question, click.get_current_context(), output.form)
+            question = asked_now()
             answer = None if question is None else question.kept()
             if answer is not None:
                 output.write(*answer)
@@ -139,7 +140,7 @@ def output_options(
             began = time.monotonic()
             verb(*arguments, output=output, **options)
             if question is not None and len(output.shown) == 1 and question.is_worth_keeping(time.monotonic() - began):
-                question.keep(*output.shown[0])
+                question.keep(*output.shown[0], asked_now())
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (

@@ -23,10 +23,11 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
 from gpuledger.read.registry import reader_of
-from gpuledger.read.source import SEPARATOR, look_at
+from gpuledger.read.source import look_at
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.system import resources, worker_processes
+from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 from gpuledger.version import own_version

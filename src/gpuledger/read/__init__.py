@@ -14,7 +14,8 @@ from gpuledger.read.cache import may_be_cached
 from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import SEPARATOR, Source, in_time, look_at, unchanged, unrecognised
+from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
+from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 

@@ -14,9 +14,10 @@ from typing import Final
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import SEPARATOR, Source, in_time, state
+from gpuledger.read.source import Source, in_time, state
 from gpuledger.read.stream import ByteStream, is_archive, members, unpacked
 from gpuledger.read.torch.reader import looks_like_json, read_torch
+from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import Trace
 

@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
@@ -22,8 +22,6 @@ from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
 
 HEAD_BYTES = 512
-SEPARATOR: Final = "::"
-"""Between an archive's path and a member's name."""
 
 _FOREIGN = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),

@@ -7,7 +7,7 @@ GPUs. An edge says that one begins, or ends, no sooner than some time after anot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from enum import IntEnum, IntFlag
 from typing import Any, Final
@@ -180,25 +180,34 @@ class JoinedGraphs:
     """Where those of each graph begin."""
 
 
-def join_graphs(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
-    """All of them, on the clock that the others are ahead of."""
-    sizes = [
-        (len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)) for graph in graphs
-    ]
-    firsts = np.cumsum([(0, 0, 0, 0, 0), *sizes], axis=0)
-    moved = [
-        _move(graph, ahead, *first) for graph, ahead, first in zip(graphs, ahead_ns, firsts.tolist(), strict=False)
-    ]
+def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
+    """All of them, on the clock that the others are ahead of. None is asked for before the last has been taken over."""
+    columns: dict[tuple[str, str], list[NDArray[Any]]] = {}
+    before = [np.zeros(5, np.int64)]
+    for graph, ahead in zip(graphs, ahead_ns, strict=True):
+        moved = _move(graph, ahead, *before[-1].tolist())
+        tables: dict[str, Any] = {
+            "": moved,
+            "calls": moved.calls,
+            "operations": moved.operations,
+            "recorded": moved.recorded,
+        }
+        for part, table in {"": moved, **tables}.items():
+            for name in (field.name for field in fields(table)):
+                if isinstance(getattr(table, name), np.ndarray):
+                    columns.setdefault((part, name), []).append(getattr(table, name))
+        sizes = len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)
+        before.append(before[-1] + np.array(sizes))
+    firsts = np.array(before)
+    columns["calls", "first_wait"] = [first[:-1] for first in columns["calls", "first_wait"]] + [firsts[-1:, 4]]
 
-    def column(name: str, tables: Sequence[object] = moved) -> NDArray[Any]:
-        return np.concatenate([getattr(table, name) for table in tables])
+    def column(name: str, part: str = "") -> NDArray[Any]:
+        return np.concatenate(columns.pop((part, name)))  # the parts go as the whole comes
 
     calls, operations, recorded = (
-        {field.name: column(field.name, [getattr(graph, part) for graph in moved]) for field in fields(table)}
+        {field.name: column(field.name, part) for field in fields(table)}
         for part, table in (("calls", CallNodes), ("operations", OperationNodes), ("recorded", Times))
     )
-    first_wait = [graph.calls.first_wait[:-1] for graph in moved]
-    calls["first_wait"] = np.append(np.concatenate(first_wait), firsts[-1, 4]).astype(np.int64)
     order = column("order")
     instant = np.empty(len(order), np.int64)
     for event, times in (
@@ -221,7 +230,7 @@ def join_graphs(graphs: Sequence[DependencyGraph], ahead_ns: Sequence[int]) -> J
         streams=int(firsts[-1, 3]),
         groups=0,
     )
-    of_call, of_operation = (np.repeat(np.arange(len(graphs)), np.diff(firsts[:, part])) for part in (0, 1))
+    of_call, of_operation = (np.repeat(np.arange(len(firsts) - 1), np.diff(firsts[:, part])) for part in (0, 1))
     first_call, first_operation = (tuple(firsts[:-1, part].tolist()) for part in (0, 1))
     return JoinedGraphs(whole, of_call, of_operation, first_call, first_operation)
 

@@ -20,6 +20,9 @@ from gpuledger.errors import GpuledgerError, OutputRefused
 PARTIAL: Final = ".partial"
 """How the name of a file ends that is not whole yet. Only who was killed leaves one."""
 
+SEPARATOR: Final = "::"
+"""Between an archive's path and a member's name."""
+
 _NAME_CHARACTERS: Final = 32
 
 

@@ -20,11 +20,15 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
+from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass
-from gpuledger.system.files import PARTIAL, Abandoned, whole_file
+from gpuledger.system.files import PARTIAL, Abandoned, cache_folder, whole_file
 
 SETTING: Final = "GPULEDGER_CACHE"
 """Of the environment: 0 keeps and uses nothing, `always` keeps even what is small or came in no time."""
+_OFF: Final = ("0", "off", "no", "false")
+_ALWAYS: Final = "always"
+_USUAL: Final = ("", "1", "on", "yes", "true")
 SMALL_BYTES: Final = 4_000_000
 """Of a smaller profile nothing is looked for or kept: it is read, and answered about, soon enough."""
 WORTH_S: Final = 0.25
@@ -36,21 +40,47 @@ MOST_SHARE: Final = 0.1
 STALE_S: Final = 600.0
 """A file that is still partial, and that nobody has written to for so long, is what a killed process left."""
 
-_END_BYTES: Final = 64 << 10
+_DIGITS: Final = 16
 _PAGE_BYTES: Final = 4 << 10
-_PAGES: Final = 16
+_END_BYTES, _PAGES = 64 << 10, 16
+"""What is looked at of a file: its ends, and where its pages are cut out between them."""
+_FEW_FILES: Final = 16
+_END_OF_MANY_BYTES, _PAGES_OF_MANY = _PAGE_BYTES, 4
+"""The same for each of many files, of which the next question is not to wait for more."""
 _TICK_NS: Final = 50_000_000  # what a Linux file system's clock moves by is less
 _COARSE_TICK_NS: Final = 2_000_000_000  # FAT counts in two seconds, other old ones in one
 
 
 def keeps_everything() -> bool:
     """Whether everything is to be kept, however small it is and however soon it was there."""
-    return os.environ.get(SETTING) == "always"
+    return _setting() == _ALWAYS
 
 
 def keeps_nothing() -> bool:
     """Whether nothing is to be kept, nor used."""
-    return os.environ.get(SETTING) == "0"
+    return _setting() in _OFF
+
+
+def _setting() -> str:
+    given = os.environ.get(SETTING, "").strip().lower()
+    if given not in (*_OFF, _ALWAYS, *_USUAL):
+        raise GpuledgerError(
+            f"{SETTING}={os.environ[SETTING]}: no such setting of the cache",
+            found=f"it may be {_OFF[0]} ({', '.join(_OFF[1:])}), {_USUAL[1]} ({', '.join(_USUAL[2:])}) or {_ALWAYS}",
+            hint=f"`{SETTING}=0` keeps and uses nothing, `{SETTING}=always` keeps small profiles too; else unset it",
+        )
+    return given
+
+
+def place_of(path: Path, member: str = "") -> str:
+    """Stands for a profile, whatever is in it: its path, and its name in an archive."""
+    return hashlib.sha256(os.fsencode(path.resolve()) + b"\0" + member.encode(errors="surrogatepass")).hexdigest()
+
+
+def kept_name(place: str, state: object, *about: str) -> str:
+    """What to call something that was made of a profile in one state; names of one state begin alike."""
+    digest = hashlib.sha256(repr(state).encode()).hexdigest()
+    return "-".join((place[:_DIGITS], digest[:_DIGITS], *about))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +101,7 @@ class KeptFiles:
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or not status.st_size:
                 return None
             with contextlib.suppress(OSError):  # a folder that can only be read: the order of use is lost, no more
-                os.utime(descriptor)
+                os.utime(descriptor, ns=(now_ns(), status.st_mtime_ns))  # used now, kept since
             return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         finally:
             os.close(descriptor)
@@ -99,10 +129,15 @@ class KeptFiles:
         """Remove a file, if it is there."""
         (self.path / (name + self.ending)).unlink(missing_ok=True)
 
-    def remove_others(self, prefix: str, kept: str) -> None:
-        """Remove the files whose names begin with `prefix`, but not those that begin with `kept`."""
-        for path in self.path.glob(f"{prefix}*{self.ending}"):
-            if not path.name.startswith(kept):
+    def of_place(self, place: str) -> dict[Path, os.stat_result]:
+        """The files that were made of what stands there."""
+        return self._files(self.ending, f"{place[:_DIGITS]}-")
+
+    def remove_other_states(self, name: str) -> None:
+        """Remove what was made of the same place in another state than this file."""
+        place, state, *_ = name.split("-")
+        for path in self.of_place(place):
+            if not path.name.startswith(f"{place}-{state}-"):
                 path.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> bool:
@@ -117,19 +152,61 @@ class KeptFiles:
         most = min(MOST_BYTES, int(MOST_SHARE * (shutil.disk_usage(self.path).free + total)))
         if size > most:
             return False
-        for path, status in sorted(whole.items(), key=lambda file: (file[1].st_mtime_ns, file[0].name)):
+        for path, status in sorted(whole.items(), key=lambda file: (file[1].st_atime_ns, file[0].name)):
             if total + size <= most:
                 break
             path.unlink(missing_ok=True)
             total -= status.st_size
         return total + size <= most
 
-    def _files(self, ending: str) -> dict[Path, os.stat_result]:
+    def _files(self, ending: str, beginning: str = "") -> dict[Path, os.stat_result]:
         files = {}
-        for path in self.path.glob(f"*{ending}"):
+        for path in self.path.glob(f"{beginning}*{ending}"):
             with contextlib.suppress(FileNotFoundError):  # another process removed it
                 files[path] = path.lstat()
         return files
+
+
+def readings() -> KeptFiles:
+    """Profiles as they were read."""
+    return KeptFiles(cache_folder() / "traces", ".trace")
+
+
+def answers() -> KeptFiles:
+    """Answers as they were written."""
+    return KeptFiles(cache_folder() / "answers", ".answer")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOfProfile:
+    """What is kept of one profile, but for answers of `info`, which says this."""
+
+    folder: str
+    readings: int
+    reading_bytes: int
+    answers: int
+    answer_bytes: int
+    verbs: tuple[str, ...]
+    """That were answered, each once."""
+    since_s: int | None
+    """When the oldest of it was kept, in seconds of the system's clock; None where there is nothing."""
+
+
+def kept_of(place: str) -> KeptOfProfile:
+    """What is kept of the profile that `place_of` stands for. Nothing where the folder cannot be looked into."""
+    read, answered = readings().of_place(place), answers().of_place(place)
+    verb_of = {path: path.name.split("-")[2].replace("_", "-") for path in answered}
+    told = {path: status for path, status in answered.items() if verb_of[path] != "info"}
+    times_ns = [status.st_mtime_ns for status in (*read.values(), *told.values())]
+    return KeptOfProfile(
+        folder=str(cache_folder()),
+        readings=len(read),
+        reading_bytes=sum(status.st_size for status in read.values()),
+        answers=len(told),
+        answer_bytes=sum(status.st_size for status in told.values()),
+        verbs=tuple(sorted({verb_of[path] for path in told})),
+        since_s=min(times_ns) // 1_000_000_000 if times_ns else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +227,10 @@ class FileState:
 def file_state(paths: Iterable[Path]) -> FileState | None:
     """What these files are now: their names, sizes, times, and a sample of their bytes; None where one is no file."""
     digest, size, changed_ns = hashlib.sha256(), 0, 0
-    for path in paths:
+    files = list(paths)
+    few = len(files) <= _FEW_FILES
+    end_bytes, pages = (_END_BYTES, _PAGES) if few else (_END_OF_MANY_BYTES, _PAGES_OF_MANY)
+    for path in files:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
             return None
         with path.open("rb") as stream:
@@ -158,12 +238,12 @@ def file_state(paths: Iterable[Path]) -> FileState | None:
             about = (os.fsencode(path.name), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
             digest.update(repr(about).encode())
             # the first and last bytes of the file, and pages at equal distances between them
-            digest.update(stream.read(_END_BYTES))
-            for page in range(1, _PAGES):
-                stream.seek(status.st_size * page // _PAGES)
+            digest.update(stream.read(end_bytes))
+            for page in range(1, pages):
+                stream.seek(status.st_size * page // pages)
                 digest.update(stream.read(_PAGE_BYTES))
-            stream.seek(max(status.st_size - _END_BYTES, 0))
-            digest.update(stream.read(_END_BYTES))
+            stream.seek(max(status.st_size - end_bytes, 0))
+            digest.update(stream.read(end_bytes))
         size += status.st_size
         changed_ns = max(changed_ns, status.st_mtime_ns, status.st_ctime_ns)
     return FileState(digest.hexdigest(), size, changed_ns)

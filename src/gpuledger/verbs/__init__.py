@@ -69,3 +69,6 @@ VERBS: Final = {
 
 DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
 """NVIDIA's tables that `stats` prints where none is named."""
+
+LATENCY_TIERS: Final = ("mock", "same-module")
+"""How close latencies must be for `align`; a test keeps them those of `analyse.align`."""

@@ -12,6 +12,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
+from gpuledger.read.cache import kept_of_profile
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
@@ -27,8 +28,9 @@ def info(
     trace = ProfileReading(limits, progress).trace(profile, tuple(Table))
     progress.stage("taking stock")
     result = contents(trace)
+    kept = None if isinstance(profile, Trace) else kept_of_profile(profile)
     name = "profile" if isinstance(profile, Trace) else str(profile)
-    return ShownAnswer((result,), lambda: info_document(name, trace, result, verbose=verbose))
+    return ShownAnswer((result,), lambda: info_document(name, trace, result, kept, verbose=verbose))
 
 
 def stats(

@@ -6,8 +6,9 @@ out as they were recorded. Edits: ranks at the pace of the median rank, collecti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.collectives import ordinals
 from gpuledger.analyse.ranks.job import step_shifts
 from gpuledger.analyse.ranks.matching import Lane, RankClock
-from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPart
+from gpuledger.analyse.ranks.rank import OF_CODE, PackedWork, RankSummary, RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
 from gpuledger.records import dataclass
@@ -26,6 +27,9 @@ from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
 from gpuledger.trace.statistics import lower_median
+
+_AT_ONCE: Final = 1 << 14
+"""So many amounts of all ranks are compared at once, or those of one stretch if they are more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,7 @@ def joined_ranks(
     ranks: Sequence[RankSummary], clocks: Sequence[RankClock], lanes: Sequence[Lane]
 ) -> JoinedRanks | NotMeasured:
     """The ranks' graphs with their matched collectives as rendezvous."""
-    works: list[RankWork] = []
+    works: list[PackedWork] = []
     for rank in ranks:
         if isinstance(rank.work, NotMeasured):
             return rank.work
@@ -108,7 +112,7 @@ def joined_ranks(
     shifts = step_shifts(ranks, clocks)
     if isinstance(shifts, NotMeasured):
         return shifts
-    shifted = list(zip(works, shifts, strict=True))
+    shifted = [(work.bare, by) for work, by in zip(works, shifts, strict=True)]
     first = max(work.first_step - by for work, by in shifted)
     last = min(work.first_step + len(work.edges) - 1 - by for work, by in shifted)
     steady = max(rank.warm_up - by for rank, by in zip(ranks, shifts, strict=True))
@@ -116,9 +120,9 @@ def joined_ranks(
     if measured >= last:
         return NotMeasured(say("no step is covered by every rank: their profiles start too far apart"))
     ahead = [clock.offset_ns for clock in clocks]
-    together = join_graphs([work.graph for work in works], ahead)
-    step = np.concatenate([np.where(work.step < 0, -1, work.step - by) for work, by in shifted]).astype(np.int64)
-    part = np.concatenate([work.part for work in works])
+    columns = _OwnColumns()
+    together = join_graphs(columns.taken_from(works, shifts), ahead)
+    step, part = np.concatenate(columns.step), np.concatenate(columns.part)
     lane, row = _collectives(lanes, together, part)
     meeting = np.where(lane >= 0, lane * max(map(len, lanes), default=0) + row, -1)
     return JoinedRanks(
@@ -126,8 +130,8 @@ def joined_ranks(
         rank_of_call=together.of_call,
         rank_of_operation=together.of_operation,
         part=part,
-        code_ns=np.concatenate([work.code_ns for work in works]),
-        synchronises=np.concatenate([work.synchronises for work in works]),
+        code_ns=np.concatenate(columns.code_ns),
+        synchronises=np.concatenate(columns.synchronises),
         step=np.where((step >= first) & (step < last), step, -1),
         first_measured=measured,
         last=last,
@@ -141,6 +145,25 @@ def joined_ranks(
         lane=lane,
         row=row,
     )
+
+
+class _OwnColumns:
+    """What ranks have besides their graphs, rank by rank."""
+
+    def __init__(self) -> None:
+        self.step: list[Ints] = []
+        self.part: list[NDArray[np.int8]] = []
+        self.code_ns: list[Ints] = []
+        self.synchronises: list[NDArray[np.bool_]] = []
+
+    def taken_from(self, works: Iterable[PackedWork], shifts: Iterable[int]) -> Iterator[DependencyGraph]:
+        """The graphs, of which never more than one is unpacked."""
+        for work, by in zip((packed.unpacked() for packed in works), shifts, strict=True):
+            self.step.append(np.where(work.step < 0, -1, work.step - by).astype(np.int64))
+            self.part.append(work.part)
+            self.code_ns.append(work.code_ns)
+            self.synchronises.append(work.synchronises)
+            yield work.graph
 
 
 def _edge(work: RankWork, step: int, together: JoinedGraphs, rank: int, ahead_ns: int) -> Anchor:
@@ -193,28 +216,17 @@ def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
     own = np.flatnonzero((stretch >= 0) & (ranks.lane < 0))
     own = own[np.lexsort((graph.recorded.start[own], graph.operations.call[own]))]
     calls = np.flatnonzero((call_stretch >= 0) & ~ranks.is_first_call)
-    known = np.flatnonzero(ranks.code_ns.any(axis=0)).tolist()
-    # a call's code comes before it: the two alternate
-    code = graph.calls.code_ns[calls] - ranks.code_ns[calls].sum(axis=1)
-    duration = np.where(ranks.synchronises[calls], 0, graph.calls.duration_ns[calls])
-    host = np.stack((code, duration), axis=1).ravel()
-    twice, often = np.repeat(calls, 2), [calls] * len(known)
-    value = np.concatenate(
-        [graph.operations.duration_ns[own], host, *(ranks.code_ns[calls, column] for column in known)]
-    )
-    rank = np.concatenate([ranks.rank_of_operation[own], *(ranks.rank_of_call[rows] for rows in (twice, *often))])
-    stretch_of = np.concatenate([stretch[own], *(call_stretch[rows] for rows in (twice, *often))])
-    parts_of_code = (np.full(len(calls), OF_CODE[column]) for column in known)
-    part = np.concatenate([ranks.part[own].astype(np.int64), np.full(len(host), WorkPart.HOST), *parts_of_code])
-    key = stretch_of * len(WorkPart) + part
-    change, role = np.zeros(len(value), np.int64), np.array(roles)
-    for number in np.unique(role):
-        members, rows = np.flatnonzero(role == number), np.flatnonzero(role[rank] == number)
-        if len(members) > 1 and len(rows):
-            place = np.searchsorted(members, rank[rows])
-            change[rows] = _medians(value[rows], group(key[rows])[1], place, len(members)) - value[rows]
-    # the changes, back where they belong: operations, calls with their code, and columns of what is known of it
-    of_operations, of_host, of_known = np.split(change, np.cumsum((len(own), len(host))))
+    role = np.array(roles)
+
+    def changes(value: Ints, rank: Ints, stretch: Ints, part: NDArray[np.int8] | int) -> Ints:
+        change, key = np.zeros(len(value), np.int64), stretch * len(WorkPart) + part
+        for number in np.unique(role):
+            members, rows = np.flatnonzero(role == number), np.flatnonzero(role[rank] == number)
+            for some in _by_key(rows, key[rows]) if len(members) > 1 and len(rows) else ():
+                place = np.searchsorted(members, rank[some])
+                change[some] = _medians(value[some], group(key[some])[1], place, len(members)) - value[some]
+        return change
+
     pace = MedianPace(
         operation_ns=np.zeros(len(graph.operations), np.int64),
         call_ns=np.zeros(len(graph.calls), np.int64),
@@ -222,11 +234,29 @@ def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
         known_code_ns=np.zeros(ranks.code_ns.shape, np.int64),
         is_measured=call_stretch >= ranks.first_measured * each_step,
     )
-    pace.operation_ns[own] = of_operations
+    pace.operation_ns[own] = changes(
+        graph.operations.duration_ns[own], ranks.rank_of_operation[own], stretch[own], ranks.part[own]
+    )
+    # a call's code comes before it: the two alternate
+    code = graph.calls.code_ns[calls] - ranks.code_ns[calls].sum(axis=1)
+    duration = np.where(ranks.synchronises[calls], 0, graph.calls.duration_ns[calls])
+    host, twice = np.stack((code, duration), axis=1).ravel(), np.repeat(calls, 2)
+    of_host = changes(host, ranks.rank_of_call[twice], call_stretch[twice], WorkPart.HOST)
     pace.code_ns[calls], pace.call_ns[calls] = of_host[::2], of_host[1::2]
-    for column, amounts in zip(known, np.split(of_known, max(len(known), 1)), strict=False):
-        pace.known_code_ns[calls, column] = amounts
+    for column in np.flatnonzero(ranks.code_ns.any(axis=0)).tolist():
+        pace.known_code_ns[calls, column] = changes(
+            ranks.code_ns[calls, column], ranks.rank_of_call[calls], call_stretch[calls], OF_CODE[column]
+        )
     return pace
+
+
+def _by_key(rows: Positions, key: Ints) -> Iterator[Positions]:
+    """The rows in parts, as comparing all at once takes room: all rows of a key in one part, in their order."""
+    order = np.argsort(key, kind="stable")
+    begins = np.flatnonzero(np.diff(key[order], prepend=key[order[0]] - 1))  # of a key, among the sorted
+    nearest = np.searchsorted(begins, np.arange(_AT_ONCE, len(rows), _AT_ONCE))
+    edges = np.unique(begins[nearest[nearest < len(begins)]])
+    yield from (rows[np.sort(some)] for some in np.split(order, edges))
 
 
 def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:

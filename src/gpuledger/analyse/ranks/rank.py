@@ -7,12 +7,15 @@ kernels. Of some steps the dependency graph is kept, to replay the rank with the
 
 from __future__ import annotations
 
+import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields, is_dataclass, replace
 from enum import IntEnum
-from typing import Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +41,11 @@ from gpuledger.trace.model import Note, NotMeasured, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    _Table = TypeVar("_Table", bound=DataclassInstance)
 
 _ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
@@ -211,7 +219,7 @@ class RankWork:
     """Which calls wait for the device: what they take is no work of the host's."""
 
 
-def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMeasured:
+def rank_work(trace: Trace, device: Device, operations: int) -> PackedWork | NotMeasured:
     """About so many operations of a rank, in whole steps."""
     if len(device.steady_stretches) > 1:
         return NotMeasured(say("only parts of the run are selected, which are not replayed"))
@@ -230,7 +238,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMe
     step = np.searchsorted(edges_ns, kept.work.start_ns, side="right") - 1
     is_kept = (step >= 0) & (step < len(edges_ns) - 1)
     part = np.array([OF_STATE[state] for state in sorted(OF_STATE)], np.int8)
-    return RankWork(
+    work = RankWork(
         graph=graph,
         part=part[kept.work.state],
         step=np.where(is_kept, step + first, -1).astype(np.int32),
@@ -239,6 +247,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMe
         code_ns=_code_ns(trace, kept, graph),
         synchronises=kept.host.are(CallKind.SYNC)[graph.call_row],
     )
+    return PackedWork.of(work)
 
 
 def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
@@ -260,6 +269,57 @@ def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
             amounts[own[1:], column] = np.minimum(amount, left)
             left -= amounts[own[1:], column]
     return amounts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedWork:
+    """The same for travelling and waiting: columns compressed, to an eighth, as a job may have hundreds of ranks."""
+
+    bare: RankWork
+    """All but its columns, which are empty."""
+    content: bytes
+    layout: tuple[tuple[str, tuple[int, ...]], ...]
+    """The type and shape of each column, in the order of the fields."""
+
+    @staticmethod
+    def of(work: RankWork) -> PackedWork:
+        """What `unpacked` gives back."""
+        columns = list(_columns(work))
+        content = zlib.compress(b"".join(np.ascontiguousarray(column).data for column in columns), 1)
+        bare = _with_columns(work, repeat(np.empty(0, np.int64)))
+        return PackedWork(bare, content, tuple((column.dtype.str, column.shape) for column in columns))
+
+    def unpacked(self) -> RankWork:
+        """As it was."""
+        return _with_columns(self.bare, self._unpacked_columns())
+
+    def _unpacked_columns(self) -> Iterator[NDArray[Any]]:
+        content, begin = zlib.decompress(self.content), 0
+        for dtype, shape in self.layout:
+            column = np.frombuffer(content, dtype, math.prod(shape), begin).reshape(shape)
+            begin += column.nbytes
+            yield column.copy()  # where it lies in there is no place for its type
+
+
+def _columns(part: Any) -> Iterator[NDArray[Any]]:
+    """Those of a table, and of the tables in it."""
+    for value in (getattr(part, field.name) for field in fields(part)):
+        if isinstance(value, np.ndarray):
+            yield value
+        elif is_dataclass(value):
+            yield from _columns(value)
+
+
+def _with_columns(part: _Table, columns: Iterator[NDArray[Any]]) -> _Table:
+    """The same table with these in the place of its own, in their order."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(part)):
+        value: Any = getattr(part, name)
+        if isinstance(value, np.ndarray):
+            values[name] = next(columns)
+        elif is_dataclass(value) and not isinstance(value, type):
+            values[name] = _with_columns(value, columns)
+    return replace(part, **values)
 
 
 NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
@@ -303,7 +363,7 @@ class RankSummary:
     """The GPU's number in its capture; None where the profile does not say which GPU it is."""
     clock: str | None = None
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
-    work: RankWork | NotMeasured = NOT_KEPT
+    work: PackedWork | NotMeasured = NOT_KEPT
     """What is replayed of it together with the other ranks."""
 
     @property

@@ -1,25 +1,24 @@
-"""`gpuledger align`: does a mock run what the model runs?"""
+"""`gpuledger align`: does a mock run what the model runs? What tells is imported when no kept answer does."""
 
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, TIERS, known
 from gpuledger.cli.inputs import cache_option, files, limit_option, names_option, regex_option
+from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
-from gpuledger.present.views.align import align_junit
-from gpuledger.read.source import look_at, opened
 from gpuledger.selection import Selection
 from gpuledger.system.files import refuse_existing
-from gpuledger.verbs.align import align as alignment
-from gpuledger.verbs.diff import timings_at
+from gpuledger.verbs import LATENCY_TIERS
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.align.side_by_side import KnownDifferences
 
 GATE = 3  # the exit code where --gate was given and a check fails
 
@@ -38,7 +37,7 @@ _COUNT = click.IntRange(min=1)
 @regex_option("--step-kernel", said="A step of the model ends with each kernel that matches.")
 @click.option(
     "--tier",
-    type=click.Choice(list(TIERS)),
+    type=click.Choice(LATENCY_TIERS),
     default="mock",
     help="How close latencies must be: a mock within 10 % (the default), or the same module within 1 %.",
 )
@@ -88,7 +87,11 @@ def align(
     """
     if sum((asked["range_pattern"] is not None, asked["kernel_pattern"] is not None, auto)) > 1:
         raise click.UsageError("--range, --pattern and --auto are three ways to find the operation: give one.")
-    accepted = None if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
+    alignment = answering("align")
+    from gpuledger.analyse.align.side_by_side import FAIL
+    from gpuledger.verbs.diff import timings_at
+
+    accepted = None if known_file is None else _accepted(known_file)
     if junit is not None and junit.exists() and not output.force:
         raise refuse_existing(junit)
     if not e2e and timings_at(mock, limits) is None:
@@ -105,15 +108,24 @@ def align(
     )
     output.show(answer.document())
     if junit is not None:
+        from gpuledger.present.views.align import align_junit
+
         Output("junit", junit, output.force, output.quiet).write(align_junit(answer))
     if gate and answer.verdict == FAIL:
         sys.exit(GATE)
 
 
-def _toml(path: Path) -> dict[str, object]:
+def _accepted(path: Path) -> KnownDifferences:
+    """The differences that the user knows of, from a TOML file."""
+    import tomllib
+
+    from gpuledger.analyse.align.side_by_side import CHECKS, known
+    from gpuledger.read.source import look_at, opened
+
     with opened(look_at(path)) as file:
         content = file.read()
     try:
-        return tomllib.loads(content.decode("utf-8"))
+        table = tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
+    return known(table, path.name, CHECKS)

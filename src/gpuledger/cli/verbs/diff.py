@@ -1,6 +1,7 @@
 """`gpuledger diff`: did the change help, by how much, and why; and may it be merged.
 
-A side is what the user names: a profile, several runs, a baseline, or tables of `nsys stats`.
+A side is what the user names: a profile, several runs, a baseline, or tables of `nsys stats`. What compares them is
+imported when no kept answer does for it.
 """
 
 from __future__ import annotations
@@ -8,27 +9,22 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.analyse.diff.baseline import baseline_json
-from gpuledger.analyse.diff.compare import compare
-from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
-from gpuledger.answers.several_profiles import Compared
 from gpuledger.cli.inputs import files, limit_option, regex_option, step_options
+from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
-from gpuledger.json_types import builtins
 from gpuledger.limits import Limits
-from gpuledger.present.document import Document
-from gpuledger.present.views.diff.document import diff_document, verdict_text
-from gpuledger.present.views.diff.tables import gate_result, gate_values
-from gpuledger.present.writers import write
-from gpuledger.present.writers.json import json_text
-from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.selection import Selection
 from gpuledger.system.files import refuse_existing
-from gpuledger.verbs.diff import Sides, pair_of_timings, read_sides
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.diff.gate import DiffGate
+    from gpuledger.answers.several_profiles import Compared
+    from gpuledger.present.document import Document
 
 TRIPPED = 3  # the exit code where a gate tripped
 
@@ -37,10 +33,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[DiffGate, ...]:
+    if not values:
+        return ()
+    gate = load("gpuledger.analyse.diff.gate")
     try:
-        return tuple(parse_gate(text) for text in values)
-    except BadExpression as error:
-        raise click.BadParameter(f"{error}\n\n{GRAMMAR}") from None
+        return tuple(gate.parse_gate(text) for text in values)
+    except gate.BadExpression as error:
+        raise click.BadParameter(f"{error}\n\n{gate.GRAMMAR}") from None
 
 
 @click.command()
@@ -103,6 +102,14 @@ def diff(
       gpuledger diff run.sqlite --save-baseline=base.json
       gpuledger diff base.json run.sqlite --fail-on='step>2%' --junit=diff.xml
     """
+    load("gpuledger.verbs.diff")
+    from gpuledger.analyse.diff.compare import compare
+    from gpuledger.analyse.diff.gate import outcome
+    from gpuledger.answers.several_profiles import Compared
+    from gpuledger.present.views.diff.document import diff_document
+    from gpuledger.present.views.diff.tables import gate_values
+    from gpuledger.verbs.diff import pair_of_timings, read_sides
+
     pair = pair_of_timings(before, limits) if after is None and baseline is None else None
     if pair is None and (after is None) == (baseline is None):
         raise click.UsageError("give BEFORE and AFTER, or one profile with --save-baseline=FILE.")
@@ -112,8 +119,7 @@ def diff(
         if target is not None and target.exists() and not output.force:
             raise refuse_existing(target)
     if baseline is not None:
-        side = Sides(wanted, output.progress, limits).read(before)
-        Output("json", baseline, output.force, output.quiet).write(json_text(builtins(baseline_json(side))))
+        _save(baseline, before, wanted, limits, output)
         return
     changed = compare(
         *(pair or read_sides(before, after or "", wanted, limits, output.progress)), anyway=anyway, control=control
@@ -130,8 +136,23 @@ def diff(
         sys.exit(TRIPPED)
 
 
+def _save(baseline: Path, before: str, wanted: Selection, limits: Limits, output: Output) -> None:
+    """One side alone, to compare with later."""
+    from gpuledger.analyse.diff.baseline import baseline_json
+    from gpuledger.json_types import builtins
+    from gpuledger.present.writers.json import json_text
+    from gpuledger.verbs.diff import Sides
+
+    side = Sides(wanted, output.progress, limits).read(before)
+    Output("json", baseline, output.force, output.quiet).write(json_text(builtins(baseline_json(side))))
+
+
 def _junit(compared: Compared) -> str:
     """A case per gate, and one for the verdict, which fails nothing by itself."""
+    from gpuledger.present.views.diff.document import verdict_text
+    from gpuledger.present.views.diff.tables import gate_result, gate_values
+    from gpuledger.present.writers.junit import Case, junit_xml
+
     changed = compared.diff
     cases = [Case("verdict", verdict_text(changed))]
     for each in compared.outcomes:
@@ -141,6 +162,8 @@ def _junit(compared: Compared) -> str:
 
 
 def _summarise(document: Document, output: Output) -> None:
+    from gpuledger.present.writers import write
+
     target = os.environ.get(_SUMMARY)
     if not target:
         if not output.quiet:

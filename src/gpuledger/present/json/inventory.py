@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
@@ -13,6 +14,7 @@ from gpuledger.present.json.types import HealthJson, MissingJson, fill, health_j
 from gpuledger.present.sheet import plain
 from gpuledger.sql.answer import QueryAnswer
 from gpuledger.sql.tables import QueryTable
+from gpuledger.system.kept_files import KeptOfProfile
 from gpuledger.trace.model import Note, Trace, os_pid
 
 if TYPE_CHECKING:
@@ -75,6 +77,18 @@ class PrivateJson(Json):
     environment: list[Annotated[list[str], Meta(min_length=2, max_length=2)]]
 
 
+class KeptJson(Json):
+    """What the cache has of the profile, but for answers of `info` itself."""
+
+    folder: str
+    readings: Count
+    reading_bytes: Count
+    answers: Count
+    answer_bytes: Count
+    verbs: Annotated[list[str], Meta(description="That were answered, each once.")]
+    since_utc: Annotated[str | None, Meta(description="When the oldest of it was kept; null: nothing is.")]
+
+
 class InfoJson(Json):
     """The inventory of one profile. null: the profile does not say."""
 
@@ -97,9 +111,12 @@ class InfoJson(Json):
     missing: list[MissingJson]
     health: list[HealthJson]
     private: PrivateJson | UnsetType = UNSET
+    kept: Annotated[KeptJson | UnsetType, Meta(description="Absent where the cache is switched off.")] = UNSET
 
 
-def info_json(name: str, trace: Trace, inventory: Contents, *, verbose: bool) -> InfoJson:
+def info_json(
+    name: str, trace: Trace, inventory: Contents, kept: KeptOfProfile | None = None, *, verbose: bool
+) -> InfoJson:
     """The inventory of a profile; what may name people or places only where it is asked for."""
     origin = trace.origin
     return InfoJson(
@@ -133,7 +150,13 @@ def info_json(name: str, trace: Trace, inventory: Contents, *, verbose: bool) ->
         missing=[fill(MissingJson, lack) for lack in inventory.missing],
         health=health_json(trace.health),
         private=fill(PrivateJson, origin.private) if verbose else UNSET,
+        kept=UNSET if kept is None else _kept_json(kept),
     )
+
+
+def _kept_json(kept: KeptOfProfile) -> KeptJson:
+    since = None if kept.since_s is None else datetime.fromtimestamp(kept.since_s, UTC).isoformat()
+    return fill(KeptJson, kept, verbs=list(kept.verbs), since_utc=since)
 
 
 class AnswerColumnJson(Json):

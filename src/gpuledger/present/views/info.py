@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from gpuledger.present.document import (
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
+from gpuledger.system.kept_files import KeptOfProfile
 from gpuledger.trace.model import Decoding, NotMeasured, Origin, Severity, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from gpuledger.present.json.inventory import InfoJson
 
 
-def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) -> Document:
-    """The inventory; `path` is the profile as the user named it."""
+def info_document(
+    path: str, trace: Trace, found: Contents, kept: KeptOfProfile | None = None, *, verbose: bool
+) -> Document:
+    """The inventory; `path` is the profile as the user named it, `kept` what the cache has of it."""
     name = Path(path).name
     in_text: list[Block] = [
         *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
@@ -52,7 +56,7 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
         blocks=lambda: (
             Opening(name, origin_line(trace, found)),
             Conclusion(_verdict(trace, found)),
-            Remarks(tuple(_facts(trace, found))),
+            Remarks((*_facts(trace, found), *_kept_lines(kept))),
             Only(Medium.TEXT, tuple(in_text)),
             Only(Medium.MARKDOWN, tuple(in_markdown)),
             Definitions(say("Not in this profile"), tuple((missing.what, missing.means) for missing in found.missing)),
@@ -61,7 +65,7 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
             ),
             Only(Medium.TEXT, (*private, Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))),
         ),
-        data=lambda: _json(name, trace, found, verbose=verbose),
+        data=lambda: _json(name, trace, found, kept, verbose=verbose),
         sheets=lambda: (_rows_sheet(trace, found),),
     )
 
@@ -96,10 +100,41 @@ def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
     return Sheet.of("rows", "Rows", columns, (*ours, *theirs))
 
 
-def _json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> InfoJson:
+def _json(name: str, trace: Trace, found: Contents, kept: KeptOfProfile | None, *, verbose: bool) -> InfoJson:
     from gpuledger.present.json.inventory import info_json
 
-    return info_json(name, trace, found, verbose=verbose)
+    return info_json(name, trace, found, kept, verbose=verbose)
+
+
+def _kept_lines(kept: KeptOfProfile | None) -> list[str]:
+    """What the next question about the profile need not wait for; nothing where nothing is kept."""
+    if kept is None or kept.since_s is None:
+        return []
+    parts = []
+    if kept.readings:
+        size = bytes_text(kept.reading_bytes)
+        parts.append(
+            say("1 reading ({size})", size=size)
+            if kept.readings == 1
+            else say("{count} readings ({size})", count=count_text(kept.readings), size=size)
+        )
+    if kept.answers:
+        names, size = ", ".join(kept.verbs), bytes_text(kept.answer_bytes)
+        parts.append(
+            say("1 answer of {verbs} ({size})", verbs=names, size=size)
+            if kept.answers == 1
+            else say("{count} answers of {verbs} ({size})", count=count_text(kept.answers), verbs=names, size=size)
+        )
+    since = datetime.fromtimestamp(kept.since_s, UTC).strftime("%Y-%m-%d %H:%M")
+    what = joined(say(", "), parts)
+    return [
+        say(
+            "kept in the cache: {what}, since {time} UTC, in {folder}",
+            what=what,
+            time=since,
+            folder=visible(kept.folder),
+        )
+    ]
 
 
 def origin_line(trace: Trace, found: Contents) -> str:

@@ -16,12 +16,11 @@ from collections.abc import Callable
 from typing import Final
 
 from gpuledger.limits import Limits
-from gpuledger.read.cache.store import ENDING, FORMAT, fingerprint, pack_trace, unpack_trace
+from gpuledger.read.cache.store import FORMAT, fingerprint, pack_trace, unpack_trace
 from gpuledger.read.nsys import btree
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
-from gpuledger.system.files import cache_folder
-from gpuledger.system.kept_files import SMALL_BYTES, WORTH_S, KeptFiles, keeps_everything, now_ns
+from gpuledger.system.kept_files import SMALL_BYTES, WORTH_S, KeptFiles, keeps_everything, kept_name, now_ns, readings
 from gpuledger.trace.model import Trace
 from gpuledger.version import code_state
 
@@ -35,16 +34,18 @@ _LAST_PIECE_S: Final = 1.0  # a file that is given up ends with the piece that t
 
 def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limits, read: Callable[[], Trace]) -> Trace:
     """What `read` gives, from the cache where it holds this very request for this very state of the profile."""
-    folder, looked_ns, always = KeptFiles(cache_folder() / "traces", ENDING), now_ns(), keeps_everything()
+    folder, looked_ns, always = readings(), now_ns(), keeps_everything()
     profile = fingerprint(source, member) if folder.path.is_absolute() else None
     if profile is None or (profile.state.size_bytes < SMALL_BYTES and not always):
         return read()
-    state = _digest(profile.state.digest, FORMAT, code_state("read", "trace"))
-    request = _digest(btree.is_there(), limits, sorted((table.value, sorted(names)) for table, names in wanted.items()))
-    name, key = f"{profile.place[:16]}-{state[:16]}-{request[:16]}", f"{profile.place} {state} {request}"
+    state = (profile.state.digest, FORMAT, code_state("read", "trace"))
+    request = (btree.is_there(), limits, sorted((table.value, sorted(names)) for table, names in wanted.items()))
+    name = kept_name(profile.place, state, _digest(request)[:16])
+    key = f"{profile.place} {_digest(state)} {_digest(request)}"
     trace = _from_folder(folder, name, key, wanted)
     if trace is not None:
         return trace
+    _forget_other_states(folder, name)
     finish_writing(PATIENCE_S)  # readers fork, which wants no other thread; and a trace is not to be held for long
     began = time.monotonic()
     trace = read()
@@ -82,9 +83,7 @@ class _TraceWriter(threading.Thread):
     def run(self) -> None:
         try:
             packed = pack_trace(self._trace, self._key)
-            if self._folder.write(self._file, packed.total_bytes, packed.pieces(), self.given_up):
-                place, state, _ = self._file.split("-")
-                self._folder.remove_others(f"{place}-", f"{place}-{state}-")
+            self._folder.write(self._file, packed.total_bytes, packed.pieces(), self.given_up)
         except Exception as error:  # a full disk, no permission, a sentence that is no JSON: there is just no file
             _remark(f"{self._file} is not kept: {type(error).__name__}: {error}")
         finally:
@@ -108,7 +107,15 @@ def _from_folder(folder: KeptFiles, name: str, key: str, wanted: WantedColumns) 
     return None
 
 
-def _digest(*about: object) -> str:
+def _forget_other_states(folder: KeptFiles, name: str) -> None:
+    """Of what the profile was before nobody will ask again."""
+    try:
+        folder.remove_other_states(name)
+    except OSError as error:
+        _remark(f"what {name} was before cannot be removed: {error}")
+
+
+def _digest(about: object) -> str:
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 

@@ -6,10 +6,8 @@ Two digests tell which profile it is of, and in which state.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import mmap
-import os
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,12 +22,10 @@ from gpuledger.messages import Message
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.records import dataclass
-from gpuledger.system.kept_files import FileState, file_state
+from gpuledger.system.kept_files import FileState, file_state, place_of
 from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
 from gpuledger.trace.strings import NO_TEXT, Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows, Table
-
-ENDING: Final = ".trace"
 
 _MOST_FILES: Final = 1000
 _LOGS: Final = ("-wal", "-journal")
@@ -56,8 +52,7 @@ def fingerprint(source: Source, member: str = "") -> ProfileFingerprint | None:
         return None
     if state is None:
         return None
-    place = hashlib.sha256(os.fsencode(path) + b"\0" + member.encode(errors="surrogatepass"))
-    return ProfileFingerprint(place.hexdigest(), state)
+    return ProfileFingerprint(place_of(path, member), state)
 
 
 FORMAT: Final = 3

@@ -19,7 +19,7 @@ from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.ncu.csv import UTF16
 from gpuledger.read.registry import reader_of
-from gpuledger.read.source import SEPARATOR, Source, foreign, in_time, look_at, opened
+from gpuledger.read.source import Source, foreign, in_time, look_at, opened
 from gpuledger.read.stats_text.headings import (
     FORMER_NAMES,
     FORMER_TITLES,
@@ -35,6 +35,7 @@ from gpuledger.read.stats_text.headings import (
     report_of,
 )
 from gpuledger.records import dataclass
+from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
 from gpuledger.trace.model import Note, Severity
