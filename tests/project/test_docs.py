@@ -96,7 +96,8 @@ def _lay_out(text: str, folder: Path) -> None:
 def test_commands_give_what_the_page_shows(
     page: Path, decode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuledger.version.version", lambda _: "0.1.0")  # pages show a release, and this is none
+    # pages show a release, and this is none
+    monkeypatch.setattr("gpuledger.version.installed_version", lambda _: "0.1.0")
     (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
     _lay_out(page.read_text(), tmp_path)
     for arguments, shown in sessions(page):

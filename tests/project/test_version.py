@@ -1,21 +1,16 @@
-"""Which gpuledger this is, installed or not."""
+"""The version is that of the installed package, the one source of it."""
 
 from __future__ import annotations
 
 import importlib.metadata
 
-import pytest
-
-from gpuledger.version import own_version
+from gpuledger.version import installed_version, own_version
 
 
-def test_an_installed_package_says_its_version() -> None:
+def test_the_version_is_the_package_s() -> None:
     assert own_version() == importlib.metadata.version("gpuledger")
+    assert installed_version("numpy") == importlib.metadata.version("numpy")
 
 
-def test_a_source_tree_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr("gpuledger.version.version", nowhere)
-    assert own_version() == "source"
+def test_a_package_that_is_installed_nowhere_is_run_from_its_source() -> None:
+    assert installed_version("gpuledger-nowhere") == "source"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import Busy, busy
-from gpuledger.ledger.causes import CAUSES, Cause
+from gpuledger.ledger.causes import CAUSES, Cause, idle_label
 from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
@@ -95,7 +95,7 @@ class Line(str):
     def label(self) -> str:
         """What people call it."""
         if self.cause is not None:
-            return say("idle: {cause}", cause=self.cause.label)
+            return idle_label(self.cause)
         return say("compute: {family}", family=self.family) if self.is_compute else EXPOSED[self.kind]
 
     @property

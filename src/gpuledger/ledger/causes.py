@@ -85,6 +85,18 @@ TRIGGERS: Final[tuple[Trigger, ...]] = (*Cause, *QueueTrigger)
 """What can set a gap off, in the order in which columns number them."""
 
 
+def idle_label(trigger: Trigger) -> Message:
+    """What people call idle time that a cause or a trigger stands for."""
+    return say("idle: {cause}", cause=trigger.label)
+
+
+def by_trigger(trigger: Positions, time_ns: Ints) -> dict[Trigger, int]:
+    """Time by what set it off, the most first; `trigger` holds positions in TRIGGERS."""
+    sums = [int(time_ns[trigger == number].sum()) for number in range(len(TRIGGERS))]
+    triggers = sorted(zip(sums, TRIGGERS, strict=True), key=lambda entry: -entry[0])
+    return {trigger: amount for amount, trigger in triggers if amount}
+
+
 class ByCause:
     """Rows of time, each booked to causes; what is not booked is 0."""
 

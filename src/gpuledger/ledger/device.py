@@ -17,7 +17,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.books import Ledger, Line, LineKind, ledger
 from gpuledger.ledger.busy import busy, default_window
-from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
+from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger, by_trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lost_work import LostWork, lost_work
@@ -143,6 +143,12 @@ class Device:
             for row, gaps_ns in zip(first.tolist(), times, strict=True)
         }
         return dict(sorted(by_trigger.items(), key=lambda item: (-item[1][0], item[0])))
+
+    @cached_property
+    def idle_by_trigger(self) -> dict[Trigger, int]:
+        """The idle time of the steady stretch by what set it off, the most first: what a report shows first."""
+        gaps = self.ledger.gaps
+        return by_trigger(gaps.trigger, self.steady_part_ns(gaps.start_ns, gaps.end_ns))
 
     def exposed_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that nothing hid."""

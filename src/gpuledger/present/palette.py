@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gpuledger.ledger.books import Line
-from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.causes import Cause, QueueTrigger
 
 
 class Tone(NamedTuple):
@@ -77,12 +77,20 @@ HEAT: Final = (
 )
 """From nothing to all, in even steps."""
 
+_MOSTLY: Final = {
+    QueueTrigger.BEHIND: Cause.DISPATCH,
+    QueueTrigger.DRAINED: Cause.SYNC,
+    QueueTrigger.COLD: Cause.CONTEXT,
+}
+"""The cause that lends each trigger that is none its colour."""
+
 TONES: Final[dict[str, Tone]] = {
     **PAPER,
     **INK,
     **{f"compute-{name}": tone for name, tone in FAMILIES.items()},
     **EXPOSED,
     **{f"idle-{cause}": Tone(cause.light, cause.dark) for cause in Cause},
+    **{f"idle-{trigger}": Tone(cause.light, cause.dark) for trigger, cause in _MOSTLY.items()},
     **HOST,
     "bound-memory": Tone("#ad5f00", "#f0a24a"),
     **{f"heat-{level}": tone for level, tone in enumerate(HEAT)},

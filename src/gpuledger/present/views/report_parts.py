@@ -13,7 +13,7 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
-from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.causes import Cause, idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
@@ -72,7 +72,7 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
             say(
                 "{share} of the time is lost to {line}.",
                 share=share_text(summary.loss.share),
-                line=summary.loss.line.label,
+                line=summary.loss.label,
             )
         )
     if summary.kernels:
@@ -88,7 +88,7 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
             say(
                 "Outside the steps, {share} of the window is lost to {line}.",
                 share=share_text(summary.outside.share),
-                line=summary.outside.line.label,
+                line=summary.outside.label,
             )
         )
     if summary.loss is not None or summary.outside is not None or summary.kernels:
@@ -175,13 +175,12 @@ def ledger_block(run: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> Led
     compute = {line: ns for line, ns in lines.items() if line.is_compute}
     small = small_families(lines)
     by_family = sorted((entry for entry in compute.items() if entry[0] not in small), key=lambda entry: -entry[1])
-    idle = sorted(((line, ns) for line, ns in lines.items() if line.is_idle), key=lambda entry: -entry[1])
     amounts: list[tuple[str, int, str]] = [
         *([(say("compute"), sum(compute.values()), "compute")] if compute else []),
         *((f"  {line.family}", ns, "compute") for line, ns in by_family),
         *([(OTHER_FAMILIES, sum(compute[line] for line in small), "compute")] if small else []),
         *((words, exposed, kind) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))),
-        *((line.label, ns, "idle") for line, ns in idle),
+        *((idle_label(trigger), ns, "idle") for trigger, ns in device.idle_by_trigger.items()),
         (say("total"), device.steady_ns, ""),
     ]
     rows = tuple(
@@ -208,18 +207,21 @@ def _ledger_chart(run: ProfiledRun) -> Chart:
 
 
 def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
-    """The lines as shares of what they sum to; each is named with its share of the steady stretch."""
+    """The lines as shares of what they sum to, idle time by its trigger; named with shares of the steady stretch."""
+    parts = [
+        (line_tone(line), lines[line], line.label, line.brief_label)
+        for line in drawing_order(lines)
+        if not line.is_idle
+    ]
+    if any(line.is_idle for line in lines):
+        parts += [
+            (f"idle-{trigger}", ns, idle_label(trigger), trigger.label)
+            for trigger, ns in device.idle_by_trigger.items()
+        ]
     whole = sum(lines.values()) or 1
     return tuple(
-        Part(
-            line_tone(line),
-            lines[line] / whole,
-            line.label,
-            share_text(lines[line] / device.steady_ns),
-            time_text(lines[line] // device.step_count),
-            line.brief_label,
-        )
-        for line in drawing_order(lines)
+        Part(tone, ns / whole, label, share_text(ns / device.steady_ns), time_text(ns // device.step_count), brief)
+        for tone, ns, label, brief in parts
     )
 
 

@@ -188,8 +188,8 @@ CSV, JSON and Markdown have them whole."""
 _CODES: Final = 16
 """Columns of a finding's code, with the gap after it."""
 
-_WIDEST_BAR: Final = 24
-_NAMES: Final = 28
+_WIDEST_BAR: Final = 23
+_NAMES: Final = 29
 _NUMBERS: Final = 21
 """Columns of a ledger line: its bar, the name before it, and the numbers after it, gaps included."""
 

@@ -140,7 +140,7 @@ def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> str:
             "rows": writer.rows.entries,
             "names": writer.names.entries,
             "kinds": writer.kinds.entries,
-            "triggers": [tell(trigger.label) for trigger in TRIGGERS],
+            "triggers": [[tell(trigger.label), f"idle-{trigger}"] for trigger in TRIGGERS],
             "causes": [[tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
             "causes_of_gap": _MOST_CAUSES,
             "series": [[tell(name), tone] for name, tone, _ in _SERIES],

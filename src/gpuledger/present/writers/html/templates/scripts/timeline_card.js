@@ -9,7 +9,7 @@ const describeItem = (model, stretch, { lane, at }) => {
     const places = Array.from({ length: lane.most }, (_, rank) => lane.most * at + rank);
     const causes = places.filter((place) => lane.amount[place] > 0);
     const told = causes.map((place) => `${model.causes[lane.cause[place]][0]} ${timeText(lane.amount[place])}`);
-    facts.unshift([words.reason, model.triggers[lane.trigger[at]] + (call ? ` (${call})` : "")], [words.cause, told.join(", ")]);
+    facts.unshift([words.reason, model.triggers[lane.trigger[at]][0] + (call ? ` (${call})` : "")], [words.cause, told.join(", ")]);
     return { title: words.idle, kind: lane.of.label, facts };
   }
   if (lane.kind === "use") {

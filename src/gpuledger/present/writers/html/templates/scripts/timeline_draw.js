@@ -33,11 +33,11 @@ const makePainter = (canvas, model) => {
   };
 
   const toneOf = (lane, events, at) => {
-    if (lane.kind === "gap") return model.causes[lane.cause[lane.most * at]][1];
+    if (lane.kind === "gap") return model.triggers[lane.trigger[at]][1];
     return model.names[events.name[lane.ids[at]]][2];
   };
   const textOf = (lane, events, at) => {
-    if (lane.kind === "gap") return model.triggers[lane.trigger[at]];
+    if (lane.kind === "gap") return model.triggers[lane.trigger[at]][0];
     return model.names[events.name[lane.ids[at]]][0];
   };
   const isFaint = (lane, events, at, wanted) => wanted && (lane.kind !== "event" || !wanted.has(events.name[lane.ids[at]]));
