@@ -20,6 +20,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
 from gpuledger.present.palette import line_tone
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -60,13 +61,6 @@ def _verdict(run: ProfiledRun) -> Message:
 def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -> list[str]:
     """What is lost, and to what."""
     sentences: list[str] = []
-    if summary.unrecorded is not None:
-        sentences.append(
-            say(
-                "For {share} of the time it ran work launched before the recording began.",
-                share=share_text(summary.unrecorded.share),
-            )
-        )
     if summary.loss is not None:
         sentences.append(
             say(
@@ -110,15 +104,18 @@ def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
     works = say("GPU busy {share}", share=share)
     if several:
         works = say("GPU {gpu} busy {share}", gpu=device.gpu, share=share)
-    if summary.steps is None or share == steady:
-        return say("{works}.", works=works)
-    coverage = share_text(summary.coverage)
-    steps = say("the one step, {coverage} of the window", coverage=coverage)
-    if summary.steps > 1:
-        steps = say(
-            "{count} steady steps, {coverage} of the window", count=count_text(summary.steps), coverage=coverage
-        )
-    return say("{works} ({share} in {steps}).", works=works, share=steady, steps=steps)
+    if summary.steps is not None and share != steady:
+        coverage = share_text(summary.coverage)
+        steps = say("the one step, {coverage} of the window", coverage=coverage)
+        if summary.steps > 1:
+            steps = say(
+                "{count} steady steps, {coverage} of the window", count=count_text(summary.steps), coverage=coverage
+            )
+        works = say("{works} ({share} in {steps})", works=works, share=steady, steps=steps)
+    if summary.unrecorded is not None:
+        before = share_text(summary.unrecorded.share)
+        works = say("{works}, and {share} with work launched before the recording began", works=works, share=before)
+    return say("{works}.", works=works)
 
 
 def ledger_title(device: Device) -> Message:
@@ -276,7 +273,9 @@ def closing(report: ReportAnswer) -> list[Message]:
 
 
 def next_command(run: ProfiledRun) -> list[Message]:
-    """What to run next: of a program that is a few kernels, what Nsight Compute should look at."""
-    if main_kernels(run.main_device, run.findings):
+    """What to run next: of a program that is a few kernels, what Nsight Compute should look at, on GPUs it knows."""
+    calls = run.main_device.host.calls
+    is_amd = any((name or "").startswith("hip") for name in calls.strings.decode(distinct(calls.codes("name"))))
+    if not is_amd and main_kernels(run.main_device, run.findings):
         return [say("next: {command}", command=f"gpuledger ncu-plan {run.name}")]
     return [say("next: {command}", command=run.findings[0].next)] if run.findings else []
