@@ -107,7 +107,7 @@ class _LaunchRanges:
         self._trace, self._own, self._ranges = trace, own, ranges
         self._launched = np.flatnonzero(own.launch >= 0)
         used, self._number = np.unique(own.launch[self._launched], return_inverse=True)  # a graph has one call
-        self._calls = device.host.calls.at(used)
+        self._calls = device.host.calls.only("pid", "tid").at(used)
 
     def around(self, says: Callable[[str], int]) -> tuple[Positions, Ints]:
         """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none."""

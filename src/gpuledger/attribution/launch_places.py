@@ -137,30 +137,24 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     call = device.work.launch[chosen]
     launched = call >= 0
     inner = np.full(len(chosen), -1, np.intp)
-    inner[launched] = innermost(ranges, device.host.calls.at(call[launched]))
-    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)).tolist()
-    texts = ranges.texts("name")
-    paths: dict[int, tuple[str, ...]] = {-1: ()}
-
-    def path(position: int) -> tuple[str, ...]:
-        chain = []
-        while position not in paths:
-            chain.append(position)
-            position = above[position]
-        for inner in reversed(chain):
-            paths[inner] = (*paths[above[inner]], texts[inner] or "?")
-        return paths[chain[0] if chain else position]
-
+    inner[launched] = innermost(ranges, device.host.calls.only("pid", "tid").at(call[launched]))
+    paths = NamePaths(parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)), ranges.codes("name"))
+    names_of: list[tuple[str, ...]] = []
+    for above, name in zip(paths.parent.tolist(), trace.strings.decode(paths.name), strict=True):  # the outer first
+        names_of.append((*(names_of[above] if above >= 0 else ()), name or "?"))
+    names_of.append(())  # of path -1
     graph_places = () if trace.places is None else trace.places.places
     place = place_of_work(trace, device.work)[chosen]
-    first, number = group(inner, place)
+    path = paths.of_row[inner]
+    first, number = group(path, place)
     real = [
-        (*path(position), *(graph_places[named].path if named >= 0 else ()))
-        for position, named in zip(inner[first].tolist(), place[first].tolist(), strict=True)
+        (*names_of[position], *(graph_places[named].path if named >= 0 else ()))
+        for position, named in zip(path[first].tolist(), place[first].tolist(), strict=True)
     ]
     general = [tuple(map(without_numbers, names)) for names in real]
     names = sorted(set(general))
-    of = np.array([names.index(place) for place in general], np.int64)[number]
+    number_of = {place: number for number, place in enumerate(names)}
+    of = np.array([number_of[place] for place in general], np.int64)[number]
     depth, layer, layers = _layer_depth(real)
     layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layer for name in names)
     return LaunchPlaces(of, tuple(names), layers, layered)

@@ -101,21 +101,18 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     if not count:
         return np.empty(0, np.intp), np.empty(0, np.intp)
     keys = tuple(key for key in keys if not is_same(key)) or keys[:1]
-    if len(keys) == 1:
-        return _group_by_one(keys[0])
-    order = np.lexsort(keys[::-1])
-    opens = np.zeros(count, np.bool_)
-    opens[0] = True
-    for key in keys:
-        ordered = key[order]
-        opens[1:] |= ordered[1:] != ordered[:-1]
-    number = np.empty(count, np.intp)
-    number[order] = np.cumsum(opens) - 1
-    return order[opens], number
+    first, number = _group_by_one(keys[0])
+    for key in keys[1:]:  # column by column: most have few values, and no row needs to be sorted
+        if len(first) == count:
+            break
+        values, value = _group_by_one(key)
+        first, number = _group_by_one(number * len(values) + value)
+    return first, number
 
 
 def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
     """The same for one key, of which there are mostly few: no sorting of rows."""
+    key = key.view(np.int8) if key.dtype == np.bool_ else key
     values = distinct(key).astype(np.int64)
     least, most = int(values[0]), int(values[-1])
     if most - least < len(key) + 65536:
