@@ -143,8 +143,10 @@ def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positi
     inside = np.maximum(last - first, 0)
     if not inside.any():
         return start_ns, end_ns, np.arange(len(start_ns))
-    _, cut = expand(first, last)
+    crossed = np.flatnonzero(inside)  # mostly few
+    _, cut = expand(first[crossed], last[crossed])
     whose = np.repeat(np.arange(len(start_ns)), inside + 1)
+    del first, last, inside
     begin, end = start_ns[whose], end_ns[whose]
     later = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
     begin[later] = end[later - 1] = cuts[cut]
