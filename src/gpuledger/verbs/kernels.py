@@ -12,7 +12,7 @@ from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownAnswer
 
 if TYPE_CHECKING:
@@ -61,13 +61,16 @@ def _of_timeline(
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.answers.kernels import TimelineUse
+    from gpuledger.findings.profiled_run import columns_for
     from gpuledger.ledger.device import analyse_devices
     from gpuledger.present.views.kernels import kernel_sentences
     from gpuledger.present.views.timeline import step_kernels_sheet, timeline_document
+    from gpuledger.read import wanted_columns
     from gpuledger.read.ncu.reader import open_kernels
 
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, tuple(Table))
+    read = {**columns_for(profiled=True), **wanted_columns((Table.METRICS,))}
+    trace = ProfileReading(limits, progress).trace(profile, read, WHERE_SAMPLED)
     counted = open_kernels(ncu, limits=limits, progress=progress) if ncu else None
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted)

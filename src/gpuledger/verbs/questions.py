@@ -36,22 +36,18 @@ from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
 from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
-from gpuledger.read import SAMPLES, wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import EVENTS, Table
+from gpuledger.trace.tables import EVENTS
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownAnswer
 
 Result = TypeVar("Result")
-
-_WHERE_SAMPLED: Final = {**SAMPLES, **wanted_columns((Table.KERNELS,))}
-"""Samples are laid to kernels of a shape, which then is read too."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -87,7 +83,7 @@ class Question(Generic[Result]):
         trace = ProfileReading(limits, progress, names_from).trace(
             profile,
             EVENTS if self.names_graphs or names_from is not None else columns_for(profiled=False),
-            _WHERE_SAMPLED if self.reads_samples else {},
+            WHERE_SAMPLED if self.reads_samples else {},
         )
         progress.stage(BOOKS)
         devices = analyse_devices(trace, name, wanted or Selection())

@@ -91,29 +91,26 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
         pressing = waiting[0]
-        now = [
-            sequence
-            for sequence in waiting
-            if sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
-        ]
+        now, later = list[_Sequence](), list[_Sequence]()
+        for sequence in waiting:
+            fits = sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
+            (now if fits else later).append(sequence)
         runs.append(_run(launches, ordinal, now))
-        waiting = [sequence for sequence in waiting if sequence not in now]
+        waiting = later
     return tuple(runs)
 
 
 def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
     """The sequences that wanted kernels are in; one that is in several counts where it is most often."""
     rows = np.flatnonzero(launches.steady & np.isin(launches.alike, list(wanted)))
-    _, pair = group(launches.alike[rows], launches.counted[rows])
-    ordered = rows[np.argsort(pair, kind="stable")]
-    main: dict[int, Positions] = {}
-    for part in np.split(ordered, np.cumsum(np.bincount(pair))[:-1]) if len(rows) else []:
-        kernel = int(launches.alike[part[0]])
-        if kernel not in main or len(part) > len(main[kernel]):
-            main[kernel] = part
+    first, pair = group(launches.alike[rows], launches.counted[rows])
+    size, kernel = np.bincount(pair, minlength=len(first)), launches.alike[rows[first]]
+    most_first = np.lexsort((-size, kernel))
+    main = most_first[np.flatnonzero(np.diff(kernel[most_first], prepend=-1))]
+    ordered, ends = rows[np.argsort(pair, kind="stable")], np.cumsum(size)
     members: dict[int, list[Positions]] = {}
-    for part in main.values():
-        members.setdefault(int(launches.counted[part[0]]), []).append(part)
+    for begin, end in zip((ends - size)[main].tolist(), ends[main].tolist(), strict=True):
+        members.setdefault(int(launches.counted[ordered[begin]]), []).append(ordered[begin:end])
     warm = np.full(int(launches.counted.max(initial=-1)) + 1, len(ordinal))
     np.minimum.at(warm, launches.counted[launches.steady], ordinal[launches.steady])
     return [
@@ -240,7 +237,8 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     every = trace[Table.KERNELS]
     here = np.flatnonzero(every["gpu"] == device.gpu)
     here = here[np.argsort(every["start_ns"][here], kind="stable")]
-    rows, where = every.at(here), _places(trace, device, len(every))
+    columns = ("pid", "name", "grid", "block", "smem_static_bytes", "smem_dynamic_bytes", "graph_node")
+    rows, where = every.only(*columns).at(here), _places(trace, device, len(every))
     names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
     launches = _launches(rows, names, where.of[here], device)
     communicating = np.unique(device.work.name[device.work.state == State.COMM])

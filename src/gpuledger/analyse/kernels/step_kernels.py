@@ -82,15 +82,15 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
         wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
     chosen = compute[wanted]
     where = places(trace, device, chosen)
-    rows = trace[Table.KERNELS].at(work.row[chosen])
+    rows = trace[Table.KERNELS].only("grid", "block").at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
     grid, block = telling_shapes(name_code, rows["grid"], rows["block"])
     shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
     number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)
     # numbered by the first of each: entries come in the order of execution
-    _, first, back = np.unique(number, return_index=True, return_inverse=True)
-    number, first = np.argsort(np.argsort(first))[back.reshape(-1)], np.sort(first)
+    first, number = group(number)
+    number, first = np.argsort(np.argsort(first))[number], np.sort(first)
     times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
     mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
@@ -125,7 +125,7 @@ def telling_shapes(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints
     left = len(first) - np.cumsum(np.maximum(shapes[most_first] - 1, 0))  # once so many names have one shape each
     varies = np.zeros(len(shapes), np.bool_)
     varies[most_first[: 1 + int(np.argmax(left <= max(MOST_SHAPES, left[-1])))]] = True
-    known = ~varies[name][:, np.newaxis]
+    known = ~varies[name].reshape(-1, 1)
     return grid * known, block * known
 
 
