@@ -41,7 +41,9 @@ class Pieces:
     tile: Positions  # which row of the ledger's books it lies in
     phase: Numbers  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
     before: Numbers
-    after: Numbers  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    after: (
+        Numbers  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    )
     inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
     cycle: Numbers
     """The layer that a piece belongs to, as `WorkPhases.instance` or counted from 0; of a stretch, that of what

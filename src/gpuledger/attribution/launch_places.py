@@ -171,7 +171,9 @@ def _layer_depth(placed: PlacedPaths, fold: Ints, folded: Sequence[str]) -> tupl
     first = np.full(len(paths) + 1, launches)  # the first launch under each path; the last is for path -1
     np.minimum.at(first, placed.of_work, np.arange(launches))
     first = paths.least_inner(first[:-1])
-    numbered = np.array([folded[kind] != name for kind, name in zip(fold.tolist(), placed.names, strict=True)], np.bool_)
+    numbered = np.array(
+        [folded[kind] != name for kind, name in zip(fold.tolist(), placed.names, strict=True)], np.bool_
+    )
     rows = np.flatnonzero((first < launches) & numbered[paths.name])
     depth, kind = paths.depth[rows], fold[paths.name[rows]]
     once, _ = group(depth, kind, paths.name[rows])
