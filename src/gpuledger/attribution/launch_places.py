@@ -105,7 +105,7 @@ FEWEST_LAYERS: Final = 3  # a stretch that repeats less often is no layer
 class LaunchPlaces:
     """The place of each activity that was asked about."""
 
-    of: Ints  # for each activity a position in `names`
+    of: NDArray[np.signedinteger]  # for each activity a position in `names`
     names: tuple[tuple[str, ...], ...]
     """Ranges from the outermost in, numbers replaced by #; or one text that says where in a layer."""
     layers: int  # how many equal layers there are; 0 where none were found
@@ -155,7 +155,7 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     used = distinct(of_launch).tolist()
     names = sorted(names_of[path] for path in used)
     position = {name: position for position, name in enumerate(names)}
-    place_of_path = np.full(len(general) + 1, -1, np.int64)
+    place_of_path = np.full(len(general) + 1, -1, np.int32)
     place_of_path[used] = [position[names_of[path]] for path in used]
     depth, layer, layers = _layer_depth(placed, fold, kinds)
     layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layer for name in names)

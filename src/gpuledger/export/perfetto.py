@@ -200,6 +200,7 @@ class PerfettoWriter:
                 yield from self._records(section.records, section.offset_ns)
             for levels in section.levels:
                 yield from self._levels(levels, section.offset_ns)
+            del section
 
     def _records(self, records: Records, offset_ns: int) -> Iterator[bytes]:
         position, is_end = events(records.start_ns, records.end_ns, records.track, records.rank, records.instant)

@@ -107,6 +107,7 @@ def sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineS
     """The timeline of one trace."""
     for section in _sections(scene, numbers):
         yield replace(section, offset_ns=scene.offset_ns)
+        del section  # it is large, and the next one is made while it would still be held
 
 
 def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:

@@ -109,13 +109,15 @@ def ncu_plan(
     from gpuledger.analyse.inventory import contents
     from gpuledger.analyse.kernels.ncu_plan import plan
     from gpuledger.capture.ncu import ENDING, Measure, check_metrics, ncu_command
-    from gpuledger.findings.profiled_run import diagnose
+    from gpuledger.findings.profiled_run import columns_for, diagnose
     from gpuledger.present.views.info import origin_line
     from gpuledger.present.views.ncu import Proposal, plan_document
 
     measure = Measure.of_set(measured) if metrics is None else Measure.of_metrics(check_metrics(metrics))
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile)
+    launched = {Table.KERNELS: ("smem_static_bytes", "smem_dynamic_bytes")}
+    columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for(profiled=True).items()}
+    trace = ProfileReading(limits, progress).trace(profile, columns)
     run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
     chosen = plan(trace, run.main_device, coverage, anyway=anyway)
     # trace.json.gz -> trace; ncu would read a % in a name as a variable

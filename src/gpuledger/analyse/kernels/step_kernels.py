@@ -84,7 +84,9 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     where = places(trace, device, chosen)
     rows = trace[Table.KERNELS].only("grid", "block").at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
+    name_code = name_code.astype(np.int32)
     grid, block = telling_shapes(name_code, rows["grid"], rows["block"])
+    del here, compute, rows
     shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
     number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)

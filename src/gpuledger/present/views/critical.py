@@ -221,6 +221,15 @@ def path_sentence(summary: PathSummary) -> Message:
 def path_remarks(summary: PathSummary) -> list[Message]:
     """What the tables do not say themselves: what waits cost, and what it buys to make other kernels faster."""
     remarks, gpu = [], summary.gpu
+    if summary.steady_steps is not None:
+        remarks.append(
+            say(
+                "GPU {gpu}: the path is that of {count} of the {all} steady steps, from the middle of the run.",
+                gpu=gpu,
+                count=count_text(summary.steps or 0),
+                all=count_text(summary.steady_steps),
+            )
+        )
     if waits := [call for call in summary.calls if call.waits]:
         named = [say("{count} x {call}", count=count_text(call.waits), call=call.name) for call in waits]
         remarks.append(
