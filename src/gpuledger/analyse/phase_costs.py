@@ -69,7 +69,7 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     step = sweep.search(device.ledger.tiles_ns, start, "right")
     steps_on = np.append(True, step[1:] != step[:-1])[:count]
     numbers = _layers_of_work(device, work, activity, phase, step, parted | steps_on)
-    cycle, layer = (number.astype(np.int32) for number in numbers)
+    cycle, layer = (number.astype(np.int32, copy=False) for number in numbers)
     changes = (phase[1:] != phase[:-1]) | (cycle[1:] != cycle[:-1])
     opens = steps_on | np.append(True, changes)[:count] | (parted & (cycle == NOWHERE))
     window, nowhere = device.ledger.window, np.full(1, NOWHERE, np.int16)
@@ -83,13 +83,17 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
         "cycle": np.concatenate((cycle, cycle, nowhere)),
         "layer": np.concatenate((layer, layer, nowhere)),
     }
+    whole_end = np.concatenate((end, start, [window.end_ns]))
+    del activity, parted, step, steps_on, changes, opens, numbers, cycle, layer, phase  # all are as long as the profile
     # cut where steps begin
     edges = device.ledger.tiles_ns
-    start, end, whose = cut_at(whole_start, np.concatenate((end, start, [window.end_ns])), edges[1:-1])
+    start, end, whose = cut_at(whole_start, whole_end, edges[1:-1])
+    begins = begins[whose] & (start == whole_start[whose])
+    del whole_start, whole_end
     order = np.flatnonzero(end > start)
     order = order[np.argsort(start[order], kind="stable")]
-    start, end, whose = start[order], end[order], whose[order]
-    del order, activity, parted, step, steps_on, changes, opens, numbers, cycle, layer
+    start, end, whose, begins = start[order], end[order], whose[order], begins[order]
+    del order
     is_own = columns["phase"][whose] != NOWHERE
     pieces = Pieces(
         start_ns=start,
@@ -97,7 +101,7 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
         tile=sweep.search(edges, start, "right") - 1,
         work_ns=np.where(is_own, end - start, covered(other, start, end)),
         idle_ns=np.where(is_own, 0, covered(device.ledger.busy.idle, start, end)),
-        begins=begins[whose] & (start == whole_start[whose]),
+        begins=begins,
         **{name: column[whose] for name, column in columns.items()},
     )
     _check_balance(device, pieces)

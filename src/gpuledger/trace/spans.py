@@ -138,8 +138,8 @@ def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
 
 def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positions]:
     """Each span cut at the sorted instants that lie inside it: starts and ends of the pieces, and whose each one is."""
-    first = sweep.search(cuts, start_ns, "right")
-    last = sweep.search(cuts, end_ns, "left")
+    first = sweep.search(cuts, start_ns, "right").astype(np.int32)
+    last = sweep.search(cuts, end_ns, "left").astype(np.int32)
     inside = np.maximum(last - first, 0)
     if not inside.any():
         return start_ns, end_ns, np.arange(len(start_ns))

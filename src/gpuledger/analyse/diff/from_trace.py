@@ -306,8 +306,8 @@ def _kernels(
     place[kept] = np.arange(len(kept))
     step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, steps - 1)
     chosen = place[number] >= 0
-    sums = np.zeros(len(kept) * steps, np.int64)
-    sums = sweep.fold("sum", place[number[chosen]] * steps + step[chosen], time[chosen], sums).reshape(-1, steps)
+    cell, none = place[number[chosen]] * steps + step[chosen], np.zeros(len(kept) * steps, np.int64)
+    sums = sweep.fold("sum", cell, time[chosen], none).reshape(-1, steps)
     listed = list(names)
     by_step = {listed[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
     return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step

@@ -37,7 +37,7 @@ class LaunchColumns:
     """The launches of one GPU in the order of time, as columns."""
 
     functions: tuple[str, ...]
-    function: Ints
+    function: NDArray[np.int32]
     """Position in `functions`: the bare name, all that ncu filters by."""
     alike: Ints
     """Number of the kernel, grid and block; one launch stands for all of a number."""

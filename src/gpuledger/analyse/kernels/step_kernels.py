@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.attribution.launch_places import launched_inside, places
@@ -117,7 +118,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
 
 
-def telling_shapes(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints]:
+def telling_shapes(name: NDArray[np.signedinteger], grid: Ints, block: Ints) -> tuple[Ints, Ints]:
     """Grids and blocks; 0 for the names with the most of them, where all together are too many."""
     first, _ = group(name, *grid.T, *block.T)
     if len(first) <= MOST_SHAPES:

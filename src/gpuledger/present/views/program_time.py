@@ -307,8 +307,8 @@ _USED: Final = {
 _DEEPEST: Final = 100
 """Levels that are indented: with more, what is printed would grow with the square of the ranges."""
 
-MOST_RANGES: Final = 20_000
-"""So many paths of names are listed: 5 MB of JSON. `query` has every range."""
+MOST_RANGES: Final = 50_000
+"""So many paths of names are listed: 10 MB of JSON. `query` has every range."""
 
 OUTSIDE: Final[Message] = say("(in no range)")
 
