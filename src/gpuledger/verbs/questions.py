@@ -36,18 +36,22 @@ from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
 from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
+from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import EVENTS
+from gpuledger.trace.tables import Table
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownAnswer
 
 Result = TypeVar("Result")
+
+_TO_NAME_GRAPHS: Final = {**columns_for(profiled=True), **wanted_columns((Table.CALLS,))}
+"""The shapes of launches, and calls with the kernels that they name."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -82,7 +86,7 @@ class Question(Generic[Result]):
         name = profile_name(profile)
         trace = ProfileReading(limits, progress, names_from).trace(
             profile,
-            EVENTS if self.names_graphs or names_from is not None else columns_for(profiled=False),
+            _TO_NAME_GRAPHS if self.names_graphs or names_from is not None else columns_for(profiled=False),
             WHERE_SAMPLED if self.reads_samples else {},
         )
         progress.stage(BOOKS)

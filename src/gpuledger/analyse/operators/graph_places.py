@@ -303,7 +303,7 @@ class GraphNames:
 def graph_names(trace: Trace, device: Device) -> GraphNames:
     """The work inside graphs by its place, as the second file tells it, or else the profile itself."""
     side = LaunchSide(trace, device.host, device.work)
-    if not side.in_graph.any() and not len(trace[Table.GRAPHS]):
+    if not side.may_have_graphs and not len(trace[Table.GRAPHS]):
         return GraphNames(0, ())
     places = trace.places or graph_places(side, side)
     work = side.rows(np.zeros(len(side.call), np.intp))
