@@ -144,7 +144,7 @@ def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positi
     if not inside.any():
         return start_ns, end_ns, np.arange(len(start_ns))
     crossed = np.flatnonzero(inside)  # mostly few
-    _, cut = expand(first[crossed], last[crossed])
+    _, cut = expand(first[crossed].astype(np.intp), last[crossed].astype(np.intp))
     whose = np.repeat(np.arange(len(start_ns)), inside + 1)
     del first, last, inside
     begin, end = start_ns[whose], end_ns[whose]
