@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gpuledger.analyse.path_summary import PathSide, PathSummary, path_summary
-from gpuledger.present.views.critical import critical_sheets, path_sentence
+from gpuledger.present.views.critical import critical_sheets, path_sentence, path_sentences
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.scenario import Scenario, excerpt, scenario
+from gpuledger.replay.scenario import Scenario, excerpt, scenario, scenarios
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.command import ROOT, gpuledger
@@ -82,6 +82,11 @@ def test_a_part_of_the_steps_is_told_per_step_as_all_of_them() -> None:
     part = excerpt(of, device, enough=1, fewest=1)
     some = path_summary(of, Scenario(of, device, part, dependency_graph(of, part.host, part.work)))
     every = summary_of(of)
+    [model] = scenarios(of, [device], enough=10**6)
+    assert model.is_whole
+    assert (some.steady_steps, every.steady_steps) == (device.step_count, None)
+    assert str(path_sentences(some)[1]).startswith("GPU 0: the path is that of 1 of the ")
+    assert path_sentences(every) == [path_sentence(every)]
     assert (some.steps, sum(time for _, time, _ in some.lines)) == (1, part.measured_ns)
     assert every.steps is not None
     assert some.whole_ns == pytest.approx(every.whole_ns / every.steps, rel=0.05)

@@ -26,7 +26,7 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.timelines import export as command
 from gpuledger.errors import OutputRefused
 from gpuledger.export.chrome import ChromeWriter
-from gpuledger.export.perfetto import Piece, constant, messages, varints, where
+from gpuledger.export.perfetto import Messages, Piece, constant, varints, where
 from gpuledger.export.sections import ENDINGS, earliest_ns, form_of, scene, sections
 from gpuledger.export.timeline import FEW_LANES, NAMELESS, UniqueNumbers, events, nested_lanes, separate_lanes
 from gpuledger.ledger.activity import short_function_name
@@ -390,8 +390,8 @@ def test_many_lanes_are_decided_quickly() -> None:
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_varints_come_back(values: list[int]) -> None:
-    made = messages([varints(np.array(values, np.int64), b"\x08")])
-    assert [signed(dict(fields(each))[1]) for each in made] == values
+    made = Messages.of([varints(np.array(values, np.int64), b"\x08")])
+    assert [signed(dict(fields(row.tobytes()))[1]) for row in made.octets] == values
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 70))
@@ -399,7 +399,15 @@ def test_messages_hold_the_pieces_that_they_have(seed: int, count: int, pieces: 
     there = np.random.default_rng(seed).random((count, pieces)) < 0.5
     made = [where([constant(bytes([at]), len(there))], there[:, at])[0] for at in range(pieces)]
     last = Piece(np.full((len(there), 1), 255, np.uint8))
-    assert messages([*made, last]) == [bytes([*np.flatnonzero(row).tolist(), 255]) for row in there]
+    told = [bytes([*np.flatnonzero(row).tolist(), 255]) for row in there]
+    whole = Messages.of([*made, last])
+    assert whole.joined() == b"".join(told)
+    size = np.arange(count) % 3
+    after = np.repeat(np.arange(count, dtype=np.uint8), size)
+    assert whole.joined(after, size) == b"".join(text + bytes([at] * (at % 3)) for at, text in enumerate(told))
+    is_other = there[:, 0]
+    apart = [Messages(whole.octets[rows], whole.kept[rows]) for rows in (~is_other, is_other)]
+    assert apart[0].merged(apart[1], is_other).joined() == whole.joined()
 
 
 @settings(max_examples=25)

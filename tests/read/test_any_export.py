@@ -82,7 +82,9 @@ def test_a_range_that_is_open_much_longer_than_the_steps_is_no_share_of_them(tmp
     assert shares == {"step": None, "model": pytest.approx(58 / 80)}
 
 
-def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: Path) -> None:
+def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nvtx = [
         push(20, 30, "inner"),
         push(12, None, "a mark", eventType=34),
@@ -102,7 +104,10 @@ def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: 
         "inner", depth=1, instances=2, host_ns=20, gpu_ns=17, own_gpu_ns=17, launches=2, waits=0, steady_share=None
     )
     assert (tree.outside_gpu_ns, tree.outside_launches) == (0, 0)
-    assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == ["  inner,2,20,45.5,17,17,2,0", "(in no range),,,,0,0,0,"]
+    told = ["  inner,2,20,45.5,17,17,2,0", "(in no range),,,,0,0,0,"]
+    assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == told
+    monkeypatch.setattr("gpuledger.present.views.program_time.MOST_RANGES", 1)
+    assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == ["(1 more ranges),2,,,,17,,", told[1]]
 
 
 @pytest.mark.parametrize("name", ["decode", "graph", "moe_loop"])

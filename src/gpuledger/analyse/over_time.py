@@ -17,7 +17,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import distinct, group
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
@@ -132,13 +132,12 @@ def queue_depth(device: Device) -> tuple[Ints, Ints]:
     here, call = here[call >= 0], call[call >= 0]
     first, number = group(call)
     begun = np.full(len(first), np.iinfo(np.int64).max)
-    np.minimum.at(begun, number, activities.start_ns[here])
+    sweep.fold("least", number, activities.start_ns[here], begun)
     returned = calls["end_ns"][call[first]]
     waited = begun > returned
-    instants, place = np.unique(np.concatenate((returned[waited], begun[waited])), return_inverse=True)
-    change = np.repeat((1, -1), waited.sum())
-    steps = sweep.fold("sum", place.reshape(-1), change, np.zeros(len(instants), np.int64))
-    return instants, np.cumsum(steps)
+    returned, begun = np.sort(returned[waited]), np.sort(begun[waited])
+    instants = distinct(np.concatenate((returned, begun)))
+    return instants, sweep.search(returned, instants, "right") - sweep.search(begun, instants, "right")
 
 
 def busy_share(device: Device, bins: int) -> tuple[Ints, NDArray[np.float64]]:

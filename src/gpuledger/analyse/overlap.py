@@ -88,9 +88,12 @@ def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
     mine, owner = mine[order], owner[order]
     start, end = work.start_ns[mine], work.end_ns[mine]
     # streams one after the other on a line, so that none reaches into the next
-    line = owner * (int(end.max()) - int(start.min()) + 1) if len(mine) else owner
-    own_start, own_end = shares_in_order(start + line, end + line)
-    shared = (end - start) - (own_end - own_start)  # with kernels of the stream that began before
+    shared = end - start
+    owner *= int(end.max()) - int(start.min()) + 1 if len(mine) else 1
+    start += owner
+    end += owner
+    own_start, own_end = shares_in_order(start, end)
+    shared -= own_end - own_start  # with kernels of the stream that began before
     early = np.flatnonzero(shared > 0)
     names = work.name[mine]
     in_graphs = int((work.graph_node[mine[early]] > 0).sum())

@@ -107,6 +107,8 @@ class PathSummary:
     calls: tuple[CallOnPath, ...]
     ranges: tuple[RangeOnPath, ...]
     beside: tuple[BesidePath, ...]
+    steady_steps: int | None = None
+    """How many steady steps there are, where not all of them are looked at."""
 
     def side_ns(self, side: PathSide) -> int:
         return sum(time for line, time, _ in self.lines if side_of(line) == side)
@@ -131,6 +133,7 @@ def path_summary(trace: Trace, model: Scenario) -> PathSummary:
         calls=_calls(trace, model, path),
         ranges=_ranges(trace, model, path),
         beside=_beside(trace, model, path),
+        steady_steps=None if model.is_whole else device.step_count,
     )
 
 

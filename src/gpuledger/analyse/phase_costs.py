@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.job import Job
-from gpuledger.analyse.work_phases import NOWHERE, Asked, ToldBy, WorkPhases, work_phases
+from gpuledger.analyse.work_phases import NOWHERE, Asked, Numbers, ToldBy, WorkPhases, work_phases
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.causes import Cause
@@ -39,14 +39,16 @@ class Pieces:
     start_ns: Ints
     end_ns: Ints
     tile: Positions  # which row of the ledger's books it lies in
-    phase: Ints  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
-    before: Ints
-    after: Ints  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    phase: Numbers  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
+    before: Numbers
+    after: (
+        Numbers  # the phases before and after a stretch; NOWHERE at the ends of the window. Those of work are its own.
+    )
     inside: NDArray[np.bool_]  # whether the same phase of the same layer and step goes on after a stretch
-    cycle: Ints
+    cycle: Numbers
     """The layer that a piece belongs to, as `WorkPhases.instance` or counted from 0; of a stretch, that of what
     comes after it. NOWHERE for none."""
-    layer: Ints  # that layer's number; NOWHERE for none
+    layer: Numbers  # that layer's number; NOWHERE for none
     work_ns: Ints  # how much of it the GPU worked: all of a phase's, of a stretch that in no phase
     idle_ns: Ints
     begins: NDArray[np.bool_]
@@ -62,30 +64,36 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     of_phase = work.phase[activity] != NOWHERE
     other = union(start[~of_phase], end[~of_phase])
     start, end, activity = start[of_phase], end[of_phase], activity[of_phase]
-    phase, count = work.phase[activity], len(start)
+    phase, count = work.phase[activity].astype(np.int16), len(start)
     parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[:count]
     step = sweep.search(device.ledger.tiles_ns, start, "right")
     steps_on = np.append(True, step[1:] != step[:-1])[:count]
-    cycle, layer = _layers_of_work(device, work, activity, phase, step, parted | steps_on)
+    numbers = _layers_of_work(device, work, activity, phase, step, parted | steps_on)
+    cycle, layer = (number.astype(np.int32, copy=False) for number in numbers)
     changes = (phase[1:] != phase[:-1]) | (cycle[1:] != cycle[:-1])
     opens = steps_on | np.append(True, changes)[:count] | (parted & (cycle == NOWHERE))
-    window, nowhere = device.ledger.window, np.full(1, NOWHERE)
+    window, nowhere = device.ledger.window, np.full(1, NOWHERE, np.int16)
     whole_start = np.concatenate((start, [window.start_ns], end))  # the work of phases, then the stretches between
     begins = np.concatenate((opens, np.ones(count + 1, np.bool_)))
     columns = {
-        "phase": np.append(phase, np.full(count + 1, NOWHERE)),
+        "phase": np.append(phase, np.full(count + 1, NOWHERE, np.int16)),
         "before": np.concatenate((phase, nowhere, phase)),
         "after": np.concatenate((phase, phase, nowhere)),
         "inside": np.concatenate((np.zeros(count, np.bool_), ~opens, [False])),
         "cycle": np.concatenate((cycle, cycle, nowhere)),
         "layer": np.concatenate((layer, layer, nowhere)),
     }
+    whole_end = np.concatenate((end, start, [window.end_ns]))
+    del activity, parted, step, steps_on, changes, opens, numbers, cycle, layer, phase  # all are as long as the profile
     # cut where steps begin
     edges = device.ledger.tiles_ns
-    start, end, whose = cut_at(whole_start, np.concatenate((end, start, [window.end_ns])), edges[1:-1])
-    order = np.argsort(start, kind="stable")
-    order = order[end[order] > start[order]]
-    start, end, whose = start[order], end[order], whose[order]
+    start, end, whose = cut_at(whole_start, whole_end, edges[1:-1])
+    begins = begins[whose] & (start == whole_start[whose])
+    del whole_start, whole_end
+    order = np.flatnonzero(end > start)
+    order = order[np.argsort(start[order], kind="stable")]
+    start, end, whose, begins = start[order], end[order], whose[order], begins[order]
+    del order
     is_own = columns["phase"][whose] != NOWHERE
     pieces = Pieces(
         start_ns=start,
@@ -93,7 +101,7 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
         tile=sweep.search(edges, start, "right") - 1,
         work_ns=np.where(is_own, end - start, covered(other, start, end)),
         idle_ns=np.where(is_own, 0, covered(device.ledger.busy.idle, start, end)),
-        begins=begins[whose] & (start == whole_start[whose]),
+        begins=begins,
         **{name: column[whose] for name, column in columns.items()},
     )
     _check_balance(device, pieces)
@@ -115,8 +123,8 @@ def _booked_work(device: Device) -> tuple[Ints, Ints, Positions]:
 
 
 def _layers_of_work(
-    device: Device, work: WorkPhases, activity: Positions, phase: Ints, step: Ints, parted: NDArray[np.bool_]
-) -> tuple[Ints, Ints]:
+    device: Device, work: WorkPhases, activity: Positions, phase: Numbers, step: Ints, parted: NDArray[np.bool_]
+) -> tuple[Numbers, Numbers]:
     """For each piece of work its layer's range and number; where no range has any, layers are counted.
 
     A layer then begins where the first phase of a layer comes after another one, or where there is one alone after work
@@ -362,7 +370,7 @@ def phase_waits(
     return (*of_phases, *(wait for wait in of_layers if wait.layer is not None))
 
 
-def _waits(names: Sequence[str | None], phase: Ints, layer: Ints, amounts: Sequence[Ints]) -> list[PhaseWait]:
+def _waits(names: Sequence[str | None], phase: Numbers, layer: Numbers, amounts: Sequence[Ints]) -> list[PhaseWait]:
     """One entry for each phase and layer, layers in order."""
     first, number = group(phase, layer)
     sums = [sweep.fold("sum", number, column, np.zeros(len(first), np.int64)).tolist() for column in amounts]

@@ -33,11 +33,12 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group, same
+from gpuledger.trace.keys import distinct, group, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows
 
+Numbers = NDArray[np.signedinteger]  # as narrow as they can be: there is one for each activity
 NOWHERE: Final = -1  # the phase of work that is of none, and the layer of work that is in none
 _BETWEEN: Final = ("gemm", "activation")  # families of kernels that are the experts' between a dispatch and a combine
 
@@ -56,11 +57,11 @@ class WorkPhases:
     """Columns for the activities of one GPU, in their order."""
 
     phases: tuple[str, ...]  # those that occur, in the order of a layer, the user's own first
-    phase: Ints  # position in `phases`; NOWHERE for none
+    phase: Numbers  # position in `phases`; NOWHERE for none
     told_by: NDArray[np.int8]
-    instance: Ints
+    instance: Numbers
     """The layer's range that the launch lies in, as a number that no other layer of any step has; NOWHERE for none."""
-    layer: Ints  # that layer's own number; NOWHERE for none
+    layer: Numbers  # that layer's own number; NOWHERE for none
 
 
 Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression
@@ -78,9 +79,9 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
         return next((position for position, pattern in patterns if pattern.search(text)), NOWHERE)
 
     launches = _LaunchRanges(trace, device, own, ranges)
-    phase, told_by = np.full(len(own), NOWHERE), np.zeros(len(own), np.int8)
+    phase, told_by = np.full(len(own), NOWHERE, np.int16), np.zeros(len(own), np.int8)
 
-    def settle(said: Ints, source: ToldBy) -> None:
+    def settle(said: Numbers, source: ToldBy) -> None:
         fresh = (phase == NOWHERE) & (said != NOWHERE)
         phase[fresh], told_by[fresh] = said[fresh], source
 
@@ -95,7 +96,7 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     settle(ranged, ToldBy.RANGE)
     instance, layer = launches.around(layer_of_range)
     used = [position for position in range(len(names)) if (phase == position).any()]
-    place = np.full(len(names) + 1, NOWHERE)  # the last is for what is of none
+    place = np.full(len(names) + 1, NOWHERE, np.int16)  # the last is for what is of none
     place[used] = np.arange(len(used))
     return WorkPhases(tuple(names[position] for position in used), place[phase], told_by, instance, layer)
 
@@ -105,14 +106,17 @@ class _LaunchRanges:
 
     def __init__(self, trace: Trace, device: Device, own: Activities, ranges: Rows) -> None:
         self._trace, self._own, self._ranges = trace, own, ranges
-        self._launched = np.flatnonzero(own.launch >= 0)
-        used, self._number = np.unique(own.launch[self._launched], return_inverse=True)  # a graph has one call
-        self._calls = device.host.calls.at(used)
+        used = distinct(own.launch)  # a graph has one call
+        used = used[used >= 0]
+        self._number = np.full(len(device.host.calls) + 1, -1, np.int32)  # the last is for work without a call
+        self._number[used] = np.arange(len(used))
+        self._calls = device.host.calls.only("pid", "tid").at(used)
 
-    def around(self, says: Callable[[str], int]) -> tuple[Positions, Ints]:
+    def around(self, says: Callable[[str], int]) -> tuple[Numbers, Numbers]:
         """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none."""
         said = self._trace.strings.each(self._ranges.codes("name"), says)
-        telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE)
+        said = np.append(said, NOWHERE).astype(np.int32)
+        telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE, np.int32)
         if len(telling) and len(self._calls):
             ranges, calls = self._ranges.at(telling), self._calls
             inner = innermost(ranges, calls)
@@ -120,8 +124,9 @@ class _LaunchRanges:
             if len(alone):
                 by_process = [rows.replaced("tid", same(0, len(rows))) for rows in (ranges, calls.at(alone))]
                 inner[alone] = innermost(*by_process)
-            around[self._launched] = np.append(telling, NOWHERE)[inner][self._number]
-        return around, np.append(said, NOWHERE)[around]
+            of_call = np.append(np.append(telling, NOWHERE)[inner], NOWHERE).astype(np.int32)
+            around = of_call[self._number[self._own.launch]]
+        return around, said[around]
 
 
 def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints:
@@ -134,7 +139,7 @@ def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints
     return said[kind]
 
 
-def _between(own: Activities, phase: Ints, dispatch: int, experts: int, combine: int) -> Ints:
+def _between(own: Activities, phase: Numbers, dispatch: int, experts: int, combine: int) -> Ints:
     """GEMMs and activations of no phase after a dispatch, or the experts, and before a combine, or the experts."""
     said = np.full(len(own), NOWHERE)
     if not ((phase == dispatch).any() and (phase == combine).any()):

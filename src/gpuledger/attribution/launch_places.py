@@ -20,7 +20,8 @@ from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, thread
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, parents
 from gpuledger.trace.statistics import median
@@ -104,7 +105,7 @@ FEWEST_LAYERS: Final = 3  # a stretch that repeats less often is no layer
 class LaunchPlaces:
     """The place of each activity that was asked about."""
 
-    of: Ints  # for each activity a position in `names`
+    of: NDArray[np.signedinteger]  # for each activity a position in `names`
     names: tuple[tuple[str, ...], ...]
     """Ranges from the outermost in, numbers replaced by #; or one text that says where in a layer."""
     layers: int  # how many equal layers there are; 0 where none were found
@@ -136,48 +137,54 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     ranges = spans_of_time(trace)
     call = device.work.launch[chosen]
     launched = call >= 0
-    inner = np.full(len(chosen), -1, np.intp)
-    inner[launched] = innermost(ranges, device.host.calls.at(call[launched]))
-    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)).tolist()
-    texts = ranges.texts("name")
-    paths: dict[int, tuple[str, ...]] = {-1: ()}
-
-    def path(position: int) -> tuple[str, ...]:
-        chain = []
-        while position not in paths:
-            chain.append(position)
-            position = above[position]
-        for inner in reversed(chain):
-            paths[inner] = (*paths[above[inner]], texts[inner] or "?")
-        return paths[chain[0] if chain else position]
-
-    graph_places = () if trace.places is None else trace.places.places
+    inner = np.full(len(chosen), -1, np.int32)
+    inner[launched] = innermost(ranges, device.host.calls.only("pid", "tid").at(call[launched]))
+    texts, name_of = trace.strings.kinds(ranges.codes("name"), lambda text: text or "?")
+    base = NamePaths(parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)), name_of)
     place = place_of_work(trace, device.work)[chosen]
-    first, number = group(inner, place)
-    real = [
-        (*path(position), *(graph_places[named].path if named >= 0 else ()))
-        for position, named in zip(inner[first].tolist(), place[first].tolist(), strict=True)
-    ]
-    general = [tuple(map(without_numbers, names)) for names in real]
-    names = sorted(set(general))
-    of = np.array([names.index(place) for place in general], np.int64)[number]
-    depth, layer, layers = _layer_depth(real)
+    first, number = group(inner, place)  # launches of one range are of one place
+    placed = placed_paths(trace, base, texts, base.of_row[inner[first]], place[first])
+    folded: dict[str, int] = {}
+    fold = np.array([folded.setdefault(without_numbers(name), len(folded)) for name in placed.names], np.int64)
+    kinds = list(folded)
+    general = NamePaths(placed.paths.parent, fold[placed.paths.name])
+    of_launch = general.of_row[placed.of_work]
+    names_of = {-1: tuple[str, ...]()}
+    for path, (above, name) in enumerate(zip(general.parent.tolist(), general.name.tolist(), strict=True)):
+        names_of[path] = (*names_of[above], kinds[name])  # the outer come first
+    used = distinct(of_launch).tolist()
+    names = sorted(names_of[path] for path in used)
+    position = {name: position for position, name in enumerate(names)}
+    place_of_path = np.full(len(general) + 1, -1, np.int32)
+    place_of_path[used] = [position[names_of[path]] for path in used]
+    depth, layer, layers = _layer_depth(placed, fold, kinds)
     layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layer for name in names)
-    return LaunchPlaces(of, tuple(names), layers, layered)
+    return LaunchPlaces(place_of_path[of_launch][number], tuple(names), layers, layered)
 
 
-def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, str, int]:
-    """At which depth ranges are numbered through, what they are called and how many there are; -1 for none."""
-    kinds: dict[tuple[int, str], set[str]] = {}
-    for path in paths:
-        for depth, name in enumerate(path):
-            if without_numbers(name) != name:
-                kinds.setdefault((depth, without_numbers(name)), set()).add(name)
-    layers = {key: len(names) for key, names in kinds.items() if len(names) >= FEWEST_LAYERS}
-    if not layers:
+def _layer_depth(placed: PlacedPaths, fold: Ints, folded: Sequence[str]) -> tuple[int, str, int]:
+    """At which depth ranges are numbered through, what they are called and how many there are; -1 for none.
+
+    `fold` is for each name the one with # for its numbers. Of several the outermost, the most, the first to launch.
+    """
+    paths, launches = placed.paths, len(placed.of_work)
+    first = np.full(len(paths) + 1, launches)  # the first launch under each path; the last is for path -1
+    np.minimum.at(first, placed.of_work, np.arange(launches))
+    first = paths.least_inner(first[:-1])
+    numbered = np.array(
+        [folded[kind] != name for kind, name in zip(fold.tolist(), placed.names, strict=True)], np.bool_
+    )
+    rows = np.flatnonzero((first < launches) & numbered[paths.name])
+    depth, kind = paths.depth[rows], fold[paths.name[rows]]
+    once, _ = group(depth, kind, paths.name[rows])
+    of_kind, number = group(depth, kind)
+    count = np.bincount(number[once], minlength=len(of_kind))
+    begins = sweep.fold("least", number, first[rows], np.full(len(of_kind), launches))
+    enough = np.flatnonzero(count >= FEWEST_LAYERS)
+    if not len(enough):
         return -1, "", 0
-    depth, name = max(layers, key=lambda key: (-key[0], layers[key]))
-    return depth, name, layers[depth, name]
+    best = enough[np.lexsort((begins[enough], -count[enough], depth[of_kind[enough]]))[0]]
+    return int(depth[of_kind[best]]), folded[int(kind[of_kind[best]])], int(count[best])
 
 
 def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> LaunchPlaces:

@@ -212,6 +212,13 @@ class NamePaths:
             np.add.at(whole, self.parent[level], whole[level])
         return whole
 
+    def least_inner(self, own: NDArray[Any]) -> NDArray[Any]:
+        """The least of each path's own amount and those of all paths under it."""
+        whole = own.copy()
+        for level in reversed(self._levels[1:]):
+            np.minimum.at(whole, self.parent[level], whole[level])
+        return whole
+
     def in_order(self, weight: Ints, texts: Sequence[str]) -> Positions:
         """All paths as a tree is written, parents first: of siblings the heaviest first, then by name."""
         size = self.with_inner(np.ones(len(self), np.int64))

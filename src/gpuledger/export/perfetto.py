@@ -24,10 +24,7 @@ from gpuledger.trace.spans import Ints
 VARINT, FIXED64, BYTES = range(3)
 Octets = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
-
-_FEW: Final = 16  # so many different sets of pieces are worth a round each
-
-_MOST_BITS: Final = 62
+Positions = NDArray[np.signedinteger]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,45 +105,41 @@ def message(field: int, pieces: Sequence[Piece], more: Ints | int = 0) -> list[P
     return [varints(total, tag(field, BYTES)), *pieces]
 
 
-def messages(pieces: Sequence[Piece]) -> list[bytes]:
-    """Each message by itself."""
-    masks = {id(piece.kept): piece.kept for piece in pieces if piece.kept is not None}
-    octets = np.concatenate([piece.octets for piece in pieces], axis=1)
-    if not masks:
-        return _rows_of(octets)
-    bit = {key: 1 << index for index, key in enumerate(masks)}
-    if len(masks) <= _MOST_BITS:
-        pattern = np.zeros(len(octets), np.int64)
-        for key, mask in masks.items():
-            pattern |= np.where(mask, bit[key], 0)
-        patterns, which = np.unique(pattern, return_inverse=True)
-    if len(masks) > _MOST_BITS or len(patterns) > _FEW:  # one by one
-        kept = np.concatenate(
-            [
-                np.broadcast_to(True if piece.kept is None else piece.kept[:, None], piece.octets.shape)
-                for piece in pieces
-            ],
-            axis=1,
-        )
-        return runs(octets[kept], kept.sum(axis=1))
-    encoded = np.empty(len(octets), np.object_)
-    for index, bits in enumerate(patterns.tolist()):
-        rows = np.flatnonzero(which == index)
-        there = [piece.kept is None or bits & bit[id(piece.kept)] > 0 for piece in pieces]
-        columns = np.flatnonzero(np.repeat(there, [piece.octets.shape[1] for piece in pieces]))
-        encoded[rows] = _rows_of(octets.take(rows, axis=0).take(columns, axis=1))  # five times faster than both at once
-    return encoded.tolist()
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """Messages as rows of bytes, of which each has some."""
 
+    octets: Octets
+    kept: Mask
 
-def _rows_of(octets: Octets) -> list[bytes]:
-    whole, length = octets.tobytes(), octets.shape[1]
-    return [whole[start : start + length] for start in range(0, len(whole), length)]
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> Messages:
+        octets = np.concatenate([piece.octets for piece in pieces], axis=1)
+        kept, end = np.empty(octets.shape, np.bool_), 0
+        for piece in pieces:
+            begin, end = end, end + piece.octets.shape[1]
+            kept[:, begin:end] = True if piece.kept is None else piece.kept[:, np.newaxis]
+        return cls(octets, kept)
 
+    def merged(self, other: Messages, is_other: Mask) -> Messages:
+        """These and others in one order, which says of each whether it is one of the others."""
+        shape = len(is_other), max(self.octets.shape[1], other.octets.shape[1])
+        octets, kept = np.zeros(shape, np.uint8), np.zeros(shape, np.bool_)
+        for messages, rows in ((self, np.flatnonzero(~is_other)), (other, np.flatnonzero(is_other))):
+            width = messages.octets.shape[1]
+            octets[rows, :width], kept[rows, :width] = messages.octets, messages.kept
+        return Messages(octets, kept)
 
-def runs(octets: Octets, size: Ints) -> list[bytes]:
-    """A run of bytes cut into pieces of these lengths."""
-    whole = octets.tobytes()
-    return [whole[first:last] for first, last in pairwise([0, *np.cumsum(size).tolist()])]
+    def joined(self, after: Octets | None = None, size: Ints | int = 0) -> bytes:
+        """One after the other; of `after`, bytes in a row, so many follow each."""
+        own = self.octets[self.kept]
+        if after is None:
+            return own.tobytes()
+        length = np.count_nonzero(self.kept, axis=1)
+        all_bytes = np.empty(len(own) + after.size, np.uint8)
+        is_own = np.repeat(np.tile((True, False), len(length)), np.stack((length, size), axis=1).reshape(-1))
+        all_bytes[is_own], all_bytes[~is_own] = own, after.reshape(-1)
+        return all_bytes.tobytes()
 
 
 CHUNK: Final = 32_768  # so many events, arrows included, are encoded together
@@ -207,43 +200,42 @@ class PerfettoWriter:
                 yield from self._records(section.records, section.offset_ns)
             for levels in section.levels:
                 yield from self._levels(levels, section.offset_ns)
+            del section
 
     def _records(self, records: Records, offset_ns: int) -> Iterator[bytes]:
         position, is_end = events(records.start_ns, records.end_ns, records.track, records.rank, records.instant)
         for chunk_rows in _chunks(records, position, is_end):
-            chunk = self._events(records, position[chunk_rows], is_end[chunk_rows] > 0, offset_ns)
+            chunk = self._events(records, position[chunk_rows], is_end[chunk_rows], offset_ns)
             yield self._news()  # before the events that use them, which now have been asked for
             yield chunk
 
-    def _events(self, records: Records, chosen: NDArray[np.intp], is_end: NDArray[np.bool_], offset_ns: int) -> bytes:
-        order, ends = np.empty(len(chosen), np.object_), chosen[is_end]
-        order[~is_end] = self._begins(records, chosen[~is_end], offset_ns)
+    def _events(self, records: Records, chosen: Positions, is_end: Mask, offset_ns: int) -> bytes:
+        ends, begins = chosen[is_end], chosen[~is_end]
         event = [constant(integer(_TYPE, _END), len(ends)), varints(records.track[ends], tag(_TRACK, VARINT))]
-        order[is_end] = self._packets(records.end_ns[ends], offset_ns, event)
-        return b"".join(order.tolist())
+        over = self._packets(records.end_ns[ends], offset_ns, event)
+        start_ns, event = records.start_ns[begins], self._begins(records, begins)
+        if records.first_flow is None or records.flows is None:
+            return self._packets(start_ns, offset_ns, event).merged(over, is_end).joined()
+        first, count = records.first_flow.take(begins), records.flows.take(begins)
+        if count.max(initial=0) <= 1:
+            event += where([fixed64(first, _FLOW_TAG)], count > 0)
+            return self._packets(start_ns, offset_ns, event).merged(over, is_end).joined()
+        size = np.zeros(len(chosen), np.int64)
+        size[~is_end] = count * _FLOW_BYTES
+        packets = self._packets(start_ns, offset_ns, event, count * _FLOW_BYTES).merged(over, is_end)
+        number = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        return packets.joined(fixed64(number, _FLOW_TAG).octets, size)
 
-    def _begins(self, records: Records, chosen: NDArray[np.intp], offset_ns: int) -> list[bytes]:
-        start_ns = records.start_ns[chosen]
-        event = [
+    def _begins(self, records: Records, chosen: Positions) -> list[Piece]:
+        return [
             varints(np.where(records.instant[chosen], _INSTANT, _BEGIN), tag(_TYPE, VARINT)),
             varints(records.track[chosen], tag(_TRACK, VARINT)),
             varints(self._categories.numbers(records.categories, records.category[chosen]), tag(_CATEGORY, VARINT)),
             varints(self._names.numbers(records.titles, records.title[chosen]), tag(_NAME, VARINT)),
             *(piece for argument in records.arguments for piece in self._annotation(argument, chosen)),
         ]
-        if records.first_flow is None or records.flows is None:
-            return self._packets(start_ns, offset_ns, event)
-        first, count = records.first_flow.take(chosen), records.flows.take(chosen)
-        if count.max(initial=0) <= 1:
-            event += where([fixed64(first, _FLOW_TAG)], count > 0)
-            return self._packets(start_ns, offset_ns, event)
-        size = count * _FLOW_BYTES
-        packets = self._packets(start_ns, offset_ns, event, size)
-        number = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        arrows = runs(fixed64(number, _FLOW_TAG).octets, size)
-        return [packet + more for packet, more in zip(packets, arrows, strict=True)]
 
-    def _annotation(self, argument: Argument, first: NDArray[np.intp]) -> list[Piece]:
+    def _annotation(self, argument: Argument, first: Positions) -> list[Piece]:
         values = argument.values.take(first)
         present = values != argument.values.absent
         if not present.any():
@@ -255,12 +247,12 @@ class PerfettoWriter:
             value = varints(self._texts.numbers(argument.texts, np.where(present, values, -1)), tag(17, VARINT))
         return where(message(_ANNOTATION, [name, value]), present)
 
-    def _packets(self, time: Ints, offset_ns: int, event: Sequence[Piece], more: Ints | int = 0) -> list[bytes]:
+    def _packets(self, time: Ints, offset_ns: int, event: Sequence[Piece], more: Ints | int = 0) -> Messages:
         """Packets around track events, of each of which `more` bytes are still to come."""
         tracked = message(_TRACK_EVENT, event, more)
         since = np.maximum(time - offset_ns - self._base, 0)
         head = [varints(since, tag(_TIMESTAMP, VARINT)), constant(integer(_SEQUENCE, 1), len(time))]
-        return messages(message(_PACKET, [*head, *tracked], more))
+        return Messages.of(message(_PACKET, [*head, *tracked], more))
 
     def _levels(self, levels: Levels, offset_ns: int) -> Iterator[bytes]:
         for begin in range(0, len(levels.at_ns), CHUNK):
@@ -271,18 +263,18 @@ class PerfettoWriter:
                 constant(integer(_TYPE, _COUNTER) + integer(_TRACK, levels.track), count),
                 fixed64(value, tag(_FLOAT, FIXED64)) if is_float else varints(value, tag(_VALUE, VARINT)),
             ]
-            yield b"".join(self._packets(levels.at_ns[chunk], offset_ns, event))
+            yield self._packets(levels.at_ns[chunk], offset_ns, event).joined()
 
     def _news(self) -> bytes:
         news = b"".join(interned.news() for interned in (self._categories, self._names, self._arguments, self._texts))
         return _packet(text(_INTERNED, news)) if news else b""
 
 
-def _chunks(records: Records, position: NDArray[np.intp], is_end: Ints) -> Iterator[slice]:
+def _chunks(records: Records, position: Positions, is_end: Mask) -> Iterator[slice]:
     """Stretches of events of about the same cost."""
     cost = np.ones(len(position), np.int64)
     if records.flows is not None:
-        cost += np.where(is_end > 0, 0, records.flows.take(position))
+        cost += np.where(is_end, 0, records.flows.take(position))
     chunk = (np.cumsum(cost) - 1) // CHUNK
     edges = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(position)]
     return (slice(first, last) for first, last in pairwise(edges) if last > first)

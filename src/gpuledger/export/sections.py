@@ -46,7 +46,7 @@ from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import PHASES, Steps
 from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import PathPart, critical_path
-from gpuledger.replay.scenario import Scenario, scenarios
+from gpuledger.replay.scenario import ENOUGH_FOLLOWED, Scenario, scenarios
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, covered
@@ -107,6 +107,7 @@ def sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineS
     """The timeline of one trace."""
     for section in _sections(scene, numbers):
         yield replace(section, offset_ns=scene.offset_ns)
+        del section  # it is large, and the next one is made while it would still be held
 
 
 def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
@@ -124,7 +125,7 @@ def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[Timeline
     tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
     yield TimelineSection((*groups.values(), *tracks), records)
     del records, tracks
-    for model in scenarios(trace, scene.devices):
+    for model in scenarios(trace, scene.devices, enough=ENOUGH_FOLLOWED):
         above = groups[model.device.gpu]
         yield from _books(scene, model.device, above, numbers)
         track, path = path_side(trace, model, above, numbers)
@@ -326,7 +327,7 @@ _PARTS: Final = {
 def path_side(trace: Trace, scenario: Scenario, above: Track, numbers: UniqueNumbers) -> tuple[Track, Records]:
     """The path of one GPU's steady stretch, on a track under the GPU."""
     track = numbers.track_under(above, TrackKind.SLICES, "critical path", _PATH)
-    path, work, calls = critical_path(scenario), scenario.device.work, scenario.device.host.calls
+    path, work, calls = critical_path(scenario), scenario.part.work, scenario.part.host.calls
     name = np.append(work.name, NO_TEXT)[path.operation]
     call = np.append(calls.codes("name")[scenario.graph.call_row], NO_TEXT)[path.call]
     kernels, kernel = trace.strings.kinds(name, lambda text: label(text or ""))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import is_among
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
 
@@ -249,26 +249,33 @@ def nested_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]
     order = np.lexsort((-end_ns, start_ns, group))
     lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    order = order[np.isin(group[order], _crossing_groups(start_ns, end_ns, group, rank))]
+    crosses = _crossing(start_ns, end_ns, group, rank)
+    order = order[is_among(group[order], group[crosses])]
     for run in _runs(group[order]):
         members = order[run]
+        begin, reach = start_ns[members], furthest(end_ns[members])
+        cluster = np.cumsum(np.append(True, begin[1:] >= reach[:-1])) - 1  # what touches nothing before it begins anew
+        tangled = np.zeros(int(cluster[-1]) + 1, np.bool_)
+        tangled[cluster[crosses[members]]] = True
+        members = members[tangled[cluster]]
         lane[members] = _nesting_lanes(start_ns[members], end_ns[members])
     return lane, rank
 
 
-def _crossing_groups(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> Ints:
-    """The groups in which something crosses.
+def _crossing(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> NDArray[np.bool_]:
+    """Records that cross others: of those that touch one another some, where any does.
 
     Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
     """
     position, is_end = events(start_ns, end_ns, group, rank, np.zeros(len(group), np.bool_))
-    change = 1 - 2 * is_end
-    before = np.cumsum(change) - change
-    begins, ends = is_end == 0, is_end == 1
-    depth = np.empty(len(group), np.int64)
-    depth[position[begins]] = before[begins]
-    crosses = before[ends] != depth[position[ends]] + 1
-    return np.unique(group[position[ends][crosses]])
+    change = np.where(is_end, np.int32(-1), np.int32(1))
+    before = np.cumsum(change, dtype=np.int32) - change
+    depth = np.empty(len(group), np.int32)
+    depth[position[~is_end]] = before[~is_end]
+    ended = position[is_end]
+    crosses = np.zeros(len(group), np.bool_)
+    crosses[ended[before[is_end] != depth[ended] + 1]] = True
+    return crosses
 
 
 def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
@@ -298,8 +305,10 @@ def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
     return chosen
 
 
-def events(start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]) -> tuple[Positions, Ints]:
-    """The order in which beginnings and ends of records are written, track by track: positions, and 1 for an end.
+def events(
+    start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The order in which beginnings and ends of records are written, track by track: positions, and which are ends.
 
     At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
     before the inner, and a record of no length ends at once. An instant has no end.
@@ -307,10 +316,12 @@ def events(start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArr
     count = len(start_ns)
     lasting = np.flatnonzero((end_ns > start_ns) & ~instant)
     brief = np.flatnonzero((end_ns <= start_ns) & ~instant)
-    position = np.concatenate((np.arange(count), lasting, brief))
+    position = np.concatenate((np.arange(count), lasting, brief)).astype(np.int32)
     time = np.concatenate((start_ns, end_ns[lasting], start_ns[brief]))
     place = np.concatenate((2 * rank, -2 * (rank[lasting] + 1), 2 * rank[brief] + 1))
-    order = np.lexsort((place, time, track[position]))
-    is_end = np.zeros(len(position), np.int64)
-    is_end[count:] = 1
-    return position[order], is_end[order]
+    if 2 * count < np.iinfo(np.int32).max:
+        place = place.astype(np.int32)
+    del lasting, brief
+    order = np.lexsort((place, time, track.astype(np.int32)[position]))
+    del place, time
+    return position[order], order >= count

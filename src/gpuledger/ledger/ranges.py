@@ -74,12 +74,13 @@ def innermost(ranges: Rows, calls: Rows, *, nesting: Nesting | None = None) -> P
     `nesting` is that of the ranges, if it is known.
     """
     calls, nesting = calls.only("pid", "tid"), nesting or Nesting.of(ranges)
-    if nesting is None:
-        return _innermost_of_any(ranges, calls)
     held = np.empty(len(calls), np.intp)
     for first in range(0, len(calls), _MOST_CALLS):
         part = slice(first, first + _MOST_CALLS)
-        held[part] = nesting.innermost(calls.between(part))
+        some = calls.between(part)
+        held[part] = _innermost_of_any(ranges, some) if nesting is None else nesting.innermost(some)
+    if nesting is None:
+        return held
     # a call of no length may touch two ranges, neither of which holds the other
     brief = np.flatnonzero(calls["end_ns"] <= calls["start_ns"])
     held[brief] = _innermost_of_any(ranges, calls.at(brief))

@@ -28,6 +28,9 @@ from gpuledger.trace.spans import Ints, Span, Spans, clip, total
 ENOUGH: Final = 60_000
 """So many operations are replayed of a run of steps that has more."""
 
+ENOUGH_FOLLOWED: Final = 250_000
+"""So many where the critical path is to be followed: four times what savings need, as it also names what is rare."""
+
 FEWEST_STEPS: Final = 5
 """But no fewer steps than this."""
 
@@ -190,12 +193,18 @@ def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario
     return Scenario(trace, device, part, _opened(graph, device) if part.rows is None else graph)
 
 
-def scenarios(trace: Trace, devices: Sequence[Device]) -> tuple[Scenario, ...]:
-    """For all devices of a trace, with one graph."""
-    if not devices:
-        return ()
-    graph = _opened(dependency_graph(trace, devices[0].host, devices[0].work), devices[0])
-    return tuple(Scenario(trace, device, whole(device), graph) for device in devices)
+def scenarios(trace: Trace, devices: Sequence[Device], *, enough: int | None = None) -> tuple[Scenario, ...]:
+    """For all devices of a trace, with one graph of all; with `enough`, of a long run of steps so many operations."""
+    parts = [whole(device) if enough is None else excerpt(trace, device, enough=enough) for device in devices]
+    graph: DependencyGraph | None = None
+    models = list[Scenario]()
+    for device, part in zip(devices, parts, strict=True):
+        if part.rows is not None:
+            models.append(Scenario(trace, device, part, dependency_graph(trace, part.host, part.work)))
+            continue
+        graph = graph or _opened(dependency_graph(trace, device.host, device.work), device)
+        models.append(Scenario(trace, device, part, graph))
+    return tuple(models)
 
 
 def _opened(graph: DependencyGraph, device: Device) -> DependencyGraph:

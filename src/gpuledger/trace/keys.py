@@ -101,36 +101,40 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     if not count:
         return np.empty(0, np.intp), np.empty(0, np.intp)
     keys = tuple(key for key in keys if not is_same(key)) or keys[:1]
-    if len(keys) == 1:
-        return _group_by_one(keys[0])
-    order = np.lexsort(keys[::-1])
-    opens = np.zeros(count, np.bool_)
-    opens[0] = True
-    for key in keys:
-        ordered = key[order]
-        opens[1:] |= ordered[1:] != ordered[:-1]
-    number = np.empty(count, np.intp)
-    number[order] = np.cumsum(opens) - 1
-    return order[opens], number
+    first, number = _group_by_one(keys[0])
+    for key in keys[1:]:  # column by column: most have few values, and no row needs to be sorted
+        if len(first) == count:
+            break
+        values, value = _group_by_one(key)
+        number *= len(values)
+        number += value
+        del value  # as long as the columns are
+        first, number = _group_by_one(number)
+    return first, number
 
 
 def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
     """The same for one key, of which there are mostly few: no sorting of rows."""
+    key = key.view(np.int8) if key.dtype == np.bool_ else key
     values = distinct(key).astype(np.int64)
+    if is_same(key):
+        return np.zeros(1, np.intp), same(0, len(key), np.intp)
     least, most = int(values[0]), int(values[-1])
+    place = None
     if most - least < len(key) + 65536:
         before = min(max(least, 0), 65536)  # codes of texts count from 0, and need no column of differences
         least -= before
         place = np.zeros(most - least + 1, np.intp)
         place[values - least] = np.arange(len(values))
-        is_index = not least and key.dtype == np.int32
-        number = by_row(lambda column: take(place, column if is_index else column.astype(np.int64) - least), key)
-    else:
-        number = sweep.search(values, key.astype(np.int64))
-    first = np.full(len(values), len(key))
+    first, number = np.full(len(values), len(key)), np.empty(len(key), np.intp)
     for begin in range(0, len(key), _ROWS_AT_ONCE):
-        part = number[begin : begin + _ROWS_AT_ONCE]
-        sweep.fold("least", part, np.arange(begin, begin + len(part)), first)
+        part = key[begin : begin + _ROWS_AT_ONCE]
+        if place is None:
+            own = sweep.search(values, part.astype(np.int64, copy=False))
+        else:
+            own = take(place, part if not least and part.dtype == np.int32 else part.astype(np.int64) - least)
+        number[begin : begin + len(part)] = own
+        sweep.fold("least", own, np.arange(begin, begin + len(part)), first)
     return first, number
 
 

@@ -138,13 +138,15 @@ def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
 
 def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positions]:
     """Each span cut at the sorted instants that lie inside it: starts and ends of the pieces, and whose each one is."""
-    first = sweep.search(cuts, start_ns, "right")
-    last = sweep.search(cuts, end_ns, "left")
+    first = sweep.search(cuts, start_ns, "right").astype(np.int32)
+    last = sweep.search(cuts, end_ns, "left").astype(np.int32)
     inside = np.maximum(last - first, 0)
     if not inside.any():
         return start_ns, end_ns, np.arange(len(start_ns))
-    _, cut = expand(first, last)
+    crossed = np.flatnonzero(inside)  # mostly few
+    _, cut = expand(first[crossed].astype(np.intp), last[crossed].astype(np.intp))
     whose = np.repeat(np.arange(len(start_ns)), inside + 1)
+    del first, last, inside
     begin, end = start_ns[whose], end_ns[whose]
     later = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
     begin[later] = end[later - 1] = cuts[cut]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -179,6 +180,7 @@ def _model(
         )
     ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
     for profile, name in _profiles(given, reading.limits):
+        gc.collect()  # the last profile's trace and books, which refer to each other in a circle
         trace = _trace(profile, reading)
         theirs = model_forwards(trace, name, wanted, isolation, mock.kernels)
         ranks += theirs.forwards

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +15,17 @@ from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides, pool_runs, side_of_timing, sides_of_pair
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.read import SAMPLES
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
-from gpuledger.verbs.profiles import Profile, ProfileReading
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading
 from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Sides:
 
     def _of_profile(self, profile: Profile, name: str) -> RunSide:
         self._tell.clear()
-        trace = ProfileReading(self._limits, self._tell).trace(profile, where_sampled=SAMPLES)
+        gc.collect()  # the last side's trace and books, which refer to each other in a circle
+        trace = ProfileReading(self._limits, self._tell).trace(profile, columns_for(profiled=True), WHERE_SAMPLED)
         self._tell.stage(BOOKS)
         devices = analyse_devices(trace, name, self._wanted)
         return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))

@@ -12,7 +12,7 @@ from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownAnswer
 
 if TYPE_CHECKING:
@@ -61,13 +61,16 @@ def _of_timeline(
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.answers.kernels import TimelineUse
+    from gpuledger.findings.profiled_run import columns_for
     from gpuledger.ledger.device import analyse_devices
     from gpuledger.present.views.kernels import kernel_sentences
     from gpuledger.present.views.timeline import step_kernels_sheet, timeline_document
+    from gpuledger.read import wanted_columns
     from gpuledger.read.ncu.reader import open_kernels
 
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, tuple(Table))
+    read = {**columns_for(profiled=True), **wanted_columns((Table.METRICS,))}
+    trace = ProfileReading(limits, progress).trace(profile, read, WHERE_SAMPLED)
     counted = open_kernels(ncu, limits=limits, progress=progress) if ncu else None
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted)
@@ -106,13 +109,15 @@ def ncu_plan(
     from gpuledger.analyse.inventory import contents
     from gpuledger.analyse.kernels.ncu_plan import plan
     from gpuledger.capture.ncu import ENDING, Measure, check_metrics, ncu_command
-    from gpuledger.findings.profiled_run import diagnose
+    from gpuledger.findings.profiled_run import columns_for, diagnose
     from gpuledger.present.views.info import origin_line
     from gpuledger.present.views.ncu import Proposal, plan_document
 
     measure = Measure.of_set(measured) if metrics is None else Measure.of_metrics(check_metrics(metrics))
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile)
+    launched = {Table.KERNELS: ("smem_static_bytes", "smem_dynamic_bytes")}
+    columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for(profiled=True).items()}
+    trace = ProfileReading(limits, progress).trace(profile, columns)
     run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
     chosen = plan(trace, run.main_device, coverage, anyway=anyway)
     # trace.json.gz -> trace; ncu would read a % in a name as a variable

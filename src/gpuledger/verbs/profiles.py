@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Final
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.read import open_trace
+from gpuledger.read import SAMPLES, open_trace, wanted_columns
 from gpuledger.records import dataclass
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
+
+WHERE_SAMPLED: Final = {**SAMPLES, **wanted_columns((Table.KERNELS,))}
+"""What is read besides where a GPU was sampled: samples are laid to kernels of a shape."""
 
 Profile = Trace | str | Path  # a profile: where it is, or what was read of it
 

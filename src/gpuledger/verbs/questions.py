@@ -26,6 +26,7 @@ from gpuledger.answers.one_gpu import (
     ranges_answer,
     steps_answer,
 )
+from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -35,18 +36,22 @@ from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
 from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
-from gpuledger.read import SAMPLES
+from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
-from gpuledger.replay.scenario import scenarios
+from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownAnswer
 
 Result = TypeVar("Result")
+
+_TO_NAME_GRAPHS: Final = {**columns_for(profiled=True), **wanted_columns((Table.CALLS,))}
+"""The shapes of launches, and calls with the kernels that they name."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -66,6 +71,7 @@ class Question(Generic[Result]):
     answer: Callable[..., Result]  # from a trace and a device of it, and the options of the question
     tables: Callable[[Result], TableAnswer]
     reads_samples: bool = False
+    names_graphs: bool = False  # by the shapes and names of launches, which the others do without
 
     def ask(
         self,
@@ -79,7 +85,9 @@ class Question(Generic[Result]):
     ) -> ShownAnswer[Result]:
         name = profile_name(profile)
         trace = ProfileReading(limits, progress, names_from).trace(
-            profile, where_sampled=SAMPLES if self.reads_samples else {}
+            profile,
+            _TO_NAME_GRAPHS if self.names_graphs or names_from is not None else columns_for(profiled=False),
+            WHERE_SAMPLED if self.reads_samples else {},
         )
         progress.stage(BOOKS)
         devices = analyse_devices(trace, name, wanted or Selection())
@@ -101,7 +109,7 @@ _LAUNCHES: Final = Question("launches", launches_answer, launches_tables)
 _MEMORY: Final = Question("memory", memory_answer, memory_tables)
 _RANGES: Final = Question("ranges", ranges_answer, ranges_tables, reads_samples=True)
 _OVERLAP: Final = Question("overlap", overlap_answer, overlap_tables)
-_OPS: Final = Question("ops", operators_answer, operators_tables)
+_OPS: Final = Question("ops", operators_answer, operators_tables, names_graphs=True)
 
 QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     question.name: question for question in (_STEPS, _GAPS, _LAUNCHES, _MEMORY, _RANGES, _OVERLAP, _OPS)
@@ -165,7 +173,7 @@ def phases(
     `named` are phases by name and regular expression, before those that are known; `ranks` are all profiles of the job.
     """
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile)
+    trace = ProfileReading(limits, progress).trace(profile, columns_for(profiled=False))
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.clear()
@@ -190,9 +198,9 @@ def critical(
 ) -> ShownAnswer[PathSummary]:
     """The critical path: the host and GPU work that sets the step time."""
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile)
+    trace = ProfileReading(limits, progress).trace(profile, columns_for(profiled=False))
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.stage("following the critical path")
-    summaries = tuple(path_summary(trace, model) for model in scenarios(trace, devices))
+    summaries = tuple(path_summary(trace, model) for model in scenarios(trace, devices, enough=ENOUGH_FOLLOWED))
     return ShownAnswer(summaries, lambda: critical_document(name, summaries, trace.health, devices[0].zero_ns))

@@ -170,7 +170,7 @@ def forwards_from(trace: Trace, device: Device, profile: str, kernel: Positions,
     number[used[np.argsort(begins[used], kind="stable")]] = np.arange(len(used))
     order = np.lexsort((work.stream[kernel], work.start_ns[kernel], number[forward]))
     kernel, forward = kernel[order], number[forward[order]]
-    rows = kernels.at(work.row[kernel])
+    rows = kernels.only("grid", "block").at(work.row[kernel])
     codes, name = np.unique(work.name[kernel], return_inverse=True)
     steps = device.steps
     begin = work.start_ns[kernel[np.searchsorted(forward, np.arange(len(used)))]]

@@ -192,7 +192,7 @@ def _launched_in(device: Device, kernels: Positions, ranges: Rows) -> Positions:
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
     call = device.work.launch[kernels]
     launched = np.flatnonzero(call >= 0)
-    calls = device.host.calls.at(call[launched])
+    calls = device.host.calls.only("pid", "tid").at(call[launched])
     owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])
     alone = ~np.isin(caller, owner)
     outermost = np.full(len(kernels), len(ranges), np.intp)

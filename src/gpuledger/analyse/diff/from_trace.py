@@ -36,7 +36,8 @@ from gpuledger.catalog.kernel_names import parse, without_ids, without_numbers
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import NotMeasured, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, depths, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT
@@ -162,10 +163,13 @@ def _contents(
     here = here[work.launch[here] >= 0]
     here = here[place[work.launch[here]] >= 0]
     length = work.end_ns[here] - work.start_ns[here]
+    bare = {
+        code: "(graph)" if code == NO_TEXT else parse(ranges.strings.text(code) or "").bare
+        for code in distinct(work.name[here]).tolist()
+    }
     for number, code, count, spent_ns in _sums(place[work.launch[here]], work.name[here], length):
-        text = "(graph)" if code == NO_TEXT else parse(ranges.strings.text(code) or "").bare
         for name in members[number]:
-            work_of[name][text] += count
+            work_of[name][bare[code]] += count
             gpu_ns[name] += spent_ns
     return list(zip(gpu_ns, wait_ns, calls_of, work_of, strict=True))
 
@@ -173,8 +177,7 @@ def _contents(
 def _sums(place: Positions, what: NDArray[np.signedinteger], time: Ints) -> list[tuple[int, int, int, int]]:
     """(chain, what, how many, time) of each pair that occurs."""
     first, number = group(place, what)
-    total = np.zeros(len(first), np.int64)
-    np.add.at(total, number, time)
+    total = sweep.fold("sum", number, time, np.zeros(len(first), np.int64))
     columns = (place[first], what[first], np.bincount(number, minlength=len(first)), total)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -294,16 +297,17 @@ def _kernels(
     steady = device.begins_steady(work.start_ns[here])
     here, time, is_compute = here[steady], time[steady], is_compute[steady]
     names: dict[str, int] = {}
-    codes, back = np.unique(work.name[here], return_inverse=True)
-    bares = [WHOLE_GRAPH if code == NO_TEXT else parse(trace.strings.text(code) or "").bare for code in codes.tolist()]
-    number = np.array([names.setdefault(bare, len(names)) for bare in bares], np.intp)[back.reshape(-1)]
+    first, number = group(work.name[here])
+    codes = work.name[here[first]].tolist()
+    bares = [WHOLE_GRAPH if code == NO_TEXT else parse(trace.strings.text(code) or "").bare for code in codes]
+    number = np.array([names.setdefault(bare, len(names)) for bare in bares], np.intp)[number]
     kept = np.argsort(-np.bincount(number, weights=time, minlength=len(names)), kind="stable")[:MOST_BY_STEP]
     place = np.full(len(names), -1)
     place[kept] = np.arange(len(kept))
     step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, steps - 1)
     chosen = place[number] >= 0
-    sums = np.zeros((len(kept), steps), np.int64)
-    np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
+    cell, none = place[number[chosen]] * steps + step[chosen], np.zeros(len(kept) * steps, np.int64)
+    sums = sweep.fold("sum", cell, time[chosen], none).reshape(-1, steps)
     listed = list(names)
     by_step = {listed[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
     return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
@@ -349,8 +353,7 @@ def by_function(calls: Rows) -> tuple[Call, ...]:
     """Calls by function, the most time first."""
     names, number = calls.strings.kinds(calls.codes("name"), without_version)
     count = np.bincount(number, minlength=len(names)).tolist()
-    time = np.zeros(len(names), np.int64)
-    np.add.at(time, number, calls.duration_ns)
+    time = sweep.fold("sum", number, calls.duration_ns, np.zeros(len(names), np.int64))
     functions = [
         Call(name, call_kind(name), n, ns) for name, n, ns in zip(names, count, time.tolist(), strict=True) if n
     ]

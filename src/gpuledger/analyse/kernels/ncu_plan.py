@@ -9,7 +9,7 @@ again and again, and the other ranks take part once, so that it would wait for e
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -37,7 +37,7 @@ class LaunchColumns:
     """The launches of one GPU in the order of time, as columns."""
 
     functions: tuple[str, ...]
-    function: Ints
+    function: NDArray[np.int32]
     """Position in `functions`: the bare name, all that ncu filters by."""
     alike: Ints
     """Number of the kernel, grid and block; one launch stands for all of a number."""
@@ -91,29 +91,26 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
         pressing = waiting[0]
-        now = [
-            sequence
-            for sequence in waiting
-            if sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
-        ]
+        now, later = list[_Sequence](), list[_Sequence]()
+        for sequence in waiting:
+            fits = sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
+            (now if fits else later).append(sequence)
         runs.append(_run(launches, ordinal, now))
-        waiting = [sequence for sequence in waiting if sequence not in now]
+        waiting = later
     return tuple(runs)
 
 
 def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
     """The sequences that wanted kernels are in; one that is in several counts where it is most often."""
     rows = np.flatnonzero(launches.steady & np.isin(launches.alike, list(wanted)))
-    _, pair = group(launches.alike[rows], launches.counted[rows])
-    ordered = rows[np.argsort(pair, kind="stable")]
-    main: dict[int, Positions] = {}
-    for part in np.split(ordered, np.cumsum(np.bincount(pair))[:-1]) if len(rows) else []:
-        kernel = int(launches.alike[part[0]])
-        if kernel not in main or len(part) > len(main[kernel]):
-            main[kernel] = part
+    first, pair = group(launches.alike[rows], launches.counted[rows])
+    size, kernel = np.bincount(pair, minlength=len(first)), launches.alike[rows[first]]
+    most_first = np.lexsort((-size, kernel))
+    main = most_first[np.flatnonzero(np.diff(kernel[most_first], prepend=-1))]
+    ordered, ends = rows[np.argsort(pair, kind="stable")], np.cumsum(size)
     members: dict[int, list[Positions]] = {}
-    for part in main.values():
-        members.setdefault(int(launches.counted[part[0]]), []).append(part)
+    for begin, end in zip((ends - size)[main].tolist(), ends[main].tolist(), strict=True):
+        members.setdefault(int(launches.counted[ordered[begin]]), []).append(ordered[begin:end])
     warm = np.full(int(launches.counted.max(initial=-1)) + 1, len(ordinal))
     np.minimum.at(warm, launches.counted[launches.steady], ordinal[launches.steady])
     return [
@@ -240,11 +237,14 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     every = trace[Table.KERNELS]
     here = np.flatnonzero(every["gpu"] == device.gpu)
     here = here[np.argsort(every["start_ns"][here], kind="stable")]
-    rows, where = every.at(here), _places(trace, device, len(every))
+    columns = ("pid", "name", "grid", "block", "smem_static_bytes", "smem_dynamic_bytes", "graph_node")
+    in_order = len(here) == len(every) and bool((np.diff(here) == 1).all())
+    rows = every.only(*columns) if in_order else every.only(*columns).at(here)
+    where = _places(trace, device, len(every))
     names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
     launches = _launches(rows, names, where.of[here], device)
     communicating = np.unique(device.work.name[device.work.state == State.COMM])
-    kernels = _kernels(rows, names, launches, communicating, [where.names[index] for index in where.of[here].tolist()])
+    kernels = _kernels(rows, names, launches, communicating, where, here)
     whole_graphs_ns = device.line_ns.get(WHOLE_GRAPHS, 0)
     if not kernels:
         opaque = "its work is in CUDA graphs that were traced as a whole: the kernels in them are unknown"
@@ -273,7 +273,7 @@ def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
     kernels = np.flatnonzero((work.gpu == device.gpu) & np.isin(work.state, (State.COMPUTE, State.COMM)))
     steady = kernels[device.begins_steady(work.start_ns[kernels]) & (work.name[kernels] != NO_TEXT)]
     known = places(trace, device, steady)
-    of = np.full(count, len(known.names))
+    of = np.full(count, len(known.names), np.int32)
     of[work.row[steady]] = known.of
     return replace(known, of=of, names=(*known.names, ()))
 
@@ -282,10 +282,10 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     """What ncu would see, in the order of time."""
     functions = {text: index for index, text in enumerate(sorted({name.short for name in names.values()}))}
     canonical = {text: index for index, text in enumerate(sorted({name.canonical for name in names.values()}))}
-    codes, code = np.unique(rows.codes("name"), return_inverse=True)
-    spelled = [names[kernel_code] for kernel_code in codes.tolist()]
-    function = np.array([functions[name.short] for name in spelled], np.int64)[code]
-    kernel = np.array([canonical[name.canonical] for name in spelled], np.int64)[code]
+    first, code = group(rows.codes("name"))
+    spelled = [names[kernel_code] for kernel_code in rows.codes("name")[first].tolist()]
+    function = np.array([functions[name.short] for name in spelled], np.int32)[code]
+    kernel = np.array([canonical[name.canonical] for name in spelled], np.int32)[code]
     shape = (*rows["grid"].T, *rows["block"].T)
     steady = device.begins_steady(rows["start_ns"])
     grid, block = telling_shapes(kernel, rows["grid"], rows["block"])
@@ -301,7 +301,8 @@ def _kernels(
     names: dict[int, KernelName],
     launches: LaunchColumns,
     communicating: Ints,
-    place: Sequence[tuple[str, ...]],
+    where: LaunchPlaces,
+    here: Positions,
 ) -> dict[int, PlannedKernel]:
     """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
     steady = np.flatnonzero(launches.steady)
@@ -317,7 +318,7 @@ def _kernels(
         impossible = COMMUNICATION if code in communicating else None if is_typeable else NAMELESS
         grid, block = (tuple(rows[column][row].tolist()) for column in ("grid", "block"))
         kernels[int(launches.alike[row])] = PlannedKernel(
-            name.canonical, name.short, grid, block, place[row], count, ns, impossible
+            name.canonical, name.short, grid, block, where.names[where.of[here[row]]], count, ns, impossible
         )
     return dict(sorted(kernels.items(), key=lambda item: (-item[1].ns, item[1].name, item[1].grid, item[1].block)))
 

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.attribution.launch_places import launched_inside, places
@@ -82,15 +83,17 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
         wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
     chosen = compute[wanted]
     where = places(trace, device, chosen)
-    rows = trace[Table.KERNELS].at(work.row[chosen])
+    rows = trace[Table.KERNELS].only("grid", "block").at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
+    name_code = name_code.astype(np.int32)
     grid, block = telling_shapes(name_code, rows["grid"], rows["block"])
+    del here, compute, rows
     shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
     number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)
     # numbered by the first of each: entries come in the order of execution
-    _, first, back = np.unique(number, return_index=True, return_inverse=True)
-    number, first = np.argsort(np.argsort(first))[back.reshape(-1)], np.sort(first)
+    first, number = group(number)
+    number, first = np.argsort(np.argsort(first))[number], np.sort(first)
     times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
     mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
@@ -115,7 +118,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
 
 
-def telling_shapes(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints]:
+def telling_shapes(name: NDArray[np.signedinteger], grid: Ints, block: Ints) -> tuple[Ints, Ints]:
     """Grids and blocks; 0 for the names with the most of them, where all together are too many."""
     first, _ = group(name, *grid.T, *block.T)
     if len(first) <= MOST_SHAPES:
@@ -125,7 +128,7 @@ def telling_shapes(name: Positions, grid: Ints, block: Ints) -> tuple[Ints, Ints
     left = len(first) - np.cumsum(np.maximum(shapes[most_first] - 1, 0))  # once so many names have one shape each
     varies = np.zeros(len(shapes), np.bool_)
     varies[most_first[: 1 + int(np.argmax(left <= max(MOST_SHAPES, left[-1])))]] = True
-    known = ~varies[name][:, np.newaxis]
+    known = ~varies[name].reshape(-1, 1)
     return grid * known, block * known
 
 

@@ -21,7 +21,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
 
 MOST_PLACES: Final = 50  # so many places of waiting calls are told apart
@@ -81,11 +81,11 @@ def _launch_calls(device: Device, operators: Ops) -> list[HostCost]:
     launching = device.work.launch[operators.activity]
     length = (device.work.end_ns - device.work.start_ns)[operators.activity][launching >= 0]
     launching = launching[launching >= 0]
-    launches = np.unique(launching)
-    counts, spent, gpu = np.zeros((3, len(names)), np.int64)
-    np.add.at(counts, function[launches], 1)
-    np.add.at(spent, function[launches], calls.duration_ns[launches])
-    np.add.at(gpu, function[launching], length)
+    launches = distinct(launching)
+    counts = np.bincount(function[launches], minlength=len(names))
+    spent, gpu = np.zeros((2, len(names)), np.int64)
+    sweep.fold("sum", function[launches], calls.duration_ns[launches], spent)
+    sweep.fold("sum", function[launching], length, gpu)
     costs = [
         HostCost(HostCostKind.LAUNCH_CALL, name, None, *amounts)
         for name, *amounts in zip(names, counts.tolist(), spent.tolist(), gpu.tolist(), strict=True)

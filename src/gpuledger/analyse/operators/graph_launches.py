@@ -99,6 +99,12 @@ class LaunchSide:
         return inside
 
     @property
+    def may_have_graphs(self) -> bool:
+        """Whether a graph was launched or any work is a graph's node; without that, nothing is in a graph."""
+        nodes = (self.trace[table]["graph_node"] for table in (Table.KERNELS, Table.COPIES))
+        return bool(_matching(self.calls, _LAUNCH).any()) or any(bool((node > 0).any()) for node in nodes)
+
+    @property
     def has_shapes(self) -> bool:
         kernels, _, _ = self._took_time
         return bool((kernels["grid"][self.in_graph[: len(kernels)], 0] > 0).all())

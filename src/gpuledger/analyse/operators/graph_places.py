@@ -303,6 +303,8 @@ class GraphNames:
 def graph_names(trace: Trace, device: Device) -> GraphNames:
     """The work inside graphs by its place, as the second file tells it, or else the profile itself."""
     side = LaunchSide(trace, device.host, device.work)
+    if not side.may_have_graphs and not len(trace[Table.GRAPHS]):
+        return GraphNames(0, ())
     places = trace.places or graph_places(side, side)
     work = side.rows(np.zeros(len(side.call), np.intp))
     mine = np.flatnonzero(work.in_graph & (work.gpu == device.gpu))

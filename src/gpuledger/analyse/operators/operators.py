@@ -24,7 +24,7 @@ from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, distinct, group, same
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT, Codes
@@ -66,7 +66,7 @@ class Ops:
     own_ns: Ints  # GPU time launched with an operator as the innermost one
     whole_ns: Ints  # GPU time launched anywhere inside an operator
     activity: Positions  # the GPU's activities of the stretch, as positions in the device's `found`
-    innermost: Positions  # for each of them its operator as a position in `nest`; -1 for none
+    innermost: NDArray[np.int32]  # for each of them its operator as a position in `nest`; -1 for none
 
     @property
     def attributed_share(self) -> float | NotMeasured:
@@ -96,9 +96,9 @@ def ops(trace: Trace, device: Device) -> Ops:
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
     activities, host = device.work, device.host
     launching = activities.launch
-    used = np.unique(launching[launching >= 0])
-    calls = host.calls.at(used)
-    around = np.full((2, len(host.calls) + 1), -1, np.intp)  # the last column is for work without a call
+    used = distinct(launching[launching >= 0])
+    calls = host.calls.only("pid", "tid").at(used)
+    around = np.full((2, len(host.calls) + 1), -1, np.int32)  # the last column is for work without a call
     around[0, used] = innermost(operators.rows, calls)
     around[1, used] = innermost(annotations.rows, calls)
     steady = activities.on(device.gpu)
@@ -109,15 +109,17 @@ def ops(trace: Trace, device: Device) -> Ops:
     annotated = annotation_path[around[1, call]] >= 0
     is_graph = activities.family[steady] == activities.families.index(GRAPH_FAMILY)
     is_kernel = (activities.state[steady] != State.COPY) & ~is_graph
-    launched = around[0, np.unique(call[call >= 0])]
-    # GPU time, kernels, launches, activities of the stretch, activities at all; the last row is for work in no operator
-    own = np.zeros((len(operators) + 1, 5), np.int64)
-    np.add.at(own[:, 0], operator, length)
-    np.add.at(own[:, 1], operator, is_kernel)
-    np.add.at(own[:, 2], launched, 1)
-    np.add.at(own[:, 3], operator, 1)
-    np.add.at(own[:, 4], around[0, launching], 1)
-    own = own[:-1]
+    launched = around[0, distinct(call[call >= 0])]
+    amounts_of = (  # GPU time, kernels, launches, activities of the stretch, activities at all
+        (operator, length),
+        (operator, is_kernel),
+        (launched, same(1, len(launched))),
+        (operator, same(1, len(operator))),
+        (around[0, launching], same(1, len(launching))),
+    )
+    own = np.stack(
+        [sweep.fold("sum", of, amount, np.zeros(len(operators), np.int64)) for of, amount in amounts_of], axis=1
+    )
     whole = operators.summed_up(own)
     # 1 or 0 where an operator's work says so, else as the nearest one around it
     by_work = operators.handed_down(np.where(whole[:, 4] > 0, whole[:, 3] > 0, -1))

@@ -36,7 +36,7 @@ _NAMED: Final = 3
 def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Sequence[Note], zero_ns: int) -> Document:
     """The critical path of every GPU, for every format; JSON is the document gpuledger.critical/1."""
     sheets = [sheet for summary in summaries for sheet in critical_sheets(summary)]
-    sentences = [Paragraph(path_sentence(summary)) for summary in summaries]
+    sentences = [Paragraph(sentence) for summary in summaries for sentence in path_sentences(summary)]
     remarks = [Paragraph(remark) for summary in summaries for remark in path_remarks(summary)]
 
     def json() -> CriticalJson:
@@ -216,6 +216,19 @@ def path_sentence(summary: PathSummary) -> Message:
         return say("{told}.", told=first)
     rest = [say("{side} {share}", side=_SIDES[side], share=share[side]) for side in others]
     return say("{told}; {others}.", told=first, others=joined(say(", "), rest))
+
+
+def path_sentences(summary: PathSummary) -> list[Message]:
+    """What the path consists of, and of which steps it is where that is not all of them."""
+    if summary.steady_steps is None:
+        return [path_sentence(summary)]
+    of_steps = say(
+        "GPU {gpu}: the path is that of {count} of the {all} steady steps, from the middle of the run.",
+        gpu=summary.gpu,
+        count=count_text(summary.steps or 0),
+        all=count_text(summary.steady_steps),
+    )
+    return [path_sentence(summary), of_steps]
 
 
 def path_remarks(summary: PathSummary) -> list[Message]:

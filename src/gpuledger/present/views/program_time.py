@@ -7,7 +7,7 @@ look, and the tables under them have the figures.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpuledger.analyse.launch_costs import CallTimes, LaunchCosts, LaunchQueue
@@ -308,6 +308,9 @@ _USED: Final = {
 _DEEPEST: Final = 100
 """Levels that are indented: with more, what is printed would grow with the square of the ranges."""
 
+MOST_RANGES: Final = 50_000
+"""So many paths of names are listed: 10 MB of JSON. `query` has every range."""
+
 OUTSIDE: Final[Message] = say("(in no range)")
 
 
@@ -351,12 +354,29 @@ def names_with_shares(named: Iterable[tuple[str, int]], whole_ns: int) -> Messag
 
 
 def ranges_sheet(tree: RangeTree) -> Sheet:
-    """The ranges of the whole window by their path in the tree, and what was launched in none."""
-    return sheet_of_nodes(tree, tree.nodes, with_outside=True)
+    """The ranges of the whole window by their path in the tree, and what was launched in none.
+
+    Of very many those with the most GPU time, then host time; the others are one row.
+    """
+    if len(tree.nodes) <= MOST_RANGES:
+        return sheet_of_nodes(tree, tree.nodes, with_outside=True)
+    largest_first = sorted(
+        range(len(tree.nodes)), key=lambda at: (-tree.nodes[at].gpu_ns, -tree.nodes[at].host_ns, tree.nodes[at].depth)
+    )
+    left = [tree.nodes[position] for position in largest_first[MOST_RANGES:]]
+    rest: dict[str, Cell] = {
+        "range": say("({count} more ranges)", count=count_text(len(left))),
+        "instances": sum(node.instances for node in left),
+        "gpu_own_ns": sum(node.own_gpu_ns for node in left),
+    }
+    kept = (tree.nodes[position] for position in sorted(largest_first[:MOST_RANGES]))
+    return sheet_of_nodes(tree, kept, with_outside=True, rest=(rest,))
 
 
-def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside: bool) -> Sheet:
-    """Some nodes of the tree."""
+def sheet_of_nodes(
+    tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside: bool, rest: Sequence[Mapping[str, Cell]] = ()
+) -> Sheet:
+    """Some nodes of the tree, and what is said of the `rest`."""
     used = tuple(_USED) if any(node.use_percent for node in tree.nodes) else ()
     title = say("Ranges, GPU {gpu}", gpu=tree.gpu)
     if used:
@@ -381,7 +401,7 @@ def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside:
             Column("syncs", say("Waits"), Unit.COUNT, "waits", detail=3),
             *(_use_column(metric) for metric in used),
         ),
-        (*nodes, *((outside,) if with_outside else ())),
+        (*nodes, *rest, *((outside,) if with_outside else ())),
     )
 
 
