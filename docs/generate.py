@@ -65,7 +65,7 @@ def commands_page() -> str:
     lines += ["| `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE` | no colors in a terminal; colors in a pipe too |"]
     lines += ["| `GPULEDGER_DEBUG=1` | errors come with a traceback |"]
     lines += [
-        "| `XDG_CACHE_HOME` | where answers, profiles that took long to read and exports of .nsys-rep are kept (Linux) |"
+        "| `XDG_CACHE_HOME` | where answers, readings of large profiles and exports of .nsys-rep are kept (Linux) |"
     ]
     lines += ["| `GPULEDGER_CACHE` | `0` (`off`): keep and use nothing; `always`: keep what is small too |"]
     lines += ["| `GPULEDGER_NATIVE` | `0`: read SQLite exports without the compiled decoder |", ""]
