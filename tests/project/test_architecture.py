@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "visible_text": set(),
     "json_types": set(),
     "records": set(),
+    "regex": set(),
     "selection": set(),
     "config": {"errors"},
     "trace": {"errors", "messages", "visible_text"},
@@ -142,8 +143,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 (`__init__`) and the command line, which nobody imports, may know every part.
 """
 
-FOR_ALL = {"records", "selection"}
-"""How classes are written, and what the user asks to look at: below everything."""
+FOR_ALL = {"records", "regex", "selection"}
+"""How classes and patterns are written, and what the user asks to look at: below everything."""
 
 FACES = ("__init__", "__main__", "cli")
 

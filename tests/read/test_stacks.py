@@ -33,7 +33,7 @@ def test_a_host_read_names_the_operator_and_the_line(unpacked: Callable[[str], P
 def test_host_code_names_the_function(unpacked: Callable[[str], Path]) -> None:
     told = evidence(unpacked("numpy_samples.sqlite"))
     assert any("of the samples in that time in factor_of (zoo.py:" in line for line in told)
-    assert "97.3 % of the lost time in measure > step > numpy" in told
+    assert "97.8 % of the lost time in measure > step > numpy" in told
 
 
 def test_stacks_hold_every_frame_of_the_export(unpacked: Callable[[str], Path]) -> None:

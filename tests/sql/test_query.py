@@ -235,15 +235,15 @@ def test_the_verb_in_every_format(tmp_path: Path) -> None:
     sql = "SELECT step, duration_ns, busy_ns / duration_ns AS share, note FROM steps ORDER BY step LIMIT 2"
     text = gpuledger("query", profile, sql).stdout.splitlines()
     assert text[0].split() == ["step", "duration_ns", "share", "note"]
-    assert text[2].split()[:2] == ["0", "46409806"]
+    assert text[2].split()[:2] == ["0", "46462137"]
     rows = gpuledger("query", profile, sql, "--format=csv").stdout.splitlines()
     assert rows[0] == "step,duration_ns,share,note"
-    assert rows[1].startswith("0,46409806,0.0")
+    assert rows[1].startswith("0,46462137,0.0")
     assert rows[1].endswith(",")
     made = json.loads(gpuledger("query", profile, sql, "--format=json").stdout)
     schema_of("query").validate(made)
     assert made["columns"][2] == {"name": "share", "type": "DOUBLE"}
-    assert made["rows"][0][:2] == [0, 46409806]
+    assert made["rows"][0][:2] == [0, 46462137]
     assert gpuledger("query", profile, sql, "--format=md").stdout.startswith("| step")
     question = tmp_path / "question.sql"
     question.write_text(sql)

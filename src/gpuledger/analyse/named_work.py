@@ -17,6 +17,7 @@ from gpuledger.catalog.kernel_names import cut_label, label, parse, without_ids,
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import OTHER_FAMILIES, Line, small_families
+from gpuledger.ledger.causes import Cause, QueueTrigger, idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import near_names
 from gpuledger.ledger.ranges import spans_of_time, thread
@@ -107,10 +108,29 @@ def named_lines(device: Device, wanted: str) -> NamedLines | None:
         [line for line in device.line_ns if is_called_so(line)],
         [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in compute)],
         small_families(device.line_ns) if wanted in map(str.strip, in_all_languages(OTHER_FAMILIES)) else [],
+        [line for line in device.line_ns if line.cause in _set_off(wanted, in_all_languages)],
     ):
         if matches:
             return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
     return None
+
+
+_CAUSES: Final = {
+    QueueTrigger.BEHIND: (Cause.DISPATCH, Cause.LAUNCH, Cause.LAUNCH_LATENCY, Cause.CALL),
+    QueueTrigger.DRAINED: (Cause.SYNC, Cause.DISPATCH, Cause.LAUNCH, Cause.LAUNCH_LATENCY),
+    QueueTrigger.COLD: (Cause.CONTEXT, Cause.LOAD, Cause.LAUNCH, Cause.LAUNCH_LATENCY),
+}
+"""What the time is booked to that each of these sets off."""
+
+
+def _set_off(wanted: str, in_all_languages: Callable[[str], set[str]]) -> tuple[Cause, ...]:
+    """The causes behind a trigger that the first screen names; none for another name."""
+    named = (
+        trigger
+        for trigger in QueueTrigger
+        if wanted == trigger or wanted in in_all_languages(trigger.label) | in_all_languages(idle_label(trigger))
+    )
+    return next((_CAUSES[trigger] for trigger in named), ())
 
 
 def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:

@@ -214,6 +214,7 @@ TINY_KERNELS: Final = FixWords.of(
     say("fuse them, batch them, or capture the step in a graph"),
     {
         Framework.TORCH: say("fuse them, batch them, or capture the step in a CUDA graph"),
+        Framework.TENSORRT: say("capture `enqueueV3` in a CUDA graph (`trtexec --useCudaGraph`)"),
         Framework.JAX: say("put more into one `jax.jit`, which fuses it, or batch with `jax.vmap`"),
         Framework.CUPY: say("fuse them with `@cupy.fuse` or an `ElementwiseKernel`, or batch them"),
         Framework.JULIA: say("fuse them into one broadcast (`@.`) or one kernel, or batch them"),

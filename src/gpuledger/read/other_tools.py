@@ -46,14 +46,16 @@ _TABLES: Final = (
 _PERFETTO: Final = "it reads no Perfetto traces; record the program with `nsys profile`, or with torch.profiler"
 
 
-def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile:
+def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile | None:
     """The refusal of events that no category of torch.profiler's is among; `seen` counts those that they have.
 
-    `text` is how the file begins, and the keys beside its events.
+    `text` is how the file begins, and the keys beside its events. None where neither says anything: metadata alone.
     """
     for words, what, hint in _TRACES:
         if all(word in text for word in words):
             return UnreadableProfile(f"{name}: is {what}", found=_categories(seen), hint=hint)
+    if not any(seen.keys()):
+        return None
     return UnreadableProfile(f"{name}: a Chrome trace, but not of torch.profiler", found=_categories(seen), hint=_TORCH)
 
 

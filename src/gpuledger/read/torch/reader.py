@@ -271,7 +271,9 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
     if not (whole.seen.keys() & CATEGORIES.keys() or whole.metadata.keys() & _OF_TORCH):
-        raise other_trace(name, whole.head + " ".join(whole.metadata).encode(), whole.seen)
+        refusal = other_trace(name, whole.head + " ".join(whole.metadata).encode(), whole.seen)
+        if refusal is not None:
+            raise refusal
     check()
     raw, texts = by_table(whole)
     codes = TextCodes.of(texts)
