@@ -34,13 +34,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 def test_whole_steps_from_the_middle_as_many_as_there_is_room_for(
     generated: Trace, operations: int, first: int | None, steps: int
 ) -> None:
-    work = rank_summary(generated, "rank", Selection(), operations=operations).work
+    packed = rank_summary(generated, "rank", Selection(), operations=operations).work
     if first is None:
-        assert isinstance(work, NotMeasured)
-        assert "--time=FROM:TO" in work.reason
+        assert isinstance(packed, NotMeasured)
+        assert "--time=FROM:TO" in packed.reason
         return
-    assert isinstance(work, PackedWork)
-    work = work.unpacked()
+    assert isinstance(packed, PackedWork)
+    work = packed.unpacked()
     assert (work.first_step, len(work.edges) - 1) == (first, steps)
     assert len(work.graph.operations) == steps * LAUNCHES
     assert np.unique(work.step).tolist() == list(range(first, first + steps))
@@ -100,9 +100,9 @@ def test_what_the_host_did_between_its_calls(
     between: tuple[tuple[Table, str, int, int], ...], expected: dict[WorkPart, int]
 ) -> None:
     trace = hosted(*between)
-    work = rank_summary(trace, "rank", Selection(), operations=100).work
-    assert isinstance(work, PackedWork)
-    work = work.unpacked()
+    packed = rank_summary(trace, "rank", Selection(), operations=100).work
+    assert isinstance(packed, PackedWork)
+    work = packed.unpacked()
     assert work.code_ns[0].tolist() == [0, 0, 0]  # before a thread's first call nothing is known
     told = {part: int(amount) // US for part, amount in zip(OF_CODE, work.code_ns[1], strict=True) if amount}
     assert told == expected

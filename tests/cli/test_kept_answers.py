@@ -305,7 +305,7 @@ def test_a_member_of_an_archive_is_known_by_the_archive(folder: Path, tmp_path: 
 def test_what_changes_while_it_is_asked_about_is_not_kept(
     folder: Path, profile: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = profiles.open_trace
+    opened = open_trace
 
     def changed_after(path: str | Path, **options: object) -> object:
         trace = opened(path, **options)  # type: ignore[arg-type]
@@ -367,7 +367,8 @@ def test_another_word_is_refused(folder: Path, profile: Path) -> None:
 def test_info_says_what_is_kept_and_where(folder: Path, profile: Path, reads: list[str]) -> None:
     def kept(*options: str) -> dict[str, object] | None:
         found = json.loads(gpuledger("info", profile, "--format=json", *options).stdout)
-        return found.get("kept")
+        kept: dict[str, object] | None = found.get("kept")
+        return kept
 
     assert kept("--no-cache") is None
     first = kept()
