@@ -1,8 +1,9 @@
 """What a report names: a line of the books, a range, or a kernel; a name in, what is meant and its time out.
 
-A name is taken as it is printed, in either language: `gemm`, `idle: launch calls`, `iter > compute_loop`,
-`elementwise_kernel…silu_kernel`. Where one name has several meanings the line comes first, then the range;
-`range:attention` and `kernel:NAME` say which is meant. All times are of the steady stretch.
+A name is taken as it is printed, in either language: `gemm`, `idle: launches can't keep up`, `iter > compute_loop`,
+`elementwise_kernel…silu_kernel`. `idle: module load` is all idle time that loading sets off, as a report's first screen
+has it; `module load` or `load` is what was booked to it. Where one name has several meanings the line comes first, then
+the range; `range:attention` and `kernel:NAME` say which is meant. All times are of the steady stretch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gpuledger.catalog.kernel_names import cut_label, label, parse, without_ids,
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import OTHER_FAMILIES, Line, small_families
-from gpuledger.ledger.causes import Cause, QueueTrigger, idle_label
+from gpuledger.ledger.causes import Trigger, idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import near_names
 from gpuledger.ledger.ranges import spans_of_time, thread
@@ -35,10 +36,11 @@ _MOST_LISTED: Final = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedLines:
-    """Lines of the books."""
+    """Lines of the books; or a row of the first screen, which has idle time by what set it off."""
 
     lines: tuple[Line, ...]
     time_ns: int
+    trigger: Trigger | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +95,7 @@ def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:
 
 
 def named_lines(device: Device, wanted: str) -> NamedLines | None:
-    """What `wanted` names: a line, else a family or a cause, else all lines of a kind; None for nothing."""
+    """What `wanted` names: a row of the first screen, a line, a family or a cause, all lines of a kind; else None."""
 
     def in_all_languages(text: str) -> set[str]:
         return {translated(text, language) for language in LANGUAGES}
@@ -102,35 +104,19 @@ def named_lines(device: Device, wanted: str) -> NamedLines | None:
         """By its name in documents, or by what reports call it."""
         return wanted in {str(line), line.detail} | in_all_languages(line.label) | in_all_languages(line.brief_label)
 
+    for trigger, idle_ns in device.idle_by_trigger.items():
+        if wanted in in_all_languages(idle_label(trigger)):
+            return NamedLines((), idle_ns, trigger)
     compute = in_all_languages(say("compute"))
     for matches in (
         [line for line in device.line_ns if line == wanted],
         [line for line in device.line_ns if is_called_so(line)],
         [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in compute)],
         small_families(device.line_ns) if wanted in map(str.strip, in_all_languages(OTHER_FAMILIES)) else [],
-        [line for line in device.line_ns if line.cause in _set_off(wanted, in_all_languages)],
     ):
         if matches:
             return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
     return None
-
-
-_CAUSES: Final = {
-    QueueTrigger.BEHIND: (Cause.DISPATCH, Cause.LAUNCH, Cause.LAUNCH_LATENCY, Cause.CALL),
-    QueueTrigger.DRAINED: (Cause.SYNC, Cause.DISPATCH, Cause.LAUNCH, Cause.LAUNCH_LATENCY),
-    QueueTrigger.COLD: (Cause.CONTEXT, Cause.LOAD, Cause.LAUNCH, Cause.LAUNCH_LATENCY),
-}
-"""What the time is booked to that each of these sets off."""
-
-
-def _set_off(wanted: str, in_all_languages: Callable[[str], set[str]]) -> tuple[Cause, ...]:
-    """The causes behind a trigger that the first screen names; none for another name."""
-    named = (
-        trigger
-        for trigger in QueueTrigger
-        if wanted == trigger or wanted in in_all_languages(trigger.label) | in_all_languages(idle_label(trigger))
-    )
-    return next((_CAUSES[trigger] for trigger in named), ())
 
 
 def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:

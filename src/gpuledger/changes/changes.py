@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final
@@ -189,6 +190,12 @@ class Changes:
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
         meant = named_work(self.trace, self.device, name)
+        if isinstance(meant, NamedLines) and meant.trigger is not None:
+            raise NothingRecorded(
+                f"'{name}' is idle time, which has no pace",
+                hint=f"--remove='{name}' does without it; speed up what the host does: "
+                + ", ".join(sorted(line.detail for line in self.device.line_ns if line.cause in _REMOVED)),
+            )
         if isinstance(meant, NamedLines) and any(line.cause is Cause.SYNC for line in meant.lines):
             raise NothingRecorded(
                 f"waiting cannot be made faster ('{name}')", hint=f"--remove={Cause.SYNC} lets the waits return at once"
@@ -205,6 +212,13 @@ class Changes:
     def remove(self, name: str) -> ProgramChange:
         """A cause of idle time, or work, is not there: what is gone is not launched either."""
         meant = named_work(self.trace, self.device, name)
+        if isinstance(meant, NamedLines) and meant.trigger is not None:
+            code = next((code for code in EDIT_OF if RULE_OF[code].triggers[:1] == (meant.trigger,)), None)
+            if code is not None:
+                return replace(self.fix(code), words=say("no {cause}", cause=name), about_ns=meant.time_ns)
+            if not isinstance(meant.trigger, Cause):
+                raise NothingRecorded(f"no change removes '{name}': it happens once")
+            meant = NamedLines((Line.of_cause(meant.trigger),), meant.time_ns)  # no finding is about it
         if isinstance(meant, NamedLines) and all(line.is_idle for line in meant.lines):
             words = dict.fromkeys(_REMOVED[line.cause] for line in meant.lines if line.cause in _REMOVED)
             assumption, edit = joined(say("; "), words), self._scale(meant, 0.0)
