@@ -10,6 +10,8 @@ around all windows: starting a session of nsys per window takes longer than the 
 makes an export per window of the one of them all. To record a single one, without what was built before it:
 `--only=PROGRAM --variant=VARIANT --rounds=1 --cuda-profiler=window`.
 
+`--traces=FOLDER` also records each window with torch.profiler, and the shapes of what operators were given.
+
 `--processes=2` runs the programs in two processes at once on one device; they meet before each window.
 """
 
@@ -39,6 +41,7 @@ GROUPS = {
     "structures": ("structures", "PROGRAMS"),
     "busy": ("busy", "PROGRAMS"),
     "unseen": ("unseen", "PROGRAMS"),
+    "light": ("light", "PROGRAMS"),
     "jax": ("library", "JAX"),
 }
 """The module under `paired`, and its programs."""
@@ -98,6 +101,20 @@ def measured(step: Step, name: str, device: str, steps: int, meet: Any = None, *
     return {"steps": steps, "wall_ns": wall_ns, "step_ns": wall_ns // steps, "host_step_ns": host, "norm": norm}
 
 
+def traced(step: Step, path: Path, steps: int = 3) -> None:
+    """A few steps under torch.profiler, with the shapes of the operators' inputs."""
+    profiler: Any = import_module("torch.profiler")
+    activities = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+    plan = profiler.schedule(wait=0, warmup=1, active=steps)
+    with profiler.profile(activities=activities, record_shapes=True, schedule=plan) as recorded:
+        for index in range(steps + 1):
+            step(index)
+            if index == steps:
+                torch.cuda.synchronize()
+            recorded.step()
+    recorded.export_chrome_trace(str(path))
+
+
 def released(device: str) -> None:
     """Give back what nobody holds, pinned memory included, so that a program starts as in a new process."""
     gc.collect()
@@ -135,6 +152,8 @@ def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
                     steps = options.steps or program.steps
                     name, alone = f"{program.name}.{variant}.{turn}", options.cuda_profiler == "window"
                     row |= measured(step, name, device, steps, meet, profiler=alone)
+                    if options.traces is not None:
+                        traced(step, options.traces / f"{name}.json.gz")
                 except Exception as error:  # whatever it is, its row says it, and the other programs go on
                     row["error"] = f"{type(error).__name__}: {error}"
                 else:
@@ -187,6 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
         choices=["all", "window"],
         help="cudaProfilerStart and Stop around all windows, or around each",
     )
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", help="a trace of torch.profiler per window")
     parser.add_argument("--processes", type=int, default=1, help="so many at once on the device")
     parser.add_argument("--output", type=Path, default=Path("pairs.jsonl"), help="default: pairs.jsonl")
     options = parser.parse_args(arguments)
