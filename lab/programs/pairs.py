@@ -105,7 +105,7 @@ def traced(step: Step, path: Path, steps: int = 3) -> None:
     """A few steps under torch.profiler, with the shapes of the operators' inputs."""
     profiler: Any = import_module("torch.profiler")
     activities = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-    plan = profiler.schedule(wait=0, warmup=1, active=steps)
+    plan = profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
     with profiler.profile(activities=activities, record_shapes=True, schedule=plan) as recorded:
         for index in range(steps + 1):
             step(index)

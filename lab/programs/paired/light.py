@@ -103,11 +103,11 @@ def training(model: nn.Module, loss: Callable[[], Tensor], *, keep_gradients: bo
     return step
 
 
-def gpt_training(device: str, vocabulary: int = 50304, batch: int = 8, **options: Any) -> Step:
-    """GPT-2 small in bfloat16, trained on random tokens."""
+def gpt_training(device: str, vocabulary: int = 50304, batch: int = 16, **options: Any) -> Step:
+    """A GPT in bfloat16, trained on random tokens."""
     torch.manual_seed(0)
     keep, length = options.pop("keep_gradients", False), sized(device, 1024, 16)
-    width, layers, vocabulary = sized(device, 768, 32), sized(device, 12, 1), sized(device, vocabulary, 100)
+    width, layers, vocabulary = sized(device, 1024, 32), sized(device, 12, 1), sized(device, vocabulary, 100)
     model = Gpt(vocabulary, width, layers, width // 64 or 1, **options).to(device, BF16)
     tokens = tokens_of(device, batch, length, vocabulary)
 
@@ -124,7 +124,7 @@ def odd_vocabulary(device: str, fixed: bool) -> Step:
 
 def odd_inner(device: str, fixed: bool) -> Step:
     """An MLP of 8/3 of the width, as it comes out."""
-    return gpt_training(device, 8192, inner=2048 if fixed else 2045)
+    return gpt_training(device, 8192, inner=2736 if fixed else 2730)
 
 
 def checkpointed(device: str, fixed: bool) -> Step:
@@ -165,6 +165,32 @@ def float32_attention(device: str, fixed: bool) -> Step:
     return attention_only(device, 32, 64, causal if fixed else widened)
 
 
+def older_attention(device: str, fixed: bool) -> Step:
+    """Attention by kernels made for the GPUs before this one, where cuDNN has some for it."""
+    backends: Any = import_module("torch.nn.attention")
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        with backends.sdpa_kernel(
+            backends.SDPBackend.CUDNN_ATTENTION if fixed else backends.SDPBackend.FLASH_ATTENTION
+        ):
+            return causal(query, key, value)
+
+    return attention_only(device, 16, 128, attend if device == "cuda" else causal, 8192)
+
+
+def older_attention_trained(device: str, fixed: bool) -> Step:
+    """The same in training."""
+    backends: Any = import_module("torch.nn.attention")
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        with backends.sdpa_kernel(
+            backends.SDPBackend.CUDNN_ATTENTION if fixed else backends.SDPBackend.FLASH_ATTENTION
+        ):
+            return causal(query, key, value)
+
+    return gpt_training(device, 8192, attend=attend if device == "cuda" else causal)
+
+
 def repeated_heads(device: str, fixed: bool) -> Step:
     """Grouped queries: keys and values are copied for each query's head."""
     torch.manual_seed(0)
@@ -186,9 +212,8 @@ def dense_table(device: str, fixed: bool) -> Step:
     torch.manual_seed(0)
     rows, looked_up = sized(device, 4_000_000, 1000), sized(device, 53_000, 50)
     table = nn.Embedding(rows, 64, sparse=fixed).to(device)
-    tower = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1)).to(
-        device
-    )
+    layers = (nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 8))
+    tower = nn.Sequential(*layers).to(device, BF16)
     numbers = torch.randint(0, rows, (looked_up,), device=device)
     optimizer: Any
     if fixed:
@@ -199,7 +224,7 @@ def dense_table(device: str, fixed: bool) -> Step:
 
     def step(_index: int) -> Tensor:
         with torch.enable_grad():
-            loss = tower(table(numbers)).square().mean()
+            loss = tower(table(numbers).to(BF16)).square().mean()
             loss.backward()
         for one in (optimizer, others):
             one.step()
@@ -214,7 +239,7 @@ def all_logits(device: str, fixed: bool) -> Step:
     torch.manual_seed(0)
     vocabulary = sized(device, 128_256, 100)
     model = Gpt(vocabulary, sized(device, 1024, 32), sized(device, 8, 1), sized(device, 16, 1)).to(device, BF16)
-    tokens = tokens_of(device, 8, sized(device, 1024, 16), vocabulary)
+    tokens = tokens_of(device, 32, sized(device, 1024, 16), vocabulary)
 
     def step(_index: int) -> Tensor:
         if fixed:
@@ -355,9 +380,9 @@ def widened_loss(device: str, fixed: bool) -> Step:
 def unfused_adam(device: str, fixed: bool) -> Step:
     """AdamW in several passes over lists of tensors."""
     torch.manual_seed(0)
-    width = sized(device, 4096, 32)
+    width = sized(device, 8192, 32)
     model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(12))).to(device)
-    given = torch.randn(256, width, device=device)
+    given = torch.randn(512, width, device=device)
     options = {"fused": True} if fixed and device == "cuda" else {"fused": False, "foreach": True}
 
     def loss() -> Tensor:
@@ -401,12 +426,12 @@ def mask_in_layers(device: str, fixed: bool) -> Step:
         if fixed:
             return causal(query, key, value)
         row, column = (torch.arange(length, device=device)[side] for side in ((slice(None), None), (None, slice(None))))
-        mask = torch.where(row >= column, 0.0, float("-inf")).to(BF16).expand(2, 1, -1, -1).contiguous()
+        mask = torch.where(row >= column, 0.0, float("-inf")).to(BF16).expand(8, 1, -1, -1).contiguous()
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
     torch.manual_seed(0)
     model = nn.ModuleList(Block(1024, 16, 4096, attend) for _ in range(4)).to(device, BF16)
-    given = torch.randn(2, length, 1024, device=device, dtype=BF16)
+    given = torch.randn(8, length, 1024, device=device, dtype=BF16)
 
     def step(_index: int) -> Tensor:
         hidden = given
@@ -476,7 +501,7 @@ def tuned_resnet(device: str) -> Step:
     torch.manual_seed(0)
     model = (vision.resnet50() if device == "cuda" else vision.resnet18()).to(device, BF16)
     model = model.to(memory_format=torch.channels_last)
-    images = torch.randn(sized(device, 128, 2), 3, *(2 * [sized(device, 224, 32)]), device=device, dtype=BF16)
+    images = torch.randn(sized(device, 512, 2), 3, *(2 * [sized(device, 224, 32)]), device=device, dtype=BF16)
     images = images.to(memory_format=torch.channels_last)
     labels = torch.zeros(len(images), dtype=torch.int64, device=device)
     fast = torch.compile(model, dynamic=False) if device == "cuda" else model
@@ -520,6 +545,8 @@ FAULTS: Sequence[tuple[str, str, str, str, Callable[[str, bool], Step]]] = (
     ("checkpointed", "makes activations again that there is room for", "RECOMPUTE", _GONE, checkpointed),
     ("dense_mask", "attention is given its causal mask as a tensor", "ATTENTION-SLOW-PATH", _FASTER, dense_mask),
     ("odd_heads", "heads of 100, padded to 128", "ATTENTION-SLOW-PATH", _FASTER, odd_heads),
+    ("older_attention", "kernels of an older GPU", "OLD-KERNEL", _FASTER, older_attention),
+    ("older_attention_trained", "kernels of an older GPU", "OLD-KERNEL", _FASTER, older_attention_trained),
     ("float32_attention", "attention in float32", "PRECISION", _FASTER, float32_attention),
     ("repeated_heads", "keys and values copied for each query's head", "DEVICE-COPY", _GONE, repeated_heads),
     ("dense_table", "an optimizer's pass over rows that were not looked up", "DENSE-EMBEDDING", _GONE, dense_table),

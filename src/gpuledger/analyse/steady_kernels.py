@@ -7,26 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
+from gpuledger.analyse.light.launching_operators import LaunchingOperators
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, is_among
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
 
 Mask = NDArray[np.bool_]
+Figure = TypeVar("Figure")
 
 LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for memory
 
@@ -42,7 +45,7 @@ class Shortened:
     operations: Positions
     duration_ns: Ints
     kind: str = ""  # which of several ways of saying it fits, where a code has several
-    was_sampled: bool = False  # whether samples of the GPU's use say so, too
+    was_sampled: bool = False  # whether samples of the GPU's use, or what operators were given, say so, too
     are_meant: Mask | None = None
     """Which of them do what is to be done another way, where others only become shorter with them. None: all."""
 
@@ -53,10 +56,13 @@ class Shortened:
 class SteadyKernels:
     """What one device's steady kernels are."""
 
-    def __init__(self, trace: Trace, device: Device, work: Activities, use: UseOfKernels | None = None) -> None:
-        self._trace, self._strings, self._work = trace, trace.strings, work
+    def __init__(
+        self, trace: Trace, device: Device, host: Host, work: Activities, use: UseOfKernels | None = None
+    ) -> None:
+        self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
         self._use = use
         self._masks: dict[Callable[[str], bool], Mask] = {}
+        self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
@@ -66,6 +72,13 @@ class SteadyKernels:
 
     def __len__(self) -> int:
         return len(self.operations)
+
+    def once(self, figure: Callable[[SteadyKernels], Figure]) -> Figure:
+        """What is found of all of them, found once for all who ask."""
+        if figure not in self._kept:
+            self._kept[figure] = figure(self)
+        found: Figure = self._kept[figure]
+        return found
 
     # what a kernel's name says
 
@@ -143,6 +156,22 @@ class SteadyKernels:
         alone[order[:-1][overlaps]] = False
         return alone
 
+    @cached_property
+    def operators(self) -> LaunchingOperators | None:
+        """What launched them; None where no operators were recorded with their inputs."""
+        if not (self._trace[Table.RANGES].codes("inputs") != NO_TEXT).any():
+            return None
+        return LaunchingOperators(self._trace, self._host, self._work, self.operations)
+
+    def texts(self, which: Positions) -> set[str]:
+        """The different names of some of them."""
+        texts, position = self._texts
+        return {texts[number] for number in np.unique(position[which]).tolist()}
+
+    def place_of(self, operations: Positions) -> Mask:
+        """Which of them these operations are."""
+        return is_among(self.operations, operations)
+
     # changes
 
     def gone(self, which: Mask) -> Shortened:
@@ -166,14 +195,25 @@ class SteadyKernels:
     @cached_property
     def roof_shares(self) -> NDArray[np.float64] | None:
         """How near each kernel is to the nearest roof, 0 to 1, by samples: tensor cores, issue slots, memory."""
+        compute, memory = self._sampled(_ROOFS, max), self._sampled(_MEMORY, sum)
+        return None if compute is None or memory is None else np.maximum(compute, memory)
+
+    @cached_property
+    def sampled_roofs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """How near each kernel is to the peak of tensor cores, and of memory, 0 to 1, by samples."""
+        tensor, memory = self._sampled(_ROOFS[:1], max), self._sampled(_MEMORY, sum)
+        return None if tensor is None or memory is None else (tensor, memory)
+
+    def _sampled(
+        self, metrics: tuple[GpuMetric, ...], together: Callable[[list[float]], float]
+    ) -> NDArray[np.float64] | None:
+        """Some counters of each kernel together, 0 to 1; NaN where they were not sampled, None where nothing was."""
         if self._use is None:
             return None
         by_launch = {
-            (kernel.name, *kernel.grid, *kernel.block): max(
-                *(kernel.figures[metric].percent for metric in _ROOFS if metric in kernel.figures),
-                sum(kernel.figures[metric].percent for metric in _MEMORY if metric in kernel.figures),
-            )
+            (kernel.name, *kernel.grid, *kernel.block): together(percent)
             for kernel in self._use.kernels
+            if (percent := [kernel.figures[metric].percent for metric in metrics if metric in kernel.figures])
         }
         kernels, row = self._trace[Table.KERNELS], self._work.row[self.operations]
         keys = np.column_stack((self.names, kernels["grid"][row], kernels["block"][row]))

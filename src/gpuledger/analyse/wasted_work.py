@@ -25,10 +25,13 @@ from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     changes_layout,
     copies_tensor,
+    divides_lists,
     ends_adam_update,
     goes_by_element,
+    is_fused_update,
     is_multi_tensor,
     is_of_loss,
+    list_passes,
     matrix_type,
     moves_unnamed,
     names_bfloat16_gpu,
@@ -277,7 +280,26 @@ def fused_updates(kernels: SteadyKernels) -> Shortened:
         pace = (ADAM_PACE if adam else FUSED_PACE)[2 if narrow[first:behind].max() <= 2 else 4]
         which[first:behind] = True
         duration[first] = kernels.took_ns[first:behind].sum() * min(share * pace, 1.0)
+    _fuse_lists(kernels, which, duration)
     return kernels.taking(which, duration)
+
+
+FUSED_PASSES: Final = 7  # parameter, gradient and two moments are read, all but the gradient written
+
+
+def _fuse_lists(kernels: SteadyKernels, which: Mask, duration: NDArray[np.float64]) -> None:
+    """Passes over lists of parameters take their share of one that reads and writes all once."""
+    lists = kernels.named(is_multi_tensor) & ~kernels.named(is_fused_update)
+    ends = lists & kernels.named(divides_lists)
+    if not ends.any():
+        return
+    passes, blocks = kernels.of_names(list_passes), kernels.launch_shape("grid")
+    for part in np.unique(kernels.part[ends]).tolist():
+        mine = lists & (kernels.part == part)
+        moved, elements = (passes * blocks)[mine].sum(), blocks[ends & mine].sum()
+        pace = ADAM_PACE[4 if kernels.named(works_on_floats)[mine].any() else 2]
+        which |= mine
+        duration[mine] = kernels.took_ns[mine] * min(FUSED_PASSES * elements / max(moved, 1) * pace, 1.0)
 
 
 ATTAINED: Final = 0.7

@@ -99,6 +99,21 @@ sorts_values: Final = name_matcher(
 """Whether a kernel is a part of a whole sort, not of picking the largest."""
 
 
+is_misaligned: Final = name_matcher(
+    r"(?:bf16|f16|h1688|16816).*align[124](?!\d)|(?:tf32|s1688gemm(?!_b?f16)).*align[12](?!\d)", words=("align",)
+)
+"""Whether a product on tensor cores reads fewer than 16 bytes at a time, as its rows begin at odd addresses."""
+
+pads_channels: Final = name_matcher(r"AddPaddingKernel", 0, ("addpadding",))
+"""Whether a kernel only widens a tensor's channels to what a convolution's kernel takes."""
+
+is_masked_attention: Final = name_matcher(r"fmha_cutlass[FB]", 0, ("fmha_cutlass",))
+"""Whether fused attention takes any mask: PyTorch's memory-efficient kernels, made for GPUs of 2020."""
+
+is_vectorized: Final = name_matcher(r"vectorized_|unrolled_|multi_tensor", 0, ("vectorized_", "unrolled_", "multi_t"))
+"""Whether a kernel by element reads what lies side by side."""
+
+
 _MAKERS: Final = (
     *("elementwise", "pointwise", "element_wise", "at::native", "eigenmetakernel", "generatednative", "op_tensor"),
     *("triton_poi_", "triton_red_", "triton_per_", "triton_for_", "cupy_", "nvfuser", "cudacodegen::", "subtensorop"),
@@ -132,6 +147,12 @@ names_tensor_core_gpu: Final = name_matcher(r"sm_?(?:7[05]|8\d|9\d|1\d\d)(?!\d)|
 names_bfloat16_gpu: Final = name_matcher(r"sm_?(?:8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell")
 """Whether a kernel was made for a GPU whose tensor cores know bfloat16."""
 
+is_fused_update: Final = name_matcher(r"Fused(?:Adam|Sgd|Adagrad)", 0, ("fused",))
+"""Whether a kernel is the whole update of many parameters."""
+
+divides_lists: Final = name_matcher(r"PointwiseOpScalar\w*Functor.*divides", 0, ("divides",))
+"""Whether a kernel ends the update of many parameters at once, as Adam's does."""
+
 is_multi_tensor: Final = name_matcher(r"multi_?tensor_?apply", words=("apply",))
 """Whether a kernel does something to the elements of many tensors at once."""
 
@@ -142,6 +163,40 @@ moves_unnamed: Final = name_matcher(
     r"CatArrayBatchedCopy.*OpaqueType<(?:\(unsigned int\))?8u?>|direct_copy_kernel.*WithCast", 0, ("copy",)
 )
 """Whether a kernel moves elements of eight bytes, or casts, and does not say of which type they are."""
+
+
+_LISTS: Final = regex(r"TensorList(?:ScalarList)?Metadata<(?:[\w:]+, *)?(?:\(int\))?(\d)>")
+_LIST_TYPE: Final = regex(r"Functor<(?:c10::)?(double|float|BFloat16|Half)(?:, *(?:\(int\))?\d, *(?:\(int\))?(\d))?")
+_LIST_BYTES: Final = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
+_JOINED: Final = regex(r"CatArrayBatchedCopy.*?OpaqueType<(?:\(unsigned int\))?(\d+)")
+_CHUNK: Final = 65_536  # elements that a block of PyTorch's multi-tensor kernels goes through
+_FUSED_UPDATE: Final = regex(r"Fused(?:Adam|Sgd|Adagrad)")
+
+
+def names_wide_type(name: str) -> int:
+    """Bytes of an element of lists of tensors, by the name of a kernel that goes through them; 0: not told."""
+    if joined := _JOINED.search(name):
+        return int(joined[1])
+    match = _LIST_TYPE.search(name) if _LISTS.search(name) else None
+    return _LIST_BYTES[match[1]] if match else 0
+
+
+def list_kernel(name: str) -> int | None:
+    """Bytes that a block of a kernel that goes through lists of tensors moves at most; None: another kind of kernel."""
+    match, width = _LISTS.search(name), names_wide_type(name)
+    if match is None or not width:
+        return None
+    return _CHUNK * width * list_passes(name)
+
+
+def list_passes(name: str) -> int:
+    """How many tensors of a list's length a kernel that goes through lists reads and writes; 0: another kernel."""
+    lists, functor = _LISTS.search(name), _LIST_TYPE.search(name)
+    if lists is None:
+        return 0
+    if _FUSED_UPDATE.search(name):
+        return 2 * int(lists[1]) - 1  # all but the gradients are written back
+    return int(functor[2]) + 1 if functor and functor[2] else max(int(lists[1]), 2)
 
 
 _KERNEL: Final = regex(

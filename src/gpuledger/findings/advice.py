@@ -389,3 +389,54 @@ UNDER_FILLED: Final = FixWords.of(
         Framework.OPENMP: say("`teams distribute parallel for` over more iterations: `collapse` nested loops"),
     },
 )
+MISALIGNED: Final = FixWords.of(
+    say("pad sizes to a multiple of 8 in 16-bit types, of 16 in 8-bit ones"),
+    {
+        Framework.TORCH: say("pad vocabulary, hidden sizes and channels to a multiple of 8, better 64"),
+        Framework.JAX: say("pad dimensions of `dot_general` and convolutions to a multiple of 8, better 64"),
+    },
+)
+ATTENTION_SLOW_PATH: Final = FixWords.of(
+    say("tell the kernel that the mask is causal instead of passing one; heads of 64 or 128"),
+    {
+        Framework.TORCH: say(
+            "`F.scaled_dot_product_attention(..., is_causal=True)` without a mask (`flex_attention` for others), heads "
+            "of 64 or 128"
+        ),
+        Framework.JAX: say(
+            "`jax.nn.dot_product_attention(..., is_causal=True, implementation='cudnn')` without a mask"
+        ),
+    },
+)
+RECOMPUTE: Final = FixWords.of(
+    say("keep activations as far as memory allows"),
+    {
+        Framework.TORCH: say("checkpoint fewer layers, or none: `torch.cuda.max_memory_allocated()` tells the room"),
+        Framework.JAX: say("`jax.checkpoint` around fewer layers, or with a policy that saves matrix products"),
+    },
+)
+DENSE_EMBEDDING: Final = FixWords.of(
+    say("a sparse gradient, and an optimizer that updates only the rows in it"),
+    {Framework.TORCH: say("`nn.Embedding(..., sparse=True)` with `torch.optim.SparseAdam`, or a row-wise optimizer")},
+)
+UNUSED_RESULT: Final = FixWords.of(
+    say("compute only what is read"),
+    {
+        Framework.TORCH: say(
+            "take the slice before the product (`hidden[:, -1]`), and `requires_grad_(False)` on what is not trained"
+        )
+    },
+)
+REDUNDANT_FILL: Final = FixWords.of(
+    say("allocate without clearing"),
+    {Framework.TORCH: say("`torch.empty` instead of `zeros`, `optimizer.zero_grad(set_to_none=True)`")},
+)
+ONE_HOT: Final = FixWords.of(
+    say("look rows up by their numbers"),
+    {Framework.TORCH: say("`F.embedding(tokens, table)` instead of `F.one_hot(tokens) @ table`")},
+)
+UNVECTORIZED: Final = FixWords.of(
+    say("give all operands one layout, the innermost dimension contiguous"),
+    {Framework.TORCH: say("one layout for all operands: transpose once, where the tensor is made")},
+)
+FAR_FROM_ROOF: Final = FixWords.of(say("see what holds the kernel back: the next command profiles it"), {})

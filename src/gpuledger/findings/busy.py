@@ -12,6 +12,15 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.light.kernel_light import LightSource, Roof, kernel_light
+from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
+from gpuledger.analyse.light.slow_kernels import (
+    LEAST_LOST,
+    aligned_products,
+    at_reachable_pace,
+    fused_attention,
+    vectorized,
+)
 from gpuledger.analyse.steady_kernels import Shortened
 from gpuledger.analyse.wasted_work import (
     batched_products,
@@ -36,6 +45,7 @@ from gpuledger.findings.finding import (
     worth_telling,
 )
 from gpuledger.findings.fixes import Fixes, OtherWay
+from gpuledger.findings.kernels import headroom
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
@@ -94,7 +104,10 @@ def _shorter_another_way(
         claim = say(
             "{claim}, and {kernels} {beside}, {time}", claim=claim, kernels=others, beside=said.beside, time=more
         )
-    evidence = _evidence(subject, chosen.operations[meant], time / device.steady_ns)
+    evidence = (
+        *_evidence(subject, chosen.operations[meant], time / device.steady_ns),
+        *_of_light(subject, chosen.operations[meant]),
+    )
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
         return ()
@@ -142,11 +155,47 @@ def _evidence(subject: OneGpu, operations: Positions, share: float) -> tuple[Evi
     )
 
 
+_BY: Final = {
+    LightSource.SHAPES: say("by the shapes of their operators"),
+    LightSource.SAMPLES: say("by samples of the GPU's counters"),
+    LightSource.LAUNCH: say("by the size of their launches"),
+}
+
+
+def _of_light(subject: OneGpu, operations: Positions) -> tuple[Evidence, ...]:
+    """How far they are from what the GPU could do, where that is known of most of their time."""
+    kernels = subject.fixes.busy
+    light, mine = kernels.once(kernel_light), kernels.place_of(operations)
+    known, took = mine & light.is_known, kernels.took_ns
+    if 2 * took[known].sum() <= took[mine].sum():
+        return ()
+    share = float(light.light_ns[known].sum() / max(took[known].sum(), 1))
+    source = LightSource(int(np.bincount(light.source[known], took[known]).argmax()))
+    is_memory = bool(took[known & (light.roof == Roof.MEMORY)].sum() * 2 > took[known].sum())
+    roof = say("the memory's bandwidth") if is_memory else say("the arithmetic peak")
+    sentence = say("they reach {share} of {roof}, {by}", share=share_text(share), roof=roof, by=_BY[source])
+    return (Evidence(sentence, count=int(np.count_nonzero(mine))),)
+
+
 def _rule(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: float = LEAST) -> Rule[OneGpu]:
     """A rule about kernels that another way of doing their work would make shorter; words by what is found."""
     find, general = partial(_shorter_another_way, way, words, least), next(iter(words.values()))
     edit = partial(Fixes.another_way, way=way)
     return Rule(code, find, general.fix, edit=edit, is_estimate=True)
+
+
+_FAR: Final = OtherWayWords(
+    say("a kernel far from its roof, for a reason that is not in the profile"),
+    say("it reaches the pace of other kernels that are limited by the same"),
+    advice.FAR_FROM_ROOF,
+)
+
+
+def _far_from_roof(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """By Nsight Compute where it profiled the kernels, else by what they could take at most."""
+    if subject.kernels is not None:
+        return headroom(replace(rule, fix=None), subject)
+    return _shorter_another_way(at_reachable_pace, {"": _FAR}, LEAST_LOST, rule, subject)
 
 
 _ON_FLOATS: Final = say("on FP32 tensors around them")
@@ -261,6 +310,101 @@ RULES: Final = (
                 advice.GEMM_LOOP,
             )
         },
+    ),
+    _rule(
+        "MISALIGNED",
+        aligned_products,
+        {
+            "": OtherWayWords(
+                say("matrix sizes that no fast kernel fits: rows are read in pieces, or padded first"),
+                say("sizes are multiples of 16 bytes, and the kernels reach the pace of others"),
+                advice.MISALIGNED,
+            )
+        },
+    ),
+    _rule(
+        "ATTENTION-SLOW-PATH",
+        fused_attention,
+        {
+            "": OtherWayWords(
+                say("attention that leaves the fast path: it takes a mask, or heads of an odd size"),
+                say("the mask is causal and given as a flag, and heads are of a size that kernels are made for"),
+                advice.ATTENTION_SLOW_PATH,
+            )
+        },
+    ),
+    _rule(
+        "RECOMPUTE",
+        kept_activations,
+        {
+            "": OtherWayWords(
+                say("backward computes activations again"),
+                say("there is room to keep them: these kernels go away"),
+                advice.RECOMPUTE,
+            )
+        },
+    ),
+    _rule(
+        "DENSE-EMBEDDING",
+        looked_up_rows,
+        {
+            "": OtherWayWords(
+                say("every row of an embedding table is cleared and updated, though few were looked up"),
+                say("the gradient is sparse: these kernels go through the rows that were looked up"),
+                advice.DENSE_EMBEDDING,
+            )
+        },
+    ),
+    _rule(
+        "UNUSED-RESULT",
+        read_results,
+        {
+            "": OtherWayWords(
+                say("results that nothing reads"),
+                say("only what is read is computed"),
+                advice.UNUSED_RESULT,
+            )
+        },
+    ),
+    _rule(
+        "REDUNDANT-FILL",
+        unfilled,
+        {
+            "": OtherWayWords(
+                say("tensors are cleared that are written as a whole, or that only need to be written"),
+                say("nothing is cleared: these kernels go away"),
+                advice.REDUNDANT_FILL,
+            )
+        },
+    ),
+    _rule(
+        "ONE-HOT",
+        looked_up,
+        {
+            "": OtherWayWords(
+                say("rows are picked by a product with ones and zeros"),
+                say("they are looked up"),
+                advice.ONE_HOT,
+            )
+        },
+    ),
+    _rule(
+        "UNVECTORIZED",
+        vectorized,
+        {
+            "": OtherWayWords(
+                say("elementwise kernels that read one element at a time, as their tensors lie across each other"),
+                say("the tensors have one layout, and the kernels reach the pace of others"),
+                advice.UNVECTORIZED,
+            )
+        },
+    ),
+    Rule(
+        "KERNEL-HEADROOM",
+        _far_from_roof,
+        advice.FAR_FROM_ROOF,
+        edit=partial(Fixes.another_way, way=at_reachable_pace),
+        is_estimate=True,
     ),
     _rule(
         "UNDER-FILLED",

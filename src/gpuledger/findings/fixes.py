@@ -73,7 +73,6 @@ class Fixes:
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
         """Which calls begin in the steady stretch."""
-        self._shorter: dict[OtherWay, Shortened] = {}
 
     # what the host does
 
@@ -296,13 +295,11 @@ class Fixes:
     @cached_property
     def busy(self) -> SteadyKernels:
         """Its steady kernels."""
-        return SteadyKernels(self.trace, self.device, self.work, self._use)
+        return SteadyKernels(self.trace, self.device, self.host, self.work, self._use)
 
     def shorter(self, way: OtherWay) -> Shortened:
         """Which of them another way of doing their work would make shorter, or leave out."""
-        if way not in self._shorter:
-            self._shorter[way] = way(self.busy)
-        return self._shorter[way]
+        return self.busy.once(way)
 
     def another_way(self, way: OtherWay) -> Edit:
         """Kernels take as long as another way of doing their work would, or do not run and are not launched."""

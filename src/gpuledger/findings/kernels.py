@@ -134,7 +134,7 @@ def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
     return before
 
 
-def _headroom(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+def headroom(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """One finding for each of the kernels that would save the most, of those that Nsight Compute profiled."""
     if subject.kernels is None:
         return ()
@@ -341,7 +341,6 @@ RULES: Final = (
         is_bound=True,
         is_slowed=True,
     ),
-    Rule("KERNEL-HEADROOM", _headroom, None),
     Rule(
         "KERNEL-LOOP",
         _kernel_loop,

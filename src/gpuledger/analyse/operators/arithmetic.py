@@ -1,9 +1,9 @@
 """How much arithmetic operators did, from the shapes that were recorded, and how fast: FLOPs, TFLOP/s, MFU.
 
 Counted are matrix products, convolutions and attention; a multiplication with an addition is two operations. Of nested
-operators the innermost that can be counted counts. Not recorded are: whether attention is causal, and a convolution's
-stride and padding. Attention is counted in full, and a convolution for the output that its backward pass shows, else
-for one as large as its input: both are upper bounds and are marked so.
+operators the innermost that can be counted counts. Whether attention is causal, and a convolution's stride and padding,
+are among an operator's other arguments. Where those were not recorded, attention is counted in full, and a convolution
+for the output that its backward pass shows, else for one as large as its input: upper bounds, and marked so.
 
 MFU is the time that the counted work would take at the GPU's dense peak, each type at its own, over the time it took.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import zip_longest
 from math import prod
 from typing import Final, NamedTuple
@@ -62,6 +62,12 @@ class Inputs(NamedTuple):
 
     shapes: tuple[Shape, ...]
     types: tuple[str, ...]
+    lists: tuple[tuple[Shape, ...], ...] = ()  # for each input the shapes of a list of tensors, () for what is none
+    arguments: tuple[str, ...] = ()  # what is no tensor, as text; "" for tensors. Empty where that was not recorded
+
+    def argument(self, position: int) -> str | None:
+        """One that is no tensor; None where it was not recorded."""
+        return self.arguments[position] if position < len(self.arguments) and self.arguments[position] else None
 
     def kind(self, position: int) -> str | None:
         """The type of one input in the words of `peaks`; torch's own for another; None where it was not recorded."""
@@ -176,8 +182,9 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     rows = operators.nest.rows
     first, number = group(rows.codes("name"), rows.codes("inputs"))
     named = list(zip(*(rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs")), strict=True))
-    outputs = _outputs(named)
-    counts = [_count(name or "", given, outputs) for name, given in named]
+    parsed = [(name or "", parse_inputs(given) if _is_counted(name or "") else None) for name, given in named]
+    outputs = outputs_of(parsed)
+    counts = [count_of(name, given, outputs) for name, given in parsed]
     can_count = np.array([count is not None for count in counts], np.bool_)[number] & (operators.whole_ns > 0)
     inside = operators.nest.summed_up(can_count.astype(np.int64)) - can_count
     chosen = can_count & (inside == 0)
@@ -237,16 +244,27 @@ def parse_inputs(text: str | None) -> Inputs | None:
             rest = rest[end:].lstrip()
     except (ValueError, RecursionError):
         return None
-    lists = [part for part in (*parsed, [], [])[:2] if isinstance(part, list)]
-    if not parsed or len(lists) < 2:
+    lists = [part for part in (*parsed, [], [], [])[:3] if isinstance(part, list)]
+    if not parsed or len(lists) < 3:
         return None
-    shapes = (
-        tuple(shape)
-        if isinstance(shape, list) and all(isinstance(size, int) and 0 <= size < 2**40 for size in shape)
-        else ()
-        for shape in lists[0]
+    return Inputs(
+        tuple(_shape(given) or () for given in lists[0]),
+        tuple(name if isinstance(name, str) else "" for name in lists[1]),
+        tuple(_shapes_in(given) for given in lists[0]),
+        tuple(given if isinstance(given, str) else "" for given in lists[2]),
     )
-    return Inputs(tuple(shapes), tuple(name if isinstance(name, str) else "" for name in lists[1]))
+
+
+def _shape(given: object) -> Shape | None:
+    """Of a tensor; None where it is something else."""
+    is_shape = isinstance(given, list) and all(isinstance(size, int) and 0 <= size < 2**40 for size in given)
+    return tuple(given) if is_shape else None  # type: ignore[arg-type]
+
+
+def _shapes_in(given: object) -> tuple[Shape, ...]:
+    """Of a list of tensors."""
+    shapes = [_shape(one) for one in given] if isinstance(given, list) and given else [None]
+    return tuple(shape for shape in shapes if shape is not None) if None not in shapes else ()
 
 
 def _product(rows: Shape, columns: Shape) -> int | None:
@@ -295,8 +313,10 @@ def _linear(given: Inputs) -> Count | None:
     return _product_count(flops, given, prod(given.shapes[0][:-1]), 0, 1) if inner == given.shapes[1][1] else None
 
 
-def _attention(given: Inputs, heads_at: int, *, backward: bool = False) -> Count | None:
+def _attention(given: Inputs, heads_at: int, causal_at: int, *, backward: bool = False) -> Count | None:
     """Queries, keys and values of four dimensions, the heads in dimension `heads_at`; backward after the gradient.
+
+    Argument `causal_at` says whether each query sees the keys before it only: half of the scores of a square.
 
     Forward is two matrix products, one over the keys' width and one over the values'. Backward has to make the scores
     again, so that it is three over the keys' width and two over the values'.
@@ -310,7 +330,18 @@ def _attention(given: Inputs, heads_at: int, *, backward: bool = False) -> Count
         return None
     scores = query[0] * query[heads_at] * query[length_at] * key[length_at]
     width = 3 * query[3] + 2 * value[3] if backward else query[3] + value[3]
-    return Count(2 * scores * width, given.kind(int(backward)), is_bound=True)
+    causal, is_square = given.argument(causal_at), query[length_at] == key[length_at]
+    if causal in _IS_CAUSAL and is_square:
+        scores //= 2
+    kind = given.kind(int(backward))
+    read = sum(map(prod, shapes)) + prod(query)  # and as large a result; backward, a gradient of each comes and goes
+    size = ELEMENT_BYTES.get(kind or "")
+    moved = None if size is None else (2 if backward else 1) * read * size
+    return Count(2 * scores * width, kind, is_bound=causal is None or not is_square, moved_bytes=moved)
+
+
+_IS_CAUSAL: Final = ("True", "1", "2")
+"""A flag, or the number that xFormers' kernels have for a causal mask."""
 
 
 def _convolution(given: Inputs, outputs: Outputs) -> Count | None:
@@ -318,9 +349,33 @@ def _convolution(given: Inputs, outputs: Outputs) -> Count | None:
         return None
     images, weight = given.shapes[:2]
     seen = outputs.get((images, weight), set())
+    if len(given.shapes) > 3 and (told := _told_output(given, images[2:], weight[2:])) is not None:
+        seen = {(*images[:2], *told)}
     output = next(iter(seen)) if len(seen) == 1 else images
-    flops = 2 * images[0] * prod(output[2:]) * prod(weight)
-    return Count(flops, given.kind(0), is_bound=len(seen) != 1)
+    pixels, size = images[0] * prod(output[2:]), ELEMENT_BYTES.get(given.kind(0) or "")
+    moved = None if size is None else size * (prod(images) + prod(weight) + pixels * weight[0])
+    is_bound = len(seen) != 1
+    return Count(2 * pixels * prod(weight), given.kind(0), is_bound=is_bound, moved_bytes=None if is_bound else moved)
+
+
+def _told_output(given: Inputs, image: Shape, kernel: Shape) -> Shape | None:
+    """How large a convolution's output is, by its stride, padding and dilation; None where they were not recorded.
+
+    `convolution` has a bias and then the stride, `cudnn_convolution` the padding first, and no bias.
+    """
+    numbers = [_numbers(argument) for argument in given.arguments[2:7]]
+    if len(numbers) < 5:
+        return None
+    stride, padding, dilation = numbers[1:4] if not given.arguments[2] else (numbers[1], numbers[0], numbers[2])
+    if not (len(stride) == len(padding) == len(dilation) == len(image)) or 0 in stride or given.arguments[6] == "True":
+        return None
+    sides = zip(image, kernel, stride, padding, dilation, strict=True)
+    return tuple((size + 2 * pad - wide * (taps - 1) - 1) // step + 1 for size, taps, step, pad, wide in sides)
+
+
+def _numbers(argument: str) -> Shape:
+    """A list of numbers, as text."""
+    return tuple(int(number) for number in re.findall(r"\d+", argument, re.ASCII)) if argument.startswith("[") else ()
 
 
 def _convolution_back(given: Inputs, order: tuple[int, int, int]) -> Count | None:
@@ -330,7 +385,12 @@ def _convolution_back(given: Inputs, order: tuple[int, int, int]) -> Count | Non
     gradient, images, weight = (given.shapes[position] for position in order)
     if len(gradient) < 3 or not len(gradient) == len(images) == len(weight):
         return None
-    return Count(2 * 2 * prod(gradient) * prod(weight[1:]), given.kind(order[0]), is_bound=True)
+    wanted = re.findall("True|False", given.argument(10) or "") if order[0] == 0 else []
+    times = wanted[:2].count("True") if len(wanted) == 3 else 2
+    size = ELEMENT_BYTES.get(given.kind(order[0]) or "")
+    moved = None if size is None else size * times * (prod(gradient) + prod(images) + prod(weight))
+    flops, is_bound = 2 * times * prod(gradient) * prod(weight[1:]), len(wanted) != 3
+    return Count(flops, given.kind(order[0]), is_bound=is_bound, moved_bytes=None if is_bound else moved)
 
 
 Outputs = Mapping[tuple[Shape, Shape], set[Shape]]  # output shapes of convolutions, by the shapes of images and weights
@@ -356,29 +416,40 @@ def _counters() -> Iterator[tuple[Callable[[Inputs], Count | None], tuple[str, .
     yield lambda given: _matmul(given, 1), ("addmm", "baddbmm", "_addmm_activation")
     yield _grouped_matmul, ("_grouped_mm", "_scaled_grouped_mm")
     yield _linear, ("linear",)
-    fused = [f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")]
-    overrideable = "_scaled_dot_product_fused_attention_overrideable"
-    forward = ("scaled_dot_product_attention", *fused, overrideable, "_cudnn_attention_forward")
-    yield lambda given: _attention(given, 1), forward
-    yield lambda given: _attention(given, 2), ("_flash_attention_forward", "_efficient_attention_forward")
-    backward = tuple(f"{name}_backward" for name in (*fused, "_cudnn_attention"))
-    yield lambda given: _attention(given, 1, backward=True), backward
-    of_kernels = ("_flash_attention_backward", "_efficient_attention_backward")
-    yield lambda given: _attention(given, 2, backward=True), of_kernels
+    for causal_at, heads_at, backward, names in _ATTENTION:
+        yield partial(_attention, heads_at=heads_at, causal_at=causal_at, backward=backward), names
+
+
+_SCALED: Final = "_scaled_dot_product"
+_ATTENTION: Final = (
+    (5, 1, False, ("scaled_dot_product_attention", f"{_SCALED}_fused_attention_overrideable")),
+    (4, 1, False, (f"{_SCALED}_flash_attention",)),
+    (6, 1, False, (f"{_SCALED}_efficient_attention", f"{_SCALED}_cudnn_attention")),
+    (10, 1, False, ("_cudnn_attention_forward",)),
+    (8, 2, False, ("_flash_attention_forward",)),
+    (9, 2, False, ("_efficient_attention_forward",)),
+    (11, 1, True, (f"{_SCALED}_flash_attention_backward", f"{_SCALED}_efficient_attention_backward")),
+    (14, 1, True, (f"{_SCALED}_cudnn_attention_backward", "_cudnn_attention_backward")),
+    (11, 2, True, ("_flash_attention_backward",)),
+    (14, 2, True, ("_efficient_attention_backward",)),
+)
+"""Where operators say that they are causal, which dimension is of heads, whether they are backward; their names."""
 
 
 # What counts an operator's work, by its name; convolutions apart.
 COUNTERS: Final[Mapping[str, Callable[[Inputs], Count | None]]] = {
     **{f"aten::{name}": counter for counter, names in _counters() for name in names},
-    "flash_attn::_flash_attn_forward": lambda given: _attention(given, 2),
+    "flash_attn::_flash_attn_forward": partial(_attention, heads_at=2, causal_at=5),
 }
 
 
-def _count(name: str, text: str | None, outputs: Outputs) -> Count | None:
-    if name not in COUNTERS and name not in _CONV and name not in _CONV_BACK:
-        return None
-    given = parse_inputs(text)
-    if given is None:
+def _is_counted(name: str) -> bool:
+    return name in COUNTERS or name in _CONV or name in _CONV_BACK
+
+
+def count_of(name: str, given: Inputs | None, outputs: Outputs) -> Count | None:
+    """The operations of one execution; None for an operator that is not counted, or whose shapes do not tell."""
+    if given is None or not _is_counted(name):
         return None
     if name in _CONV:
         count = _convolution(given, outputs)
@@ -389,11 +460,11 @@ def _count(name: str, text: str | None, outputs: Outputs) -> Count | None:
     return None if count is None or not count.flops or (count.kind or "").startswith("c10::complex") else count
 
 
-def _outputs(named: Sequence[tuple[str | None, str | None]]) -> Outputs:
+def outputs_of(parsed: Sequence[tuple[str, Inputs | None]]) -> Outputs:
     """What backward passes show of the convolutions' outputs."""
     outputs: dict[tuple[Shape, Shape], set[Shape]] = {}
-    for name, text in named:
-        if name in _CONV_BACK and (given := parse_inputs(text)) is not None and len(given.shapes) > 2:
+    for name, given in parsed:
+        if name in _CONV_BACK and given is not None and len(given.shapes) > 2:
             gradient, images, weight = (given.shapes[position] for position in _CONV_BACK[name])
             outputs.setdefault((images, weight), set()).add(gradient)
     return outputs

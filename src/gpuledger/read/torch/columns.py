@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from gpuledger.regex import regex
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
@@ -104,20 +105,28 @@ class Shaper:
             kinds[[name.startswith("ProfilerStep#") for name in names]] = self.codes["push_pop"]
         own = {"name": self._text(names), "kind": kinds}
         if kind in ("op", "push_pop") and self._with_inputs:
-            own["inputs"] = self._inputs(args)
+            own["inputs"] = self._inputs(names, args)
         return self._thread(events) | own
 
-    def _inputs(self, args: list[Any]) -> Ints:
-        """Shapes and types of operators' inputs; they come as JSON and stay so."""
+    def _inputs(self, names: list[str], args: list[Any]) -> Ints:
+        """Shapes and types of operators' inputs, and where these say how much they do, the other arguments.
+
+        They come as JSON and stay so.
+        """
         dims = [own.dims for own in args]
         if hasattr(args[0], "dims_2021") and not all(dims):
             dims = [own.dims or own.dims_2021 for own in args]
         parts: list[Any] = [b"\n", b"\0"] * (2 * len(args))  # shapes, \n, types, \0: one text of all of them
-        parts[0::4], parts[2::4] = dims, [own.types for own in args]
+        types: list[Any] = [own.types for own in args]
+        telling = {name for name in set(names) if _ARGUMENTS_TELL.search(name)}
+        for place in [place for place, name in enumerate(names) if name in telling] if telling else ():
+            if arguments := bytes(args[place].arguments):
+                types[place] = bytes(types[place]) + b"\n" + arguments
+        parts[0::4], parts[2::4] = dims, types
         parts[1::4] = [b"\n"] * len(args)
         texts = b"".join(parts).split(b"\0")
         if len(texts) != len(args) + 1:  # a zero within one of them
-            texts = [bytes(shape) + b"\n" + bytes(own.types) for shape, own in zip(dims, args, strict=True)]
+            texts = [bytes(shape) + b"\n" + bytes(kinds) for shape, kinds in zip(dims, types, strict=True)]
         known = self._known_inputs
         return np.array([known[text] for text in texts[: len(args)]], np.int64)
 
@@ -193,6 +202,9 @@ class Shaper:
         codes = {text: self.codes[text.decode(errors="replace").strip('"')] if text else NO_TEXT for text in set(raw)}
         return np.array([codes[text] for text in raw], np.int64)
 
+
+_ARGUMENTS_TELL: Final = regex(r"attention|attn|conv(?!ert)|dense_backward", re.IGNORECASE)
+"""Operators whose other arguments say how much they do: a causal mask, a stride, the rows of a table."""
 
 _WHERE: Final = ("device", "context", "stream", "correlation")
 _OF_COLLECTIVE: Final = ("group_size", "in_elements", "out_elements")
@@ -343,6 +355,7 @@ class Args(_Struct):
     types: Raw = msgspec.field(name="Input type", default=Raw())
     dims: Raw = msgspec.field(name="Input Dims", default=Raw())
     dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
+    arguments: Raw = msgspec.field(name="Concrete Inputs", default=Raw())
     bytes: int | str = -1
     sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
     memory_bytes: int = msgspec.field(name="Bytes", default=0)
@@ -421,7 +434,7 @@ def _kind(category: str, base: type[_Struct], *read: str, never: tuple[str, ...]
 
 _KERNEL_ARGS: Final = (*_WHERE, "registers", "smem_dynamic_bytes", "grid", "block", "graph", "graph_node")
 _COLLECTIVE_ARGS: Final = ("collective", "group", "ranks", *_OF_COLLECTIVE, "dtype")
-_OP_ARGS: Final = ("types", "dims", "dims_2021", *_COLLECTIVE_ARGS)
+_OP_ARGS: Final = ("types", "dims", "dims_2021", "arguments", *_COLLECTIVE_ARGS)
 _MEMORY_ARGS: Final = ("memory_bytes", "memory_device", "memory_device_type", "address")
 _COMMON: Final = (
     *(_kind(category, _OnThread, "correlation", "kernel") for category in ("cuda_runtime", "cuda_driver")),
@@ -441,8 +454,8 @@ def _decoder(*kinds: type[msgspec.Struct]) -> msgspec.json.Decoder[list[Any]]:
 
 PLAIN: Final = _decoder(
     _kind("kernel", _OnGpu, *_KERNEL_ARGS, never=("collective",)),
-    _kind("cpu_op", _OnThread, "types", "dims", never=("dims_2021", "collective")),
-    _kind("user_annotation", _OnThread, "types", "dims", never=("dims_2021", "collective")),
+    _kind("cpu_op", _OnThread, "types", "dims", "arguments", never=("dims_2021", "collective")),
+    _kind("user_annotation", _OnThread, "types", "dims", "arguments", never=("dims_2021", "collective")),
 )
 USUAL: Final = _decoder(
     _kind("kernel", _OnGpu, *_KERNEL_ARGS, *_COLLECTIVE_ARGS),

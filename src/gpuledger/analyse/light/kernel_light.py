@@ -1,0 +1,202 @@
+"""How long each kernel would take at the GPU's roofs: its light, from the best evidence that there is.
+
+In this order: shapes that operators were given, samples of the GPU's counters, or what a kernel's name and launch say.
+Light is the longer of arithmetic at the peak of its type and bytes at the memory's bandwidth, and never more than the
+kernel took. What shapes say of an operator is shared among the kernels that do its work, by their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.light.launching_operators import LaunchingOperators
+from gpuledger.analyse.light.moved_bytes import moved_bytes
+from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
+from gpuledger.analyse.steady_kernels import SteadyKernels
+from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
+from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, NO_MATRIX, list_kernel, matrix_type, names_wide_type
+from gpuledger.records import dataclass
+from gpuledger.trace.keys import Positions, RowsByKey, is_among
+from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.spans import Ints
+
+Floats = NDArray[np.float64]
+
+
+class LightSource(IntEnum):
+    """Where a kernel's light is known from, the most believed first."""
+
+    SHAPES = 0
+    SAMPLES = 1
+    LAUNCH = 2
+    UNKNOWN = 3
+
+
+class Roof(IntEnum):
+    """What a kernel would be limited by."""
+
+    COMPUTE = 0
+    MEMORY = 1
+    UNKNOWN = 2
+
+
+NEVER_MATRIX: Final = NO_MATRIX | {"activation", "optimizer", "embedding", "sampling"}
+"""Families of which bytes are the roof, whatever an operator that nobody counts does."""
+
+MOST_BOUND: Final = 0.5
+"""Of an upper bound of arithmetic, the least that it can be: a causal mask halves it, a stride of two quarters it."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelLight:
+    """Of each of some kernels, in ns. `low` and `high` are what it may be as well."""
+
+    took_ns: Ints
+    light_ns: Floats
+    low_ns: Floats
+    high_ns: Floats
+    source: NDArray[np.int8]
+    roof: NDArray[np.int8]
+    operators: LaunchingOperators | None
+    ns_per_byte: float
+    """To or from the GPU's memory, at its bandwidth; NaN where that is not known."""
+
+    @property
+    def kinds(self) -> Sequence[tuple[str, Inputs | None]]:
+        """The different operators, with what they were given."""
+        return () if self.operators is None else self.operators.kinds
+
+    @cached_property
+    def _kernels_of(self) -> dict[int, Positions]:
+        if self.operators is None or not len(self.operators):
+            return {}
+        rows = self.operators.row
+        kind = np.where(rows >= 0, self.operators.kind[rows], -1)
+        return {number: here for number, here in RowsByKey.of(kind)}  # noqa: C416 - it has keys of its own
+
+    def kernels_of(self, number: int) -> Positions:
+        """The kernels that operators of one of `kinds` launched by themselves."""
+        return self._kernels_of.get(number, np.zeros(0, np.intp))
+
+    def by_inputs(self, which: NDArray[np.bool_]) -> Iterator[tuple[Inputs, Positions]]:
+        """Some of the kernels by what their operators were given, where that was recorded."""
+        for number, (_, given) in enumerate(self.kinds):
+            here = self.kernels_of(number)
+            if given is not None and which[here].any():
+                yield given, here[which[here]]
+
+    def inside(self, name: str) -> NDArray[np.bool_]:
+        """Which kernels were launched anywhere inside operators of a name."""
+        numbers = [number for number, (other, _) in enumerate(self.kinds) if other == name]
+        if self.operators is None or not numbers:
+            return np.zeros(len(self.took_ns), np.bool_)
+        is_such: NDArray[np.bool_] = is_among(self.operators.kind, numbers)
+        around = self.operators.nest.handed_down(np.where(is_such, np.arange(len(is_such)), -1))
+        rows = self.operators.row
+        mask: NDArray[np.bool_] = (rows >= 0) & (around[rows] >= 0)
+        return mask
+
+    @property
+    def is_known(self) -> NDArray[np.bool_]:
+        return self.source != LightSource.UNKNOWN
+
+    @property
+    def share(self) -> Floats:
+        """Of the time that it took; NaN where nothing is known."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(self.took_ns > 0, self.light_ns / self.took_ns, 1.0)
+        return np.where(self.is_known, share, np.nan)
+
+
+def kernel_light(kernels: SteadyKernels) -> KernelLight:
+    """Of a device's steady kernels."""
+    count, gpu = len(kernels), kernels.gpu
+    bandwidth: float | NotMeasured | None = None if gpu is None else gpu.bandwidth_bytes_per_s or peak_bytes_per_s(gpu)
+    per_byte = 1e9 / bandwidth if isinstance(bandwidth, (int, float)) and bandwidth else np.nan
+    light, low, high = (np.full(count, np.nan) for _ in range(3))
+    source, roof = np.full(count, LightSource.UNKNOWN, np.int8), np.full(count, Roof.UNKNOWN, np.int8)
+
+    def put(which: NDArray[np.bool_], figures: Sequence[Floats], of: LightSource, limited: NDArray[Any]) -> None:
+        taken = which & (source == LightSource.UNKNOWN) & ~np.isnan(figures[0])
+        for column, figure in zip((light, low, high), figures, strict=True):
+            column[taken] = figure[taken]
+        source[taken], roof[taken] = of, limited[taken]
+
+    operators = kernels.operators
+    if operators is not None and len(operators):
+        figures, limited = _from_shapes(kernels, operators, per_byte)
+        put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
+    if kernels.sampled_roofs is not None:
+        tensor, memory = kernels.sampled_roofs
+        by_samples = kernels.took_ns * np.clip(np.fmax(tensor, memory), 0, 1)
+        limited = np.where(memory > tensor, Roof.MEMORY, Roof.COMPUTE)
+        put(~np.isnan(by_samples), (by_samples, by_samples, by_samples), LightSource.SAMPLES, limited)
+    moved = _launched_bytes(kernels)
+    by_launch = np.where(moved > 0, moved * per_byte, np.nan)
+    put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, Roof.MEMORY))
+    for column in (light, low, high):
+        np.minimum(column, kernels.took_ns, out=column)
+    return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
+
+
+def _launched_bytes(kernels: SteadyKernels) -> Ints:
+    """What kernels by element move, by the size of their launch; 0 where that does not tell."""
+    lists = kernels.launch_shape("grid") * kernels.of_names(lambda name: list_kernel(name) or 0)
+    return np.where(lists > 0, lists, kernels.elements * kernels.of_elements(lambda kernel: kernel.bytes_moved))
+
+
+def _from_shapes(
+    kernels: SteadyKernels, operators: LaunchingOperators, per_byte: float
+) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
+    """Light by what operators were given, with its bounds, and which roof."""
+    kinds, rows = operators.kinds, operators.row
+    nowhere = rows < 0
+    kind = np.where(nowhere, -1, operators.kind[rows])
+    widths = kernels.of_names(names_wide_type)
+    seen = outputs_of(kinds)
+    figures = np.full((3, len(kernels)), np.nan)
+    limited = np.full(len(kernels), Roof.UNKNOWN, np.int8)
+    is_matrix, by_bytes = kernels.of_families(MATRIX_FAMILIES), kernels.of_families(NEVER_MATRIX)
+    for number, mine in RowsByKey.of(kind):
+        if number < 0 or kinds[number][1] is None:
+            continue
+        name, given = kinds[number]
+        count = count_of(name, given, seen)
+        if count is not None:
+            chosen = mine[is_matrix[mine]] if is_matrix[mine].any() else mine
+            whole, roof = _product_ns(kernels, chosen, count, per_byte)
+            least = MOST_BOUND * whole if count.is_bound else whole
+            figures[:, np.setdiff1d(mine, chosen)] = 0.0
+        else:
+            moved = moved_bytes(name, given, int(widths[mine].max()) or None) if given is not None else None
+            is_sure = by_bytes[mine] | (name.startswith("aten::") & ~is_matrix[mine]) | name.startswith("triton_")
+            chosen = mine[is_sure]
+            if moved is None or not len(chosen):
+                continue
+            whole, roof, least = moved * per_byte, Roof.MEMORY, moved * per_byte / 2
+        _, instance = np.unique(rows[chosen], return_inverse=True)
+        took = kernels.took_ns[chosen]
+        part = took / np.maximum(np.bincount(instance, took), 1)[instance]
+        figures[:, chosen] = whole * part, least * part, whole * part
+        limited[chosen] = roof
+    return (figures[0], figures[1], figures[2]), limited
+
+
+def _product_ns(kernels: SteadyKernels, chosen: Positions, count: Count, per_byte: float) -> tuple[float, Roof]:
+    """What one product, convolution or attention takes at its roof."""
+    kind = count.kind
+    if kind == "fp32":
+        types = {matrix_type(name) for name in kernels.texts(chosen)} - {None}
+        kind = types.pop() if len(types) == 1 else "tf32"
+    peak = peak_flops(kernels.gpu, kind) if kernels.gpu is not None and kind else NotMeasured("not known")
+    compute = np.nan if isinstance(peak, NotMeasured) else count.flops * 1e9 / peak
+    memory = np.nan if count.moved_bytes is None else count.moved_bytes * per_byte
+    if np.isnan(compute):
+        return np.nan, Roof.UNKNOWN
+    return (memory, Roof.MEMORY) if memory > compute else (compute, Roof.COMPUTE)

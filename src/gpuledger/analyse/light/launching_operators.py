@@ -1,0 +1,62 @@
+"""Which operator launched each of some kernels, and what stands around it: torch alone records operators."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.operators.arithmetic import Inputs, parse_inputs
+from gpuledger.analyse.operators.operators import OPERATOR
+from gpuledger.attribution.ranges import Nest
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import innermost
+from gpuledger.trace.keys import Positions, distinct, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Table
+
+
+class LaunchingOperators:
+    """Operators of one excerpt, and for each of the given activities the innermost that it was launched in."""
+
+    def __init__(self, trace: Trace, host: Host, work: Activities, activities: Positions) -> None:
+        ranges, code = trace[Table.RANGES], trace.strings.code(OPERATOR)
+        launch = work.launch[activities]
+        used = distinct(launch[launch >= 0])
+        calls = host.calls.only("pid", "tid").at(used)
+        mine = np.zeros(0, np.intp)
+        if code != NO_TEXT and len(used) and "inputs" in ranges:
+            first, last = calls["start_ns"].min(), calls["end_ns"].max()
+            is_there = (ranges["start_ns"] <= last) & (ranges["end_ns"] >= first)
+            mine = np.flatnonzero((ranges.codes("kind") == code) & is_there)
+        place = np.full(len(ranges) + 1, -1, np.intp)  # the last one is for -1
+        place[mine] = np.arange(len(mine))
+        self.nest: Final = Nest(ranges.at(mine), place[ranges["parent"][mine]] if len(mine) else mine)
+        around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
+        if len(mine):
+            around[used] = innermost(self.nest.rows, calls)
+        self.row: Final[Positions] = around[launch]
+        """Of each activity; -1 for none."""
+
+    def __len__(self) -> int:
+        return len(self.nest)
+
+    @cached_property
+    def _groups(self) -> tuple[Positions, Positions]:
+        rows = self.nest.rows
+        return group(rows.codes("name"), rows.codes("inputs"))
+
+    @property
+    def kind(self) -> Positions:
+        """For each operator the number of its name and inputs."""
+        return self._groups[1]
+
+    @cached_property
+    def kinds(self) -> list[tuple[str, Inputs | None]]:
+        """The different names, with what they were given."""
+        rows, first = self.nest.rows, self._groups[0]
+        names, inputs = (rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs"))
+        return [(name or "", parse_inputs(given)) for name, given in zip(names, inputs, strict=True)]

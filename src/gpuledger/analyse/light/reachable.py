@@ -1,0 +1,44 @@
+"""How long well-made kernels take for some light: what programs reach, not the roof.
+
+Measured on an H200 (torch 2.11, programs of `lab.programs.paired.light`), as shares of the roofs in `catalog.gpus`:
+docs/concepts/light.md has the figures. Other GPUs are taken to reach the same shares.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+PRODUCT: Final = 0.8
+PRODUCT_START_NS: Final = 8_000
+"""Matrix products and convolutions: 45 us at 64 % of the roof, 90 us at 73 to 80 %, 1.4 ms at 78 %."""
+
+STREAM: Final = 0.88
+STREAM_START_NS: Final = 3_000
+"""Kernels that go through memory once: 84 to 92 % of the bandwidth from 90 us on."""
+
+ATTENTION: Final = {64: 0.30, 128: 0.36}
+ATTENTION_LENGTH: Final = 750
+"""Fused attention (FlashAttention 2), by the size of a head: with 1,024 positions of heads of 64 it reaches 17 % of the
+roof forward and backward, with 4,096 it is 24 to 28 %, with 8,192 of heads of 128 it is 32 %. The share is what very
+long inputs reach, the length where half of that is reached."""
+
+
+def product_ns(light_ns: Floats) -> Floats:
+    """Of matrix products and convolutions."""
+    return light_ns / PRODUCT + PRODUCT_START_NS
+
+
+def stream_ns(light_ns: Floats) -> Floats:
+    """Of kernels that are bound by memory."""
+    return light_ns / STREAM + STREAM_START_NS
+
+
+def attention_ns(light_ns: Floats, length: int, head: int) -> Floats:
+    """Of fused attention over inputs of some length."""
+    share = ATTENTION[64 if head <= 64 else 128] * length / (length + ATTENTION_LENGTH)
+    return light_ns / share

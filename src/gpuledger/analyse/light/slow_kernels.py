@@ -1,0 +1,125 @@
+"""Kernels that take far longer than their light, by the reason that the profile shows: each a way of being faster.
+
+- products whose sizes no fast kernel fits: rows that begin at odd addresses, channels that are padded on the way
+- attention that was given a mask, or heads of a size that the fused kernels pad
+- kernels by element that go through memory element by element, as their tensors lie across one another
+- kernels with one block more than the GPU has room for: a last wave that leaves it nearly empty
+- any other kernel far from its roof, for a reason that is not in the profile
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.light.kernel_light import LightSource, Roof, kernel_light
+from gpuledger.analyse.light.reachable import attention_ns, product_ns, stream_ns
+from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
+from gpuledger.analyse.wasted_work import narrower_types, spread, views
+from gpuledger.catalog.kernel_types import (
+    copies_tensor,
+    is_masked_attention,
+    is_misaligned,
+    is_vectorized,
+    pads_channels,
+)
+
+FAR: Final = 0.5
+"""Below this share of the roof a kernel is far from it."""
+
+MISALIGNED_PACE: Final = 0.18
+"""What aligned products take of the time of those that read single elements: 0.13 to 0.18 in six pairs (H200)."""
+
+HEADS: Final = (32, 64, 96, 128, 192, 256)
+"""Sizes of heads that fused attention has kernels for; others are padded to the next."""
+
+ATTENTION_OPERATOR: Final = "aten::scaled_dot_product_attention"
+
+
+def aligned_products(kernels: SteadyKernels) -> Shortened:
+    """Products of sizes that no fast kernel takes, at the pace of those that one does."""
+    light, took = kernels.once(kernel_light), kernels.took_ns
+    which = kernels.is_matrix & kernels.named(is_misaligned)
+    pads = kernels.named(pads_channels)
+    if not (which | pads).any():
+        return kernels.gone(which)
+    padded = pads | (kernels.is_matrix & _beside(kernels, pads))
+    known = light.is_known & (light.roof != Roof.UNKNOWN)
+    duration = np.where(known, product_ns(light.light_ns), MISALIGNED_PACE * took)
+    duration[pads] = 0.0
+    which = (which & ~(known & (light.share > FAR))) | padded
+    return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(known[which].any()))
+
+
+def _beside(kernels: SteadyKernels, which: Mask) -> Mask:
+    """Kernels right before or after these, in one part."""
+    place = np.flatnonzero(which)
+    beside = np.zeros(len(kernels), np.bool_)
+    for other in (place - 1, place + 1):
+        there = other[(other >= 0) & (other < len(kernels))]
+        beside[there] = True
+    return beside
+
+
+def fused_attention(kernels: SteadyKernels) -> Shortened:
+    """Attention with a causal flag for its mask, or with heads of a size that needs no padding."""
+    light, took = kernels.once(kernel_light), kernels.took_ns
+    attention = kernels.of_families(frozenset({"attention"}))
+    masked = attention & kernels.named(is_masked_attention)
+    which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
+    for given, here in light.by_inputs(attention):
+        shapes = [shape for shape in given.shapes if len(shape) == 4]
+        if len(shapes) < 3:
+            continue
+        head, length = shapes[1][3], max(shapes[1][1:3])
+        mask = next((shape for shape in shapes[3:] if shape[-1] == shape[-2] == length), None)
+        if mask is not None and masked[here].any():
+            which[here] = True
+            duration[here] = attention_ns(light.light_ns[here] / 2, length, head)
+        wider = next((size for size in HEADS if size >= head), head)
+        if wider != head:
+            inside = light.inside(ATTENTION_OPERATOR)
+            padding = inside & ~attention
+            which |= padding
+            duration[padding] = 0.0
+            which[here] = True
+            duration[here] = took[here] * head / wider
+    return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(which.any()))
+
+
+def vectorized(kernels: SteadyKernels) -> Shortened:
+    """Kernels by element that go element by element, at the pace of those that read what lies side by side."""
+    light = kernels.once(kernel_light)
+    single = (kernels.elements > 0) & ~kernels.named(is_vectorized) & ~kernels.named(copies_tensor)
+    which = single & light.is_known & (light.roof == Roof.MEMORY) & (light.share < FAR)
+    return kernels.taking(
+        which, stream_ns(light.light_ns), was_sampled=bool((light.source[which] < LightSource.LAUNCH).any())
+    )
+
+
+LEAST_LOST: Final = 0.05
+"""Of the steady kernels' time: what one kernel loses below that is not told by itself."""
+
+VERY_FAR: Final = 0.25
+"""A kernel this far from its roof does something that its roof does not tell; nearer ones may have to be so."""
+
+
+def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
+    """The kernel that loses the most for a reason that is not in the profile, at the pace that others reach."""
+    light, took = kernels.once(kernel_light), kernels.took_ns
+    attention = kernels.of_families(frozenset({"attention"}))
+    far = light.is_known & (light.source < LightSource.LAUNCH) & (light.share < VERY_FAR) & ~attention
+    far &= took > LONG_NS
+    for way in (aligned_products, fused_attention, vectorized, spread, views, narrower_types):
+        far[kernels.place_of(kernels.once(way).operations)] = False
+    reached = np.where(light.roof == Roof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
+    less = np.where(far, np.maximum(took - reached, 0), 0.0)
+    codes, number = np.unique(kernels.names, return_inverse=True)
+    by_name = np.bincount(number.ravel(), less, len(codes))
+    if not len(codes) or by_name.max() < LEAST_LOST * took.sum():
+        return kernels.gone(np.zeros(len(kernels), np.bool_))
+    return kernels.taking(far & (number.ravel() == by_name.argmax()), np.minimum(reached, took), was_sampled=True)
+
+
+LONG_NS: Final = 20_000  # shorter kernels take as long as they take to begin and to end
