@@ -24,7 +24,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, is_among
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.spans import Ints, furthest, shares_in_order
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
 
@@ -168,9 +168,29 @@ class SteadyKernels:
         texts, position = self._texts
         return {texts[number] for number in np.unique(position[which]).tolist()}
 
+    @cached_property
+    def own_ns(self) -> Ints:
+        """The part of each that is its own, where an instant of several belongs to the one that started first."""
+        start, end = (side[self.operations] for side in (self._work.start_ns, self._work.end_ns))
+        order = np.argsort(start, kind="stable")
+        begin, until = shares_in_order(start[order], end[order])
+        own = np.zeros(len(self), np.int64)
+        own[order] = until - begin
+        return own
+
+    @cached_property
+    def family_names(self) -> NDArray[Any]:
+        names: NDArray[Any] = np.array(self._work.families)[self._work.family[self.operations]]
+        return names
+
+    def text(self, place: int) -> str:
+        """One kernel's name."""
+        return self._strings.text(int(self.names[place])) or ""
+
     def place_of(self, operations: Positions) -> Mask:
         """Which of them these operations are."""
-        return is_among(self.operations, operations)
+        mask: Mask = is_among(self.operations, operations)
+        return mask
 
     # changes
 

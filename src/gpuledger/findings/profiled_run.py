@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import RULE_OF, findings
+from gpuledger.findings.rule import OneGpu
+from gpuledger.findings.rules import RULE_OF, findings_of, subjects_of
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, by_trigger, idle_label
@@ -26,6 +27,7 @@ from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.light.books import LightBooks
     from gpuledger.analyse.utilization.against_counters import CounterComparison
     from gpuledger.analyse.utilization.stretches import SampledUse
     from gpuledger.trace.measured import KernelReport
@@ -71,6 +73,8 @@ class ProfiledRun:
     """What samples say of each GPU that was sampled, and of its kernels in the steady stretch."""
     against: Mapping[int, tuple[CounterComparison, ...]] = field(default_factory=dict)
     """Those samples against what Nsight Compute counted, where there is both."""
+    subjects: Mapping[int, OneGpu] = field(default_factory=dict)
+    """What the rules were asked about, by GPU."""
 
     @property
     def zero_ns(self) -> int:
@@ -81,6 +85,12 @@ class ProfiledRun:
     def lost(self) -> Finding | None:
         """What the profiler lost, if that is worth a warning: then it is the first finding."""
         return self.findings[0] if self.devices[0].lost.is_notable else None
+
+    @property
+    def light(self) -> LightBooks | None:
+        """What the main GPU's compute time was good for; None where nothing was computed."""
+        subject = self.subjects.get(self.main_device.gpu)
+        return None if subject is None else subject.light
 
     @property
     def main_device(self) -> Device:
@@ -117,7 +127,8 @@ def diagnose(
     stage(FINDINGS)
     use = sampled_use(trace, devices)
     if profiled is None:
-        return ProfiledRun(name, trace, window, devices, findings(trace, devices, use=use), use=use)
+        subjects = subjects_of(trace, devices, use=use)
+        return ProfiledRun(name, trace, window, devices, findings_of(trace, subjects), use=use, subjects=subjects)
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import matched_timeline, overview
     from gpuledger.analyse.utilization.against_counters import held_against
@@ -127,8 +138,9 @@ def diagnose(
         device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in devices
     }
     against = {gpu: held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
-    all_findings = findings(trace, devices, kernels, use)
-    return ProfiledRun(name, trace, window, devices, all_findings, kernels, profiled.health, use, against)
+    subjects = subjects_of(trace, devices, kernels, use)
+    found = findings_of(trace, subjects)
+    return ProfiledRun(name, trace, window, devices, found, kernels, profiled.health, use, against, subjects)
 
 
 LITTLE: Final = 0.02

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.light.books import LightBooks, light_books
 from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding, explain_command
@@ -78,6 +79,11 @@ class OneGpu:
     def saved_ns(self, edit: Edit, lost_ns: int) -> int:
         """What a change saves of the steady stretch: never more than is lost to what it changes."""
         return min(self.scenario.saved_ns(edit), lost_ns)
+
+    @cached_property
+    def light(self) -> LightBooks | None:
+        """What its compute time was good for; None where nothing was computed."""
+        return light_books(self.device, self.fixes.busy)
 
     @cached_property
     def copy_flows(self) -> tuple[CopyFlow, ...]:

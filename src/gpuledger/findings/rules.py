@@ -255,22 +255,36 @@ def findings(
     profiled: Mapping[int, MatchedTimeline] | None = None,
     use: Mapping[int, SampledUse] | None = None,
 ) -> tuple[Finding, ...]:
-    """All findings; each code once, for the device where it costs the most. Of slow kernels several are told.
+    """All findings; `profiled` holds what Nsight Compute says of each GPU, `use` what samples say."""
+    return findings_of(trace, subjects_of(trace, devices, profiled, use))
 
-    `profiled` holds what Nsight Compute says of each GPU, `use` what samples say.
-    """
-    best: dict[str, Finding] = {}
-    subjects: dict[int, OneGpu] = {}
-    ranges = ProgramRanges(trace)
+
+def subjects_of(
+    trace: Trace,
+    devices: Sequence[Device],
+    profiled: Mapping[int, MatchedTimeline] | None = None,
+    use: Mapping[int, SampledUse] | None = None,
+) -> dict[int, OneGpu]:
+    """What rules are asked about, by GPU."""
+    ranges, subjects = ProgramRanges(trace), dict[int, OneGpu]()
     for device in devices:
         counted, sampled = (profiled or {}).get(device.gpu), (use or {}).get(device.gpu)
-        subject = OneGpu(trace, device, ranges, LazyScenario(trace, device, sampled), counted, sampled)
+        replays = LazyScenario(trace, device, sampled)
+        subjects[device.gpu] = OneGpu(trace, device, ranges, replays, counted, sampled)
+    return subjects
+
+
+def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:
+    """Each code once, for the device where it costs the most. Of slow kernels several are told."""
+    best: dict[str, Finding] = {}
+    devices = [subject.device for subject in subjects.values()]
+    for subject in subjects.values():
+        device = subject.device
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
             lambda subject=subject: _of_rules(subject, idle.RULES),  # type: ignore[misc]
             lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
-        subjects[device.gpu] = subject
         for finding in _launching_once((*about_gaps, *others)):
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:

@@ -104,7 +104,8 @@ class KernelLight:
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        return self.source != LightSource.UNKNOWN
+        known: NDArray[np.bool_] = self.source != LightSource.UNKNOWN
+        return known
 
     @property
     def share(self) -> Floats:

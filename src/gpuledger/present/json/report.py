@@ -7,12 +7,15 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from gpuledger.analyse.light.books import LightRow
+from gpuledger.analyse.light.kernel_light import LightSource
 from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import UseClass
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.answers.kernels import UseAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.finding import Evidence, Finding
+from gpuledger.findings.rule import OneGpu
 from gpuledger.json_types import Count, Json, Ns, Share
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -74,6 +77,33 @@ class TriggerJson(Json):
     gaps: int
 
 
+class BusyJson(Json):
+    """Compute of the steady stretch by what it was good for. docs/concepts/light.md defines the four."""
+
+    light_ns: Ns
+    lost_ns: Ns
+    avoidable_ns: Ns
+    unknown_ns: Ns
+
+
+class FamilyBusyJson(BusyJson):
+    family: str
+
+
+class LightJson(Json):
+    """The kernels of one name that one kind of operator launched, per step."""
+
+    kernel: str
+    operator: str | None
+    count: Annotated[int, Meta(ge=1, description="In the steady stretch.")]
+    ns: Ns
+    light_ns: Annotated[int | None, Meta(ge=0, description="Null where it is not known.")]
+    light_low_ns: int | None
+    light_high_ns: int | None
+    source: Literal["shapes", "samples", "launch", "unknown"]
+    roof: Literal["compute", "memory", "unknown"]
+
+
 class DeviceJson(Json):
     device: int
     window_ns: Ns
@@ -84,6 +114,9 @@ class DeviceJson(Json):
     hidden_comm_ns: Ns
     hidden_copy_ns: Ns
     triggers: list[TriggerJson]
+    busy: Annotated[BusyJson | None, Meta(description="Sums to the compute of `steady`; null where nothing ran.")]
+    busy_families: Annotated[list[FamilyBusyJson], Meta(description="The same by family; sums to `busy`.")]
+    light: Annotated[list[LightJson], Meta(description="The kernels that take the most time, and their light.")]
     use: Annotated[
         DeviceUseJson | None,
         Meta(
@@ -247,7 +280,10 @@ def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> Rep
         not_measured=[fill(MissingJson, lack) for lack in report.missing],
         zero_ns=run.zero_ns,
         window_ns=run.devices[0].ledger.window_ns,
-        devices=[_device(device, run.use.get(device.gpu), run.against.get(device.gpu, ())) for device in run.devices],
+        devices=[
+            _device(device, run.use.get(device.gpu), run.against.get(device.gpu, ()), run.subjects.get(device.gpu))
+            for device in run.devices
+        ],
         steps=None if report.variation is None else _steps(run.main_device, report.variation),
         levels=[
             fill(LevelJson, level, name=str(level.name), source=str(level.kind)) for level in run.main_device.levels
@@ -266,7 +302,10 @@ def _graph_names(places: GraphPlaces | None) -> GraphNamesJson | UnsetType:
     return fill(GraphNamesJson, places.coverage, file=places.file)
 
 
-def _device(device: Device, use: SampledUse | None, against: tuple[CounterComparison, ...]) -> DeviceJson:
+def _device(
+    device: Device, use: SampledUse | None, against: tuple[CounterComparison, ...], subject: OneGpu | None
+) -> DeviceJson:
+    books = None if subject is None else subject.light
     split, window, steady, zero_ns = UseAnswer(device, use).split, device.ledger.window, device.steady, device.zero_ns
     return fill(
         DeviceJson,
@@ -287,7 +326,28 @@ def _device(device: Device, use: SampledUse | None, against: tuple[CounterCompar
             TriggerJson(trigger=trigger, call=call, ns=time, gaps=count)
             for (trigger, call), (time, count) in device.triggers.items()
         ],
+        busy=None if books is None else fill(BusyJson, books.whole),
+        busy_families=[]
+        if books is None
+        else [fill(FamilyBusyJson, part, family=name) for name, part in books.families],
+        light=[] if books is None else [_light(row, device.step_count) for row in books.rows],
         use=None if use is None else device_use_json(use, zero_ns, against),
+    )
+
+
+def _light(row: LightRow, steps: int) -> LightJson:
+    is_known = row.source is not LightSource.UNKNOWN
+    light, low, high = (amount // steps if is_known else None for amount in (row.light_ns, row.low_ns, row.high_ns))
+    return LightJson(
+        kernel=row.kernel,
+        operator=row.operator,
+        count=row.count,
+        ns=row.took_ns // steps,
+        light_ns=light,
+        light_low_ns=low,
+        light_high_ns=high,
+        source=row.source.name.lower(),  # type: ignore[arg-type]
+        roof=row.roof.name.lower(),  # type: ignore[arg-type]
     )
 
 

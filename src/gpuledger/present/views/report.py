@@ -20,6 +20,7 @@ from gpuledger.present.views.report_parts import (
     closing,
     kernel_blocks,
     ledger_block,
+    light_blocks,
     next_command,
     saving_share,
     use_blocks_of,
@@ -88,6 +89,7 @@ def _blocks(
     return (
         *opening,
         ledger_block(run, pictures),
+        *light_blocks(run),
         Group(tuple(use_blocks_of(run))),
         Group(tuple(kernel_blocks(run))),
         Remarks(tuple(closing(report))),

@@ -8,6 +8,7 @@ from functools import partial, reduce
 from typing import Final
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
+from gpuledger.analyse.light.books import PARTS
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
@@ -18,8 +19,9 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
-from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
+from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
+from gpuledger.present.views.light import SOURCES, is_telling, light_sentence
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
@@ -54,12 +56,13 @@ def _verdict(run: ProfiledRun) -> Message:
             share=share_text(share),
             works=works,
         )
-    obstacles = _obstacles(summary, run.findings, device.steady_ns)
+    obstacles = _obstacles(summary, run, device.steady_ns)
     return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
 
 
-def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -> list[str]:
+def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]:
     """What is lost, and to what."""
+    findings = run.findings
     sentences: list[str] = []
     if summary.loss is not None:
         sentences.append(
@@ -87,16 +90,17 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
         )
     if summary.loss is not None or summary.outside is not None or summary.kernels:
         return sentences
+    bound = None if run.light is None else light_sentence(run.main_device, run.light)
     if findings and findings[0].saving_ns:
         little = say(
             "Only faster kernels would help much: {code} would save {share}.",
             code=findings[0].code,
             share=share_text(findings[0].saving_ns / steady_ns),
         )
-        return [*sentences, little]
+        return [*sentences, bound or little]
     if summary.unrecorded is not None or summary.lost is not None:
         return [*sentences, say("What is left is the kernels themselves.")]
-    return [say("No fix stands out; look at the kernels themselves.")]
+    return [bound or say("No fix stands out; look at the kernels themselves.")]
 
 
 def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
@@ -236,6 +240,25 @@ def kernel_blocks(run: ProfiledRun) -> list[Block]:
     from gpuledger.present.views.ncu import integrated_blocks  # few reports have them
 
     return integrated_blocks(matched, run.main_device)
+
+
+def light_blocks(run: ProfiledRun) -> list[Block]:
+    """What compute was good for, where that is known of most of it."""
+    books = run.light
+    if books is None or not is_telling(books):
+        return []
+    whole = books.whole
+    light, lost, avoidable, unknown = (share_text(getattr(whole, part) / whole.whole_ns) for part in PARTS)
+    sentence = say(
+        "Of compute, {light} is light (what the GPU's roofs allow), {lost} lost, {avoidable} avoidable and {unknown} "
+        "unknown, by {source}.",
+        light=light,
+        lost=lost,
+        avoidable=avoidable,
+        unknown=unknown,
+        source=SOURCES[books.source],
+    )
+    return [Paragraph(sentence)]
 
 
 def use_blocks_of(run: ProfiledRun) -> list[Block]:

@@ -1,0 +1,143 @@
+"""The busy half of the books: every nanosecond of compute as light, lost, avoidable or unknown.
+
+Avoidable is what the ways of doing without would save; of what is left, light is what the GPU's roofs allow, and lost
+is what it took beyond that. An instant of kernels that run at once belongs to the one that started first, as in the
+ledger. Kernels of the steps that are replayed stand for all of them, so that the four sum to the ledger's compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, Roof, kernel_light
+from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
+from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
+from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
+from gpuledger.ledger.device import Device
+from gpuledger.records import dataclass
+from gpuledger.trace.keys import RowsByKey, group
+from gpuledger.trace.spans import Ints
+
+WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
+    *(kept_activations, looked_up_rows, read_results, unfilled, looked_up),
+    *(one_layout, views, between_products, fused_chains, fused_updates),
+)
+"""Ways of doing without work."""
+
+
+@dataclass(frozen=True, slots=True)
+class BusyTime:
+    """Compute time by what it was good for."""
+
+    light_ns: int
+    lost_ns: int
+    avoidable_ns: int
+    unknown_ns: int
+
+    @property
+    def whole_ns(self) -> int:
+        return self.light_ns + self.lost_ns + self.avoidable_ns + self.unknown_ns
+
+
+@dataclass(frozen=True, slots=True)
+class LightRow:
+    """The kernels of one name that operators of one kind launched, over the steady stretch."""
+
+    kernel: str
+    operator: str | None
+    count: int
+    took_ns: int
+    light_ns: int
+    low_ns: int
+    high_ns: int
+    source: LightSource
+    roof: Roof
+
+    @property
+    def share(self) -> float | None:
+        """Of its time; None where it is not known."""
+        return None if self.source is LightSource.UNKNOWN else self.light_ns / max(self.took_ns, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LightBooks:
+    """Of one GPU's steady stretch."""
+
+    whole: BusyTime
+    families: tuple[tuple[str, BusyTime], ...]
+    """The longest first."""
+    rows: tuple[LightRow, ...]
+    """Likewise."""
+    source: LightSource
+    """What most of the known time is known from."""
+
+
+PARTS: Final = ("light_ns", "lost_ns", "avoidable_ns", "unknown_ns")
+MOST_ROWS: Final = 40
+
+
+def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
+    """None where nothing was computed."""
+    compute_ns = sum(ns for line, ns in device.line_ns.items() if line.is_compute)
+    if not compute_ns or not len(kernels):
+        return None
+    light, own = kernels.once(kernel_light), kernels.own_ns
+    took = np.maximum(kernels.took_ns, 1)
+    left = kernels.took_ns.astype(np.float64)
+    for way in WITHOUT:
+        chosen = kernels.once(way)
+        if len(chosen):
+            place = np.flatnonzero(kernels.place_of(chosen.operations))
+            order = np.argsort(chosen.operations, kind="stable")
+            by_operation = np.argsort(kernels.operations[place], kind="stable")
+            left[place[by_operation]] = np.minimum(left[place[by_operation]], chosen.duration_ns[order])
+    known = np.where(light.is_known, np.minimum(np.nan_to_num(light.light_ns), left), 0.0)
+    lost = np.where(light.is_known, left - known, 0.0)
+    parts = np.stack([known, lost, kernels.took_ns - left, np.where(light.is_known, 0.0, left)], axis=1)
+    parts *= (own / took)[:, None]
+    family = kernels.family_names
+    by_family = []
+    lines = {line.family: ns for line, ns in device.line_ns.items() if line.is_compute and line.family}
+    for name, whole_ns in sorted(lines.items(), key=lambda entry: -entry[1]):
+        mine = parts[family == name].sum(0)
+        by_family.append((name, _rounded(mine if mine.sum() else np.array([0.0, 0.0, 0.0, 1.0]), whole_ns)))
+    sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
+    seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
+    source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN
+    return LightBooks(BusyTime(*sums), tuple(by_family), _rows(kernels, light, compute_ns), source)
+
+
+def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
+    """These shares of a whole, which they sum to."""
+    edges = np.rint(np.cumsum(parts) / parts.sum() * whole_ns).astype(np.int64)
+    return BusyTime(*np.diff(edges, prepend=0).tolist())
+
+
+def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[LightRow, ...]:
+    rows = light.operators.row if light.operators is not None and len(light.operators) else None
+    kind: Ints = np.full(len(kernels), -1) if rows is None else np.where(rows >= 0, light.operators.kind[rows], -1)  # type: ignore[union-attr]
+    first, number = group(kernels.names, kind)
+    scale = compute_ns / max(int(kernels.own_ns.sum()), 1)
+    figures = np.stack([light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns))], axis=1)
+    made = []
+    for which, here in RowsByKey.of(number):
+        place = int(first[which])
+        took, light_ns, low, high = (round(total * scale) for total in figures[here].sum(0).tolist())
+        made.append(
+            LightRow(
+                kernel=kernels.text(place),
+                operator=None if kind[place] < 0 else light.kinds[int(kind[place])][0],
+                count=max(round(len(here) * scale), 1),
+                took_ns=took,
+                light_ns=light_ns,
+                low_ns=low,
+                high_ns=high,
+                source=LightSource(int(light.source[place])),
+                roof=Roof(int(light.roof[place])),
+            )
+        )
+    return tuple(sorted(made, key=lambda row: (-row.took_ns, row.kernel))[:MOST_ROWS])

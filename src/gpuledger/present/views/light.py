@@ -1,0 +1,119 @@
+"""What compute time was good for: light, lost, avoidable and unknown time, as sentences and tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpuledger.analyse.light.books import BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.kernel_light import LightSource, Roof
+from gpuledger.catalog.kernel_names import label
+from gpuledger.ledger.device import Device
+from gpuledger.messages import Message, say
+from gpuledger.present.digits import percent
+from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import TOTAL
+from gpuledger.units import share_text
+
+SOURCES: Final = {
+    LightSource.SHAPES: say("shapes"),
+    LightSource.SAMPLES: say("samples"),
+    LightSource.LAUNCH: say("launch"),
+    LightSource.UNKNOWN: say("unknown"),
+}
+ROOFS: Final = {Roof.COMPUTE: say("arithmetic"), Roof.MEMORY: say("memory"), Roof.UNKNOWN: "-"}
+
+MOSTLY_KNOWN: Final = 0.5
+"""Books of which less is known say nothing of the whole."""
+
+GPU_BOUND: Final = 0.8
+"""From this share of the time in compute on, what would help is faster kernels."""
+
+
+def is_telling(books: LightBooks | None) -> bool:
+    """Whether so much is known of compute that its shares say something of the whole."""
+    return books is not None and books.whole.unknown_ns < MOSTLY_KNOWN * books.whole.whole_ns
+
+
+def light_sentence(device: Device, books: LightBooks) -> Message | None:
+    """How near a GPU that is nearly always busy is to its roofs, and where the most is lost; None for another."""
+    whole, steady_ns = books.whole, max(device.steady_ns, 1)
+    if not is_telling(books) or whole.whole_ns < GPU_BOUND * steady_ns:
+        return None
+    family, busy = max(books.families, key=lambda entry: entry[1].lost_ns + entry[1].avoidable_ns)
+    return say(
+        "GPU-bound at {share} of light; the largest loss is in {family}, {lost}.",
+        share=share_text(whole.light_ns / max(whole.whole_ns, 1)),
+        family=family,
+        lost=share_text((busy.lost_ns + busy.avoidable_ns) / steady_ns),
+    )
+
+
+def light_sheet(device: Device, books: LightBooks) -> Sheet:
+    """Compute by family, and what each was good for, per step."""
+    steps = device.step_count
+    rows: tuple[tuple[str, BusyTime], ...] = books.families
+
+    def column(key: str, title: Message, side: str) -> Column:
+        return Column(key, title, Unit.NS, lambda row: getattr(row[1], side) // steps)
+
+    whole = books.whole
+    title = say("Compute at the speed of light, per step (by {source})", source=SOURCES[books.source])
+    if device.steps is None:
+        title = say("Compute at the speed of light (by {source})", source=SOURCES[books.source])
+    return Sheet.of(
+        "light",
+        title,
+        (
+            Column("family", say("Family"), Unit.TEXT, lambda row: row[0]),
+            Column("compute_ns", say("Compute"), Unit.NS, lambda row: row[1].whole_ns // steps),
+            column("light_ns", say("Light"), "light_ns"),
+            column("lost_ns", say("Lost"), "lost_ns"),
+            column("avoidable_ns", say("Avoidable"), "avoidable_ns"),
+            column("unknown_ns", say("Unknown"), "unknown_ns"),
+            Column("light_percent", say("Light"), Unit.SHARE_PERCENT, lambda row: _light_percent(row[1])),
+        ),
+        rows,
+        foot=(
+            {
+                "family": TOTAL,
+                "compute_ns": whole.whole_ns // steps,
+                "light_ns": whole.light_ns // steps,
+                "lost_ns": whole.lost_ns // steps,
+                "avoidable_ns": whole.avoidable_ns // steps,
+                "unknown_ns": whole.unknown_ns // steps,
+                "light_percent": _light_percent(whole),
+            },
+        ),
+    )
+
+
+def _light_percent(busy: BusyTime) -> float | None:
+    return percent(busy.light_ns, busy.whole_ns)
+
+
+def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
+    """The kernels that take the most, each with its light."""
+    steps = device.step_count
+
+    def known(row: LightRow, amount: int) -> int | None:
+        return None if row.source is LightSource.UNKNOWN else amount // steps
+
+    return Sheet.of(
+        "light_kernels",
+        say("Kernels and their light, the longest first"),
+        (
+            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row.kernel)),
+            Column("operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1),
+            Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
+            Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
+            Column(
+                "light_percent",
+                say("Light"),
+                Unit.SHARE_PERCENT,
+                lambda row: None if row.share is None else 100 * row.share,
+            ),
+            Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
+            Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
+        ),
+        books.rows,
+    )
