@@ -16,6 +16,7 @@ from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import LaunchingOperators
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel
 from gpuledger.ledger.activity import Activities
@@ -57,10 +58,18 @@ class SteadyKernels:
     """What one device's steady kernels are."""
 
     def __init__(
-        self, trace: Trace, device: Device, host: Host, work: Activities, use: UseOfKernels | None = None
+        self,
+        trace: Trace,
+        device: Device,
+        host: Host,
+        work: Activities,
+        use: UseOfKernels | None = None,
+        sampled_hz: float | None = None,
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
         self._use = use
+        self.sampled_hz: Final = sampled_hz
+        """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
@@ -138,6 +147,22 @@ class SteadyKernels:
             return np.zeros(len(self), np.int64)
         sizes: Ints = np.maximum(kernels[which][self._work.row[self.operations]], 0).prod(1)
         return sizes
+
+    @cached_property
+    def blocks_at_once(self) -> Ints:
+        """How many blocks of each kernel a multiprocessor has room for; 0 where its launch does not tell."""
+        kernels, capability = self._trace[Table.KERNELS], None if self.gpu is None else self.gpu.compute_capability
+        columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
+        if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
+            return np.zeros(len(self), np.int64)
+        row = self._work.row[self.operations]
+        needs = np.column_stack((self.launch_shape("block"), *(kernels[column][row] for column in columns)))
+        launches, number = np.unique(needs, axis=0, return_inverse=True)
+        limits = [
+            occupancy_limit(capability, threads, registers, max(static, 0) + max(dynamic, 0))
+            for threads, registers, static, dynamic in launches.tolist()
+        ]
+        return np.array([0 if limit is None else limit.blocks for limit in limits], np.int64)[number.ravel()]
 
     @cached_property
     def elements(self) -> Ints:
@@ -219,10 +244,14 @@ class SteadyKernels:
         return None if compute is None or memory is None else np.maximum(compute, memory)
 
     @cached_property
-    def sampled_roofs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """How near each kernel is to the peak of tensor cores, and of memory, 0 to 1, by samples."""
-        tensor, memory = self._sampled(_ROOFS[:1], max), self._sampled(_MEMORY, sum)
-        return None if tensor is None or memory is None else (tensor, memory)
+    def sampled_roofs(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+        """How near each kernel is to the peak of tensor cores, of memory, and of issue slots, 0 to 1, by samples."""
+        tensor, memory, issue = (
+            self._sampled(_ROOFS[:1], max),
+            self._sampled(_MEMORY, sum),
+            self._sampled(_ROOFS[1:], max),
+        )
+        return None if tensor is None or memory is None or issue is None else (tensor, memory, issue)
 
     def _sampled(
         self, metrics: tuple[GpuMetric, ...], together: Callable[[list[float]], float]

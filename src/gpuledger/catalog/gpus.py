@@ -314,6 +314,8 @@ class OccupancyLimit:
     """Of the warps that a multiprocessor has room for."""
     limited_by: str
     """`registers`, `shared memory`, `warps` (the block's size) or `blocks`."""
+    blocks: int
+    """That a multiprocessor has room for."""
 
 
 def occupancy_limit(
@@ -335,4 +337,4 @@ def occupancy_limit(
     }
     limited_by = min(blocks, key=lambda resource: blocks[resource])
     fitting = blocks[limited_by]
-    return OccupancyLimit(fitting * warps / most, limited_by) if fitting else None
+    return OccupancyLimit(fitting * warps / most, limited_by, fitting) if fitting else None

@@ -69,6 +69,11 @@ def matrix_type(name: str) -> str | None:
     return "fp32"
 
 
+def multiplies_without_tensor_cores(name: str) -> bool:
+    """Whether a matrix kernel's name says that it works in exact single or double precision."""
+    return matrix_type(name) in ("fp32", "fp64")
+
+
 def works_on_floats(name: str) -> bool:
     """Whether a kernel that is no matrix kernel reads or writes single precision, and nothing narrower."""
     return "float" in name and not _NARROW.search(name)
@@ -107,8 +112,17 @@ is_misaligned: Final = name_matcher(
 pads_channels: Final = name_matcher(r"AddPaddingKernel", 0, ("addpadding",))
 """Whether a kernel only widens a tensor's channels to what a convolution's kernel takes."""
 
-is_masked_attention: Final = name_matcher(r"fmha_cutlass[FB]", 0, ("fmha_cutlass",))
+is_masked_attention: Final = name_matcher(r"fmha_cutlass[FB]_(?:bf|f)16", 0, ("fmha_cutlass",))
 """Whether fused attention takes any mask: PyTorch's memory-efficient kernels, made for GPUs of 2020."""
+
+attends_forward: Final = name_matcher(r"flash_fwd|fmha_cutlassF|sdpa\w*_fprop", 0, ("flash_fwd", "fmha_", "sdpa"))
+"""Whether a kernel is the forward pass of fused attention."""
+
+is_backward: Final = name_matcher(r"Backward|_bwd|bwd_|fmha_cutlassB|_bprop", 0, ("backward", "bwd", "fmha_", "bprop"))
+"""Whether a kernel's name says that it is of a backward pass."""
+
+is_flash_attention_2: Final = name_matcher(r"flash_(?:fwd|bwd)_\w*kernel", 0, ("flash_",))
+"""Whether fused attention is by FlashAttention 2, which was made for GPUs of 2020."""
 
 is_vectorized: Final = name_matcher(r"vectorized_|unrolled_|multi_tensor", 0, ("vectorized_", "unrolled_", "multi_t"))
 """Whether a kernel by element reads what lies side by side."""

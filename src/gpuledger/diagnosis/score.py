@@ -184,7 +184,7 @@ def own_answers(benchmark: DiagnosisBenchmark, folder: Path, tell: Tell) -> Diag
     answers: list[CaseAnswer] = []
     for case, capture in _unpacked(benchmark.cases, folder):
         tell(len(answers), case)
-        trace = open_trace(capture, only=columns_for(profiled=False), where_sampled=WHERE_SAMPLED, cache=False)
+        trace = open_trace(capture, only=columns_for(), where_sampled=WHERE_SAMPLED, cache=False)
         answers.append(own_answer(benchmark, case, diagnose(trace, case.id, Selection())))
     return DiagnosisAnswers("gpuledger", tuple(answers), own_version())
 

@@ -408,6 +408,13 @@ ATTENTION_SLOW_PATH: Final = FixWords.of(
         ),
     },
 )
+OLD_KERNEL: Final = FixWords.of(
+    say("attention of a library that is built for this GPU: cuDNN's, or FlashAttention 3"),
+    {
+        Framework.TORCH: say("`torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION)`, or FlashAttention 3"),
+        Framework.JAX: say("`jax.nn.dot_product_attention(..., implementation='cudnn')`"),
+    },
+)
 RECOMPUTE: Final = FixWords.of(
     say("keep activations as far as memory allows"),
     {
@@ -438,5 +445,9 @@ ONE_HOT: Final = FixWords.of(
 UNVECTORIZED: Final = FixWords.of(
     say("give all operands one layout, the innermost dimension contiguous"),
     {Framework.TORCH: say("one layout for all operands: transpose once, where the tensor is made")},
+)
+TAIL_WAVE: Final = FixWords.of(
+    say("smaller blocks, or a grid that is a multiple of the blocks that fit on all SMs"),
+    {Framework.TRITON: say("another BLOCK size, or a persistent kernel: a grid of as many programs as fit on all SMs")},
 )
 FAR_FROM_ROOF: Final = FixWords.of(say("see what holds the kernel back: the next command profiles it"), {})

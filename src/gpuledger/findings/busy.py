@@ -18,7 +18,9 @@ from gpuledger.analyse.light.slow_kernels import (
     LEAST_LOST,
     aligned_products,
     at_reachable_pace,
+    even_waves,
     fused_attention,
+    newer_attention,
     vectorized,
 )
 from gpuledger.analyse.steady_kernels import Shortened
@@ -334,6 +336,17 @@ RULES: Final = (
         },
     ),
     _rule(
+        "OLD-KERNEL",
+        newer_attention,
+        {
+            "": OtherWayWords(
+                say("attention by kernels made for an older GPU"),
+                say("kernels made for this one do it, as cuDNN and FlashAttention 3 have them"),
+                advice.OLD_KERNEL,
+            )
+        },
+    ),
+    _rule(
         "RECOMPUTE",
         kept_activations,
         {
@@ -396,6 +409,17 @@ RULES: Final = (
                 say("elementwise kernels that read one element at a time, as their tensors lie across each other"),
                 say("the tensors have one layout, and the kernels reach the pace of others"),
                 advice.UNVECTORIZED,
+            )
+        },
+    ),
+    _rule(
+        "TAIL-WAVE",
+        even_waves,
+        {
+            "": OtherWayWords(
+                say("the last blocks of kernels run in a nearly empty GPU"),
+                say("all waves are full: the blocks are a multiple of what the GPU has room for"),
+                advice.TAIL_WAVE,
             )
         },
     ),

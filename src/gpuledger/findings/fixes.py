@@ -66,9 +66,14 @@ class Fixes:
     """The edits of one device's findings."""
 
     def __init__(
-        self, trace: Trace, scene: Scenario, flows: tuple[CopyFlow, ...], use: UseOfKernels | None = None
+        self,
+        trace: Trace,
+        scene: Scenario,
+        flows: tuple[CopyFlow, ...],
+        use: UseOfKernels | None = None,
+        hertz: float | None = None,
     ) -> None:
-        self.trace, self.flows, self._use = trace, flows, use
+        self.trace, self.flows, self._use, self._hertz = trace, flows, use, hertz
         self.device, self.part, self.graph = scene.device, scene.part, scene.graph
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
@@ -295,7 +300,7 @@ class Fixes:
     @cached_property
     def busy(self) -> SteadyKernels:
         """Its steady kernels."""
-        return SteadyKernels(self.trace, self.device, self.host, self.work, self._use)
+        return SteadyKernels(self.trace, self.device, self.host, self.work, self._use, self._hertz)
 
     def shorter(self, way: OtherWay) -> Shortened:
         """Which of them another way of doing their work would make shorter, or leave out."""

@@ -33,18 +33,21 @@ if TYPE_CHECKING:
     from gpuledger.trace.measured import KernelReport
 
 _NEVER_READ: Final = {
-    Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
+    Table.KERNELS: {"short_name", "mangled_name"},
     Table.CALLS: {"kernel"},
 }
 _SHAPES: Final = {"grid", "block"}
 
 
-def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
-    """What a report reads of a trace; the blocks of launches only to find those that another file `profiled` too."""
+_OF_LAUNCHES: Final = {"block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
+
+
+def columns_for(*, launches: bool = True) -> dict[Table, frozenset[str]]:
+    """What a report reads of a trace; what `launches` are made of is for rules, and to find them in another file."""
     return {
         table: frozenset(column.name for column in table.schema.columns)
         - _NEVER_READ.get(table, set())
-        - (set() if profiled else {"block"})
+        - (set() if launches else _OF_LAUNCHES)
         for table in EVENTS
     }
 

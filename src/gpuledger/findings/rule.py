@@ -42,7 +42,7 @@ class LazyScenario:
 
     def __init__(self, trace: Trace, device: Device, use: SampledUse | None = None) -> None:
         self._trace, self._device, self._lock = trace, device, Lock()
-        self._use = None if use is None else use[0]
+        self._use = (None, None) if use is None else (use[0], None if use[1].clock is None else use[1].clock.mean_hz)
         self._made: tuple[Scenario, Fixes] | None = None
 
     def both(self) -> tuple[Scenario, Fixes]:
@@ -50,7 +50,7 @@ class LazyScenario:
         with self._lock:
             if self._made is None:
                 scene = scenario(self._trace, self._device, sampled=True)
-                self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device), self._use)
+                self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device), *self._use)
             return self._made
 
 

@@ -123,7 +123,7 @@ class Sides:
     def _of_profile(self, profile: Profile, name: str) -> RunSide:
         self._tell.clear()
         gc.collect()  # the last side's trace and books, which refer to each other in a circle
-        trace = ProfileReading(self._limits, self._tell).trace(profile, columns_for(profiled=True), WHERE_SAMPLED)
+        trace = ProfileReading(self._limits, self._tell).trace(profile, columns_for(), WHERE_SAMPLED)
         self._tell.stage(BOOKS)
         devices = analyse_devices(trace, name, self._wanted)
         return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))

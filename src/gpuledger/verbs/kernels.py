@@ -69,7 +69,7 @@ def _of_timeline(
     from gpuledger.read.ncu.reader import open_kernels
 
     name = profile_name(profile)
-    read = {**columns_for(profiled=True), **wanted_columns((Table.METRICS,))}
+    read = {**columns_for(), **wanted_columns((Table.METRICS,))}
     trace = ProfileReading(limits, progress).trace(profile, read, WHERE_SAMPLED)
     counted = open_kernels(ncu, limits=limits, progress=progress) if ncu else None
     progress.stage(BOOKS)
@@ -116,7 +116,7 @@ def ncu_plan(
     measure = Measure.of_set(measured) if metrics is None else Measure.of_metrics(check_metrics(metrics))
     name = profile_name(profile)
     launched = {Table.KERNELS: ("smem_static_bytes", "smem_dynamic_bytes")}
-    columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for(profiled=True).items()}
+    columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for().items()}
     trace = ProfileReading(limits, progress).trace(profile, columns)
     run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
     chosen = plan(trace, run.main_device, coverage, anyway=anyway)

@@ -50,7 +50,7 @@ from gpuledger.verbs.shown import ShownAnswer
 
 Result = TypeVar("Result")
 
-_TO_NAME_GRAPHS: Final = {**columns_for(profiled=True), **wanted_columns((Table.CALLS,))}
+_TO_NAME_GRAPHS: Final = {**columns_for(), **wanted_columns((Table.CALLS,))}
 """The shapes of launches, and calls with the kernels that they name."""
 
 
@@ -86,7 +86,7 @@ class Question(Generic[Result]):
         name = profile_name(profile)
         trace = ProfileReading(limits, progress, names_from).trace(
             profile,
-            _TO_NAME_GRAPHS if self.names_graphs or names_from is not None else columns_for(profiled=False),
+            _TO_NAME_GRAPHS if self.names_graphs or names_from is not None else columns_for(launches=False),
             WHERE_SAMPLED if self.reads_samples else {},
         )
         progress.stage(BOOKS)
@@ -173,7 +173,7 @@ def phases(
     `named` are phases by name and regular expression, before those that are known; `ranks` are all profiles of the job.
     """
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, columns_for(profiled=False))
+    trace = ProfileReading(limits, progress).trace(profile, columns_for(launches=False))
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.clear()
@@ -198,7 +198,7 @@ def critical(
 ) -> ShownAnswer[PathSummary]:
     """The critical path: the host and GPU work that sets the step time."""
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, columns_for(profiled=False))
+    trace = ProfileReading(limits, progress).trace(profile, columns_for(launches=False))
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.stage("following the critical path")

@@ -59,8 +59,7 @@ def report(
 
     `ncu` are reports of Nsight Compute on its kernels, `profiled` is what `open_kernels` read of them.
     """
-    columns = columns_for(profiled=profiled is not None or bool(ncu) or names_from is not None)
-    trace = ProfileReading(limits, progress, names_from).trace(profile, columns, WHERE_SAMPLED)
+    trace = ProfileReading(limits, progress, names_from).trace(profile, columns_for(), WHERE_SAMPLED)
     if ncu:
         from gpuledger.read.ncu.reader import open_kernels
 

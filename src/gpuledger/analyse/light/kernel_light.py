@@ -20,7 +20,14 @@ from gpuledger.analyse.light.moved_bytes import moved_bytes
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
-from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, NO_MATRIX, list_kernel, matrix_type, names_wide_type
+from gpuledger.catalog.kernel_types import (
+    MATRIX_FAMILIES,
+    NO_MATRIX,
+    list_kernel,
+    matrix_type,
+    multiplies_without_tensor_cores,
+    names_wide_type,
+)
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, RowsByKey, is_among
 from gpuledger.trace.model import NotMeasured
@@ -84,6 +91,14 @@ class KernelLight:
         """The kernels that operators of one of `kinds` launched by themselves."""
         return self._kernels_of.get(number, np.zeros(0, np.intp))
 
+    @cached_property
+    def has_inputs(self) -> NDArray[np.bool_]:
+        """Which kernels have an operator of which it was recorded what it was given."""
+        mask = np.zeros(len(self.took_ns), np.bool_)
+        for _, here in self.by_inputs(np.ones(len(self.took_ns), np.bool_)):
+            mask[here] = True
+        return mask
+
     def by_inputs(self, which: NDArray[np.bool_]) -> Iterator[tuple[Inputs, Positions]]:
         """Some of the kernels by what their operators were given, where that was recorded."""
         for number, (_, given) in enumerate(self.kinds):
@@ -134,16 +149,46 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         figures, limited = _from_shapes(kernels, operators, per_byte)
         put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        tensor, memory = kernels.sampled_roofs
-        by_samples = kernels.took_ns * np.clip(np.fmax(tensor, memory), 0, 1)
-        limited = np.where(memory > tensor, Roof.MEMORY, Roof.COMPUTE)
-        put(~np.isnan(by_samples), (by_samples, by_samples, by_samples), LightSource.SAMPLES, limited)
+        figures, limited = _from_samples(kernels, *kernels.sampled_roofs)
+        put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
     put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, Roof.MEMORY))
     for column in (light, low, high):
         np.minimum(column, kernels.took_ns, out=column)
     return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
+
+
+def _from_samples(
+    kernels: SteadyKernels, tensor: Floats, memory: Floats, issue: Floats
+) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
+    """Light by the nearest of the sampled roofs. Percent are of the clock that there was, peaks of the GPU's own.
+
+    Arithmetic outside tensor cores has no counter: the slots in which instructions are issued are what it is at most,
+    and of products in single or double precision they are about what it is.
+    """
+    pace = _clock_share(kernels)
+    plain = kernels.is_matrix & kernels.named(multiplies_without_tensor_cores)
+    arithmetic = pace * np.where(plain, issue, tensor)
+    share = np.fmax(arithmetic, memory)
+    limited = np.where(memory > arithmetic, Roof.MEMORY, Roof.COMPUTE).astype(np.int8)
+    most = np.fmax(share, issue)
+    point, high = (kernels.took_ns * np.clip(side, 0, 1) for side in (share, most))
+    return (point, point, high), limited
+
+
+TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192}
+"""Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
+
+
+def _clock_share(kernels: SteadyKernels) -> float:
+    """The clock while kernels ran, of the one that the peak is given for; 1 where either is not known."""
+    gpu, hertz = kernels.gpu, kernels.sampled_hz
+    per_clock = None if gpu is None or gpu.compute_capability is None else TENSOR_PER_CLOCK.get(gpu.compute_capability)
+    if gpu is None or hertz is None or not per_clock or not gpu.sm_count:
+        return 1.0
+    peak = peak_flops(gpu, "fp16")
+    return 1.0 if isinstance(peak, NotMeasured) else min(hertz * per_clock * gpu.sm_count / peak, 1.0)
 
 
 def _launched_bytes(kernels: SteadyKernels) -> Ints:

@@ -18,7 +18,8 @@ from gpuledger.analyse.light.kernel_light import KernelLight, kernel_light
 from gpuledger.analyse.light.reachable import product_ns, stream_ns
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, Shape
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
-from gpuledger.trace.keys import is_among
+from gpuledger.catalog.kernel_types import attends_forward, is_backward
+from gpuledger.trace.keys import RowsByKey, is_among
 
 BACKWARD: Final = "autograd::engine::evaluate_function"
 """How the operators begin in which backward passes run."""
@@ -40,7 +41,7 @@ def kept_activations(kernels: SteadyKernels) -> Shortened:
     nobody = np.zeros(len(kernels), np.bool_)
     operators = light.operators
     if operators is None or not len(operators):
-        return kernels.gone(nobody)
+        return kernels.gone(_again_by_names(kernels))
     names = [name for name, _ in operators.kinds]
     is_backward = np.array([name.startswith(BACKWARD) for name in names], np.bool_)[operators.kind]
     if not is_backward.any():
@@ -56,6 +57,27 @@ def kept_activations(kernels: SteadyKernels) -> Shortened:
     first = operators.nest.handed_down(np.where(is_again, np.arange(len(operators)), -1))
     rows = operators.row
     return kernels.gone((rows >= 0) & (first[rows] >= 0))
+
+
+def _again_by_names(kernels: SteadyKernels) -> Mask:
+    """Kernels that ran before backward began, and run again in it, where attention's forward does so as often."""
+    again = np.zeros(len(kernels), np.bool_)
+    attends, turns = kernels.named(attends_forward), kernels.named(is_backward)
+    if not attends.any() or not turns.any():
+        return again
+    for _, here in RowsByKey.of(kernels.part):
+        begins = np.flatnonzero(turns[here])
+        if not len(begins):
+            continue
+        before, behind = here[: begins[0]], here[begins[0] :]
+        if not 0 < attends[before].sum() <= 1.1 * attends[behind].sum():
+            continue
+        often = dict(
+            zip(*(side.tolist() for side in np.unique(kernels.names[before], return_counts=True)), strict=True)
+        )
+        for name, places in RowsByKey.of(kernels.names[behind]):
+            again[behind[places[: often.get(name, 0)]]] = True
+    return again
 
 
 FEW_ROWS: Final = 0.25

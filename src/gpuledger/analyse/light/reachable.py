@@ -6,6 +6,7 @@ docs/concepts/light.md has the figures. Other GPUs are taken to reach the same s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -22,10 +23,14 @@ STREAM_START_NS: Final = 3_000
 """Kernels that go through memory once: 84 to 92 % of the bandwidth from 90 us on."""
 
 ATTENTION: Final = {64: 0.30, 128: 0.36}
+NEWEST_ATTENTION: Final = {64: 0.55, 128: 0.68}
+NEWEST_BACKWARD: Final = {64: 0.41, 128: 0.51}
 ATTENTION_LENGTH: Final = 750
 """Fused attention (FlashAttention 2), by the size of a head: with 1,024 positions of heads of 64 it reaches 17 % of the
 roof forward and backward, with 4,096 it is 24 to 28 %, with 8,192 of heads of 128 it is 32 %. The share is what very
-long inputs reach, the length where half of that is reached."""
+long inputs reach, the length where half of that is reached. The newest are cuDNN's for Hopper: 32 % forward and 24 %
+backward (all its kernels) with 1,024 positions of heads of 64, 63 % forward with 8,192 of heads of 128; backward with
+such heads was not measured, and is taken to be better in the same ratio."""
 
 
 def product_ns(light_ns: Floats) -> Floats:
@@ -38,7 +43,7 @@ def stream_ns(light_ns: Floats) -> Floats:
     return light_ns / STREAM + STREAM_START_NS
 
 
-def attention_ns(light_ns: Floats, length: int, head: int) -> Floats:
-    """Of fused attention over inputs of some length."""
-    share = ATTENTION[64 if head <= 64 else 128] * length / (length + ATTENTION_LENGTH)
-    return light_ns / share
+def attention_ns(light_ns: Floats, length: int, head: int, rates: Mapping[int, float] = ATTENTION) -> Floats:
+    """Of fused attention over inputs of some length, by kernels of these rates."""
+    longest = rates[64 if head <= 64 else 128]
+    return light_ns / (longest * length / (length + ATTENTION_LENGTH))

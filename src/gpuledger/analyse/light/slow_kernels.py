@@ -13,12 +13,20 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.light.kernel_light import LightSource, Roof, kernel_light
-from gpuledger.analyse.light.reachable import attention_ns, product_ns, stream_ns
+from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, Roof, kernel_light
+from gpuledger.analyse.light.reachable import (
+    NEWEST_ATTENTION,
+    NEWEST_BACKWARD,
+    attention_ns,
+    product_ns,
+    stream_ns,
+)
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import narrower_types, spread, views
 from gpuledger.catalog.kernel_types import (
     copies_tensor,
+    is_backward,
+    is_flash_attention_2,
     is_masked_attention,
     is_misaligned,
     is_vectorized,
@@ -31,6 +39,9 @@ FAR: Final = 0.5
 MISALIGNED_PACE: Final = 0.18
 """What aligned products take of the time of those that read single elements: 0.13 to 0.18 in six pairs (H200)."""
 
+MASKED_PACE: Final = 0.24
+"""What fused attention that is told of a causal mask takes of the time of one that reads it: 0.19 to 0.26 (H200)."""
+
 HEADS: Final = (32, 64, 96, 128, 192, 256)
 """Sizes of heads that fused attention has kernels for; others are padded to the next."""
 
@@ -40,8 +51,11 @@ ATTENTION_OPERATOR: Final = "aten::scaled_dot_product_attention"
 def aligned_products(kernels: SteadyKernels) -> Shortened:
     """Products of sizes that no fast kernel takes, at the pace of those that one does."""
     light, took = kernels.once(kernel_light), kernels.took_ns
-    which = kernels.is_matrix & kernels.named(is_misaligned)
-    pads = kernels.named(pads_channels)
+    few = _has_few_channels(kernels, light)
+    which = kernels.is_matrix & kernels.named(is_misaligned) & ~few
+    pads = kernels.named(pads_channels) & ~few
+    if took[pads & ~light.has_inputs].sum() < LEAST_PADDED * took.sum():
+        pads &= light.has_inputs
     if not (which | pads).any():
         return kernels.gone(which)
     padded = pads | (kernels.is_matrix & _beside(kernels, pads))
@@ -50,6 +64,24 @@ def aligned_products(kernels: SteadyKernels) -> Shortened:
     duration[pads] = 0.0
     which = (which & ~(known & (light.share > FAR))) | padded
     return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(known[which].any()))
+
+
+FEW_CHANNELS: Final = 4
+LEAST_PADDED: Final = 0.05
+"""Of the kernels' time: the first layer alone, whose channels are few, takes less to pad."""
+
+
+def _has_few_channels(kernels: SteadyKernels, light: KernelLight) -> Mask:
+    """Which convolutions go through images of so few channels that padding them would be most of the work.
+
+    Those of which it is not known are taken to be such: the first layer of a network has three.
+    """
+    few = kernels.of_families(frozenset({"convolution"})) & ~light.has_inputs
+    for number, (name, given) in enumerate(light.kinds):
+        if given is not None and "conv" in name:
+            channels = min((shape[1] for shape in given.shapes if len(shape) > 3), default=0)
+            few[light.kernels_of(number)] = channels <= FEW_CHANNELS
+    return few
 
 
 def _beside(kernels: SteadyKernels, which: Mask) -> Mask:
@@ -67,7 +99,7 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
     masked = attention & kernels.named(is_masked_attention)
-    which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
+    which, duration = masked & ~light.has_inputs, took * np.where(masked, MASKED_PACE, 1.0)
     for given, here in light.by_inputs(attention):
         shapes = [shape for shape in given.shapes if len(shape) == 4]
         if len(shapes) < 3:
@@ -88,6 +120,30 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(which.any()))
 
 
+OLDER_THAN: Final = (9, 0)
+"""GPUs from this compute capability on have instructions that FlashAttention 2 does not use."""
+
+LEAST_LENGTH: Final = 1024  # shorter inputs were not measured
+
+
+def newer_attention(kernels: SteadyKernels) -> Shortened:
+    """Attention by kernels made for the GPUs before this one, at the pace of those made for it."""
+    light, took = kernels.once(kernel_light), kernels.took_ns
+    older = kernels.of_families(frozenset({"attention"})) & kernels.named(is_flash_attention_2)
+    older &= ~kernels.place_of(kernels.once(fused_attention).operations)
+    which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
+    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
+    if capability is None or capability < OLDER_THAN:
+        return kernels.gone(which)
+    for given, here in light.by_inputs(older & (light.roof == Roof.COMPUTE)):
+        shapes = [shape for shape in given.shapes if len(shape) == 4]
+        if len(shapes) > 1 and max(shapes[1][1:3]) >= LEAST_LENGTH:
+            which[here] = True
+            rates = NEWEST_BACKWARD if kernels.named(is_backward)[here].any() else NEWEST_ATTENTION
+            duration[here] = attention_ns(light.light_ns[here], max(shapes[1][1:3]), shapes[1][3], rates)
+    return kernels.taking(which, np.minimum(duration, took), was_sampled=True)
+
+
 def vectorized(kernels: SteadyKernels) -> Shortened:
     """Kernels by element that go element by element, at the pace of those that read what lies side by side."""
     light = kernels.once(kernel_light)
@@ -98,6 +154,28 @@ def vectorized(kernels: SteadyKernels) -> Shortened:
     )
 
 
+NEAR_ROOF: Final = 0.7
+"""Kernels from this share of the roof on are not held up by their last wave."""
+
+
+def even_waves(kernels: SteadyKernels) -> Shortened:
+    """Kernels whose last blocks run in a nearly empty GPU take as long as if all waves were full.
+
+    A wave is what the GPU has room for at a time. Blocks of the last one have more of a multiprocessor for themselves,
+    and are as much faster. Kernels that wait for memory have all of it for the last ones.
+    """
+    light, took = kernels.once(kernel_light), kernels.took_ns
+    room, blocks = kernels.blocks_at_once, kernels.launch_shape("grid")
+    count = 0 if kernels.gpu is None else kernels.gpu.sm_count or 0
+    may_be = (room > 0) & (blocks > room * count) & (took >= LONG_NS)
+    may_be &= ~(light.is_known & ((light.high_ns > NEAR_ROOF * took) | (light.roof == Roof.MEMORY)))
+    waves = blocks / np.maximum(room * count, 1)
+    last = waves - np.floor(waves)
+    tail = np.ceil(last * room) / np.maximum(room, 1)  # of a full wave's time
+    duration = took * waves / np.maximum(np.floor(waves) + tail, 1e-9)
+    return kernels.taking(may_be & (last > 0), np.minimum(duration, took))
+
+
 LEAST_LOST: Final = 0.05
 """Of the steady kernels' time: what one kernel loses below that is not told by itself."""
 
@@ -105,13 +183,29 @@ VERY_FAR: Final = 0.25
 """A kernel this far from its roof does something that its roof does not tell; nearer ones may have to be so."""
 
 
+REASONS: Final = (
+    *(even_waves, newer_attention, aligned_products, fused_attention, vectorized),
+    *(spread, views, narrower_types),
+)
+"""Ways that say why a kernel is far from its roof."""
+
+
 def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
     """The kernel that loses the most for a reason that is not in the profile, at the pace that others reach."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
-    far = light.is_known & (light.source < LightSource.LAUNCH) & (light.share < VERY_FAR) & ~attention
+    far = light.is_known & (light.source < LightSource.LAUNCH) & (light.high_ns < VERY_FAR * took) & ~attention
     far &= took > LONG_NS
-    for way in (aligned_products, fused_attention, vectorized, spread, views, narrower_types):
+    for way in (
+        even_waves,
+        newer_attention,
+        aligned_products,
+        fused_attention,
+        vectorized,
+        spread,
+        views,
+        narrower_types,
+    ):
         far[kernels.place_of(kernels.once(way).operations)] = False
     reached = np.where(light.roof == Roof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
     less = np.where(far, np.maximum(took - reached, 0), 0.0)
