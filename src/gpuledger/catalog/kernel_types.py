@@ -183,6 +183,7 @@ _LISTS: Final = regex(r"TensorList(?:ScalarList)?Metadata<(?:[\w:]+, *)?(?:\(int
 _LIST_TYPE: Final = regex(r"Functor<(?:c10::)?(double|float|BFloat16|Half)(?:, *(?:\(int\))?\d, *(?:\(int\))?(\d))?")
 _LIST_BYTES: Final = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
 _JOINED: Final = regex(r"CatArrayBatchedCopy.*?OpaqueType<(?:\(unsigned int\))?(\d+)")
+_JOINED_TYPE: Final = regex(r"CatArrayBatchedCopy\w*<(?:c10::)?(double|float|BFloat16|Half)")
 _CHUNK: Final = 65_536  # elements that a block of PyTorch's multi-tensor kernels goes through
 _FUSED_UPDATE: Final = regex(r"Fused(?:Adam|Sgd|Adagrad)")
 
@@ -191,7 +192,7 @@ def names_wide_type(name: str) -> int:
     """Bytes of an element of lists of tensors, by the name of a kernel that goes through them; 0: not told."""
     if joined := _JOINED.search(name):
         return int(joined[1])
-    match = _LIST_TYPE.search(name) if _LISTS.search(name) else None
+    match = _LIST_TYPE.search(name) if _LISTS.search(name) else _JOINED_TYPE.search(name)
     return _LIST_BYTES[match[1]] if match else 0
 
 

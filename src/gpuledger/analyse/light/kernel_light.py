@@ -172,10 +172,14 @@ def _from_samples(
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
     limited = np.where(memory > arithmetic, Roof.MEMORY, Roof.COMPUTE).astype(np.int8)
+    share = np.where((share < UNSEEN) & (issue > ISSUES), np.nan, share)
     most = np.fmax(share, issue)
     point, high = (kernels.took_ns * np.clip(side, 0, 1) for side in (share, most))
     return (point, point, high), limited
 
+
+UNSEEN, ISSUES = 0.1, 0.4
+"""A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not."""
 
 TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192}
 """Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
@@ -201,19 +205,19 @@ def _from_shapes(
     kernels: SteadyKernels, operators: LaunchingOperators, per_byte: float
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
     """Light by what operators were given, with its bounds, and which roof."""
-    kinds, rows = operators.kinds, operators.row
-    nowhere = rows < 0
-    kind = np.where(nowhere, -1, operators.kind[rows])
+    kinds, seen = operators.kinds, outputs_of(operators.kinds)
+    is_matrix, by_bytes = kernels.of_families(MATRIX_FAMILIES), kernels.of_families(NEVER_MATRIX)
+    counts = [count_of(name, given, seen) for name, given in kinds]
+    rows = _counted_around(operators, np.array([count is not None for count in counts], np.bool_), is_matrix)
+    kind = np.where(rows < 0, -1, operators.kind[rows])
     widths = kernels.of_names(names_wide_type)
-    seen = outputs_of(kinds)
     figures = np.full((3, len(kernels)), np.nan)
     limited = np.full(len(kernels), Roof.UNKNOWN, np.int8)
-    is_matrix, by_bytes = kernels.of_families(MATRIX_FAMILIES), kernels.of_families(NEVER_MATRIX)
     for number, mine in RowsByKey.of(kind):
         if number < 0 or kinds[number][1] is None:
             continue
         name, given = kinds[number]
-        count = count_of(name, given, seen)
+        count = counts[number]
         if count is not None:
             chosen = mine[is_matrix[mine]] if is_matrix[mine].any() else mine
             whole, roof = _product_ns(kernels, chosen, count, per_byte)
@@ -232,6 +236,17 @@ def _from_shapes(
         figures[:, chosen] = whole * part, least * part, whole * part
         limited[chosen] = roof
     return (figures[0], figures[1], figures[2]), limited
+
+
+def _counted_around(
+    operators: LaunchingOperators, is_counted: NDArray[np.bool_], is_matrix: NDArray[np.bool_]
+) -> Positions:
+    """The operator of each kernel; of a matrix kernel of one that is not counted, the nearest around it that is."""
+    rows = operators.row
+    counted = is_counted[operators.kind]
+    around = operators.nest.handed_down(np.where(counted, np.arange(len(counted)), -1))
+    is_other = is_matrix & (rows >= 0) & ~counted[rows] & (around[rows] >= 0)
+    return np.where(is_other, around[rows], rows)
 
 
 def _product_ns(kernels: SteadyKernels, chosen: Positions, count: Count, per_byte: float) -> tuple[float, Roof]:

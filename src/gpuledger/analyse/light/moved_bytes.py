@@ -83,7 +83,7 @@ def moved_bytes(name: str, given: Inputs, width: int | None) -> int | None:
     """At least; None where shapes or types do not tell. `width`: of an element of lists of tensors, in bytes."""
     bare = name.rpartition("::")[2]
     base, is_in_place = _IN_PLACE.sub("", bare), bool(_IN_PLACE.search(bare))
-    if base.startswith(("_foreach", "_fused")) or base in _JOINS:
+    if base.startswith("_foreach") or base in _FUSED or base in _JOINS:
         return _of_lists(base, given, width, is_in_place=is_in_place)
     sizes = _sizes(given)
     if not sizes:

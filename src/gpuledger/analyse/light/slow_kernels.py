@@ -168,7 +168,8 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     room, blocks = kernels.blocks_at_once, kernels.launch_shape("grid")
     count = 0 if kernels.gpu is None else kernels.gpu.sm_count or 0
     may_be = (room > 0) & (blocks > room * count) & (took >= LONG_NS)
-    may_be &= ~(light.is_known & ((light.high_ns > NEAR_ROOF * took) | (light.roof == Roof.MEMORY)))
+    moves = (light.roof == Roof.MEMORY) & (light.share > VERY_FAR)
+    may_be &= ~(light.is_known & ((light.high_ns > NEAR_ROOF * took) | moves))
     waves = blocks / np.maximum(room * count, 1)
     last = waves - np.floor(waves)
     tail = np.ceil(last * room) / np.maximum(room, 1)  # of a full wave's time
