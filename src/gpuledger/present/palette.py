@@ -93,6 +93,8 @@ TONES: Final[dict[str, Tone]] = {
     **{f"idle-{trigger}": Tone(cause.light, cause.dark) for trigger, cause in _MOSTLY.items()},
     **HOST,
     "bound-memory": Tone("#ad5f00", "#f0a24a"),
+    "lost-time": Tone("#b04a3c", "#e8897c"),
+    "lost-avoidable": Tone("#b07a1e", "#e6b765"),
     **{f"heat-{level}": tone for level, tone in enumerate(HEAT)},
 }
 """Every tone by the name that pictures and the style sheet use."""

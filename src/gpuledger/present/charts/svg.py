@@ -201,8 +201,8 @@ def _legend(picture: Picture, paint: Paint, width: int) -> tuple[str, int]:
 
 
 def is_hatched(tone: str) -> bool:
-    """Whether a tone is drawn with lines over it: idle time is, wherever it is shown."""
-    return tone.startswith("idle-")
+    """Whether a tone is drawn with lines over it: time that is lost is, idle or busy, wherever it is shown."""
+    return tone.startswith(("idle-", "lost-"))
 
 
 def _body(picture: Picture, paint: Paint) -> str:

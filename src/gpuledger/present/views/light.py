@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from gpuledger.analyse.light.books import BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightSource, Roof
 from gpuledger.catalog.kernel_names import label
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.digits import percent
+from gpuledger.present.document import Chart
+from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
-from gpuledger.units import share_text
+from gpuledger.units import share_text, time_text
 
 SOURCES: Final = {
     LightSource.SHAPES: say("shapes"),
@@ -46,6 +51,33 @@ def light_sentence(device: Device, books: LightBooks) -> Message | None:
         family=family,
         lost=share_text((busy.lost_ns + busy.avoidable_ns) / steady_ns),
     )
+
+
+MOST_BARS: Final = 6
+
+
+def light_chart(device: Device, books: LightBooks) -> Chart:
+    """A bar for all compute and one for each of its largest families: light solid, what is lost hatched."""
+    steps = device.step_count
+    shown: list[tuple[str, str, BusyTime]] = [(say("all compute"), "compute-gemm", books.whole)]
+    shown += [(name, line_tone(Line.of_family(name)), busy) for name, busy in books.families[:MOST_BARS]]
+    bars = []
+    for name, tone, busy in shown:
+        sides = (
+            (tone, busy.light_ns, say("light")),
+            ("lost-time", busy.lost_ns, say("lost")),
+            ("lost-avoidable", busy.avoidable_ns, say("avoidable")),
+            ("muted", busy.unknown_ns, say("unknown")),
+        )
+        whole = max(busy.whole_ns, 1)
+        parts = [
+            Part(side, ns / whole, words, share_text(ns / whole), time_text(ns // steps), words)
+            for side, ns, words in sides
+            if ns
+        ]
+        bars.append(Bar(say("{name}, {time}", name=name, time=time_text(whole // steps)), tuple(parts)))
+    title = say("What compute time was good for")
+    return Chart(partial(stacked_bars, title, title, bars), "light")
 
 
 def light_sheet(device: Device, books: LightBooks) -> Sheet:

@@ -41,8 +41,9 @@ from gpuledger.present.views.gpu_time import (
     triggers_sheet,
     usual_sheet,
 )
+from gpuledger.present.views.light import is_telling, kernels_sheet, light_chart, light_sheet
 from gpuledger.present.views.page.over_time import place_on_timeline
-from gpuledger.present.views.report_parts import drawing_order, ledger_title
+from gpuledger.present.views.report_parts import drawing_order, ledger_title, light_blocks
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -70,6 +71,10 @@ def ledger_section(report: ReportAnswer) -> doc.Section:
     caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
     blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
     blocks += [] if report.unclassified is None else [doc.Paragraph(report.unclassified, "note")]
+    if (books := report.run.light) is not None and is_telling(books):
+        title = say("What compute time was good for")
+        blocks += [doc.Heading(title), *light_blocks(report.run), light_chart(device, books)]
+        blocks += [doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)]
     return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
 
 
