@@ -97,7 +97,7 @@ class LightJson(Json):
     operator: str | None
     count: Annotated[int, Meta(ge=1, description="In the steady stretch.")]
     ns: Ns
-    light_ns: Annotated[int | None, Meta(ge=0, description="Null where it is not known.")]
+    light_ns: Annotated[Ns | None, Meta(description="Null where it is not known.")]
     light_low_ns: int | None
     light_high_ns: int | None
     source: Literal["shapes", "samples", "launch", "unknown"]

@@ -21,8 +21,8 @@ from gpuledger.units import share_text, time_text
 
 SOURCES: Final = {
     LightSource.SHAPES: say("shapes"),
-    LightSource.SAMPLES: say("samples"),
-    LightSource.LAUNCH: say("launch"),
+    LightSource.SAMPLES: say("samples of counters"),
+    LightSource.LAUNCH: say("launch sizes"),
     LightSource.UNKNOWN: say("unknown"),
 }
 ROOFS: Final = {Roof.COMPUTE: say("arithmetic"), Roof.MEMORY: say("memory"), Roof.UNKNOWN: "-"}
