@@ -14,12 +14,14 @@ from gpuledger.analyse.memory.figures import TO_DEVICE, copies_by_kind, copy_flo
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
+from gpuledger.findings.rules import findings
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from support.call_notation import called
 from support.trace_notation import of_tables, table
 
 MS, MB = 1_000_000, 1_000_000
@@ -287,3 +289,55 @@ def test_no_saving_is_more_than_the_exposed_copies(
     assert not {"COPY-BOUND", "COPY-EXPOSED"} <= set(by_code)
     if exposed > device.steady_ns / 2:
         assert build_report(trace).findings[0] in about
+
+
+# Communication of one rank
+
+
+def _with_communication(comm_us: int, compute_us: int, steps: int = 20) -> Trace:
+    """Every step computes, then communicates; the host is far ahead."""
+    lines, at = [], 1_000
+    for _ in range(steps):
+        for length, name in ((compute_us, "gemm"), (comm_us, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL")):
+            lines.append(f"{2 * len(lines)}-{2 * len(lines) + 1} cudaLaunchKernel -> s7: {at}-{at + length} {name}")
+            at += length
+    return called(*lines)
+
+
+def _communication(trace: Trace) -> Finding:
+    return next(finding for finding in findings(trace, [_device(trace)]) if finding.code == "COMM-EXPOSED")
+
+
+def test_much_communication_is_a_finding_where_compute_cannot_hide_it() -> None:
+    """One rank's communication may be waiting for others, which needs no compute to go away."""
+    finding = _communication(_with_communication(comm_us=900, compute_us=100))
+    assert finding.is_bound
+    assert finding.claim.endswith("of communication not overlapped with compute")
+    assert any(sentence.startswith("compute can hide at most") for sentence in finding.sentences)
+    assert "gpuledger fleet" in str(finding.fix)
+    hidden = _communication(_with_communication(comm_us=300, compute_us=700))
+    assert not hidden.is_bound
+    assert "gpuledger fleet" not in str(hidden.fix)
+
+
+def test_much_communication_is_a_finding_where_hiding_it_saves_nothing() -> None:
+    """The host needs as long as the step takes: a third of it communicates."""
+    lines = []
+    for step in range(20):
+        at = 1_000 * step
+        lines += [
+            f"{at}-{at + 500} cudaLaunchKernel -> s7: {at + 505}-{at + 800} gemm",
+            f"{at + 500}-{at + 1000} cudaLaunchKernel -> s7: {at + 1005}-{at + 1305} ncclDevKernel_AllReduce",
+        ]
+    finding = _communication(called(*lines))
+    assert finding.claim == "300 us per step of communication not overlapped with compute"
+    assert finding.edit is None
+
+
+@given(st.integers(1, 2_000), st.integers(1, 2_000))
+def test_communication_saves_no_more_than_it_takes(comm_us: int, compute_us: int) -> None:
+    trace = _with_communication(comm_us, compute_us)
+    device = _device(trace)
+    for finding in findings(trace, [device]):
+        if finding.code == "COMM-EXPOSED":
+            assert finding.saving_ns <= finding.explains_ns <= device.exposed_ns(LineKind.COMM)
