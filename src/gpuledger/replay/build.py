@@ -246,7 +246,7 @@ class _Builder:
         previous_end = outer.end_ns[np.maximum(outer.before, 0)] if count else 0
         code = outer.begin_ns - np.where(outer.before >= 0, previous_end, 0)
         after, after_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-        handed = hand_offs(self.host, outer, code)
+        handed = hand_offs(self.trace, self.host, outer, code)
         after[handed.call], after_ns[handed.call] = handed.after, handed.lag_ns
         waited = handed.call[outer.before[handed.call] >= 0]
         code[waited] = np.minimum(code[waited], after_ns[waited])
