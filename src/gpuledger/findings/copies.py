@@ -60,9 +60,9 @@ def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Find
     )
     if lost <= device.compute_ns:
         return [finding]
-    hidden = say("compute can hide at most {time} of it", time=per_step(device, device.compute_ns))
     assumption = say("the other ranks are on time, and compute in the same step hides the transfer")
-    evidence = (*finding.evidence, Evidence(hidden))
+    hidden = say("compute can hide at most {time} of it", time=per_step(device, device.compute_ns))
+    evidence = (part, Evidence(hidden)) if device.compute_ns else (part,)
     return [replace(finding, evidence=evidence, assumption=assumption, is_bound=True, fix=TELL_WAITING_APART)]
 
 

@@ -155,10 +155,11 @@ class Fixes:
 
     def thread_waits(self) -> Edit:
         """What another thread is waited for is there: a thread that hands over does so a gap sooner."""
-        gaps, code = self.device.ledger.gaps, self.host_code(Cause.WAIT_THREAD)
+        code = self.host_code(Cause.WAIT_THREAD)
         calls = np.flatnonzero(self.steady & (self.graph.calls.after >= 0) & self._in_gaps(Cause.WAIT_THREAD))
-        length_ns = gaps.length_ns[self._gap_of_call[calls]]
-        return lambda graph: handed_over_sooner(code(graph), calls, length_ns)
+        waits_ns = np.minimum(self.code_ns(Cause.WAIT_THREAD)[calls], self.graph.code_before(calls))
+        rest_ns = np.maximum(self.device.ledger.gaps.length_ns[self._gap_of_call[calls]] - waits_ns, 0)
+        return lambda graph: handed_over_sooner(code(graph), calls, rest_ns)
 
     def _in_gaps_of_others(self, cause: Cause) -> NDArray[np.bool_]:
         """Which calls are made in a gap that another occupation of the host set off: their code is part of it."""

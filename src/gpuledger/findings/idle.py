@@ -289,7 +289,7 @@ _GIL_NS: Final = 8_000_000
 """Python's threads ask for the lock every 5 ms."""
 
 _FREE_THE_GIL: Final = say(
-    "compute in another process, or in code that gives Python's lock up (numpy, torch, C++): threads of Python take turns"
+    "compute in another process, or in code that gives Python's lock up (numpy, torch, C++): its threads take turns"
 )
 
 _LOADERS: Final = (
@@ -360,8 +360,13 @@ def _awaited(
     first = lost.by_thread[0]
     if _waits_for_gil(subject.trace, first):
         return say("the launching thread waits for Python's lock (GIL), which another thread holds"), _FREE_THE_GIL
+    other = awaited_thread(subject.trace, lost)
     for piece in evidence:
-        if piece.tid != first.tid and (where := path_text(piece.ranges[-2:]) or _short(piece.call)):
+        if (
+            other is not None
+            and piece.tid == other.tid
+            and (where := path_text(piece.ranges[-2:]) or _short(piece.call))
+        ):
             return say("the launching thread waits for another thread, which is in {where}", where=where), None
     return doing, None
 

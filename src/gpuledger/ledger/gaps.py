@@ -375,7 +375,7 @@ class _Booking:
             identity, launched = int(self.host.threads[number]), self.host.launch_times(number)
             first, last = sweep.search(launched, np.array([self.start[rows[0]], self.end[rows[-1]]]))
             is_main = identity >> 32 == identity & 0xFFFF_FFFF
-            fed[rows] = not is_main and FEW_LAUNCHES <= len(rows) and last - first <= LAUNCHES_TO_GET_AHEAD * len(rows)
+            fed[rows] = not is_main and len(rows) >= FEW_LAUNCHES and last - first <= LAUNCHES_TO_GET_AHEAD * len(rows)
         return fed
 
     def _drainer(self, behind: NDArray[np.bool_]) -> Positions:

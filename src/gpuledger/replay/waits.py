@@ -10,7 +10,7 @@ that the system says waited, for whoever called last before it went on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
@@ -23,7 +23,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
 from gpuledger.records import dataclass
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among, leave_out
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, leave_out
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, covered, furthest, union
 from gpuledger.trace.sweep import refuse_too_many
@@ -229,7 +229,8 @@ def _mostly_waiting(trace: Trace, host: Host, outer: OuterCalls, calls: Position
         own = of_thread.rows(int(host.threads[number]))
         waits = union(system["start_ns"][own], system["end_ns"][own])
         waited_ns[mine] = covered(waits, since[mine], outer.begin_ns[calls[mine]])
-    return calls[waited_ns >= np.maximum(COVERED * (outer.begin_ns[calls] - since), 1)]
+    waited: Positions = calls[waited_ns >= np.maximum(COVERED * (outer.begin_ns[calls] - since), 1)]
+    return waited
 
 
 def _wake_ups(outer: OuterCalls, rows: Positions, calls: Positions) -> _Triples:
