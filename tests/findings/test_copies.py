@@ -103,21 +103,21 @@ def test_copies_at_the_links_rate_save_only_what_compute_can_cover() -> None:
     )
     assert (bound.saving_ns, bound.explains_ns) == (1 * MS, 9 * MS)
     assert bound.assumption.endswith("only fewer bytes help")
-    flow, advice = bound.evidence
+    [flow] = bound.evidence
     assert flow.sentence == (
         "100.0 % of the copies' time host to device, pinned memory: one copy of 400 MB, at 44.4 GB/s; "
         "with pinned memory the link does about 50.0 GB/s"
     )
     assert (flow.span, flow.copy, flow.moved_bytes) == (Span(0, 9 * MS), "Host-to-Device", 400 * MB)
     assert (flow.correlations, flow.count, flow.share) == ((101,), 1, 1.0)
-    assert advice.sentence.startswith("at the link's rate only fewer bytes help")
+    assert str(bound.fix).startswith("at the link's rate only fewer bytes help")  # and not to pin what is pinned
 
 
 def test_copies_below_the_rate_also_save_what_reaching_it_would() -> None:
     """100 MB need 2 of the 9 ms: 7 ms go, and 1 ms of compute hides one of the other two."""
     [bound] = _about_copies(_program([Copy(0, 9, 100 * MB)], [(9, 10)]))
     assert bound.saving_ns == 8 * MS
-    assert bound.evidence[-1].sentence.startswith("large copies below the link's rate")
+    assert str(bound.fix).startswith("large copies below the link's rate")
 
 
 def test_copies_that_nothing_makes_faster_still_come_first() -> None:
@@ -145,7 +145,7 @@ def test_the_headline_is_about_the_copies_though_little_is_saved(compute_ms: flo
 def test_small_copies_are_to_be_packed() -> None:
     copies = [Copy(at / 100, at / 100 + 0.009, 4_000) for at in range(100)]
     [bound] = _about_copies(_program(copies))
-    assert bound.evidence[-1].sentence.endswith("pack them into a few large ones")
+    assert str(bound.fix).endswith("pack them into a few large ones")
     assert bound.evidence[0].count == 100
     assert len(bound.evidence[0].correlations) == 20
 
@@ -163,9 +163,9 @@ def test_small_copies_are_to_be_packed() -> None:
 )
 def test_each_way_has_its_limit_and_its_advice(kind: str, host: str | None, size: int, limit: str, advice: str) -> None:
     [bound] = _about_copies(_program([Copy(0, 9, size * MB, kind, host)], [(9, 10)]))
-    flow, last = bound.sentences
+    [flow] = bound.sentences
     assert limit in flow
-    assert last.startswith(advice)
+    assert str(bound.fix).startswith(advice)
     assert (bound.evidence[0].copy, bound.evidence[0].moved_bytes) == (kind, size * MB)
 
 
@@ -216,7 +216,7 @@ def test_the_longest_copy_has_its_place_in_the_program() -> None:
     )
     trace = of_tables(strings, {Table.COPIES: copies, Table.CALLS: calls, Table.RANGES: ranges}, H200)
     [bound] = _about_copies(trace)
-    flow, place, _ = bound.evidence
+    flow, place = bound.evidence
     assert place.sentence == "the longest of them, 4.00 ms, launched in epoch > load"
     assert (flow.ranges, flow.call, flow.tid) == (("epoch", "load"), "cudaMemcpyAsync", 7)
     assert (flow.span, flow.correlations) == (Span(5 * MS, 9 * MS), (2, 1))

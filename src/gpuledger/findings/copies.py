@@ -21,7 +21,7 @@ from gpuledger.ledger.books import COMM, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import ranges_around
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -259,9 +259,9 @@ def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
             size=size if device.steps is None else say("{size} per step", size=size),
             rate=bytes_text(rate),
         )
-    evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
-    assumption = _assumption(slow, hidden)
-    return [rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)]
+    evidence, assumption = _flows(subject, flows), _assumption(slow, hidden)
+    bound = rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)
+    return [replace(bound, fix=_what_helps(most))]
 
 
 def _launched_flows(subject: OneGpu) -> tuple[CopyFlow, ...]:
@@ -398,7 +398,7 @@ def _limit(flow: CopyFlow) -> str:
     return say("the link does about {rate}/s", rate=rate)
 
 
-def _what_helps(flow: CopyFlow) -> str:
+def _what_helps(flow: CopyFlow) -> Message:
     """What to try for the flow with the most time."""
     if flow.is_pageable:
         return say(
@@ -425,7 +425,7 @@ RULES: Final = (
     Rule(
         "COPY-BOUND",
         _copy_bound,
-        say("copy fewer bytes, or from pinned memory on its own stream"),
+        None,
         exposed=LineKind.COPY,
         is_symptom=True,
     ),

@@ -42,7 +42,7 @@ from gpuledger.findings.finding import (
     worth_telling,
 )
 from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
-from gpuledger.findings.kernels import are_most_of_launching, loop_evidence
+from gpuledger.findings.kernels import LEAST_LAUNCHES, are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State, of_layers, short_function_name
 from gpuledger.ledger.books import LineKind
@@ -270,9 +270,6 @@ def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[s
     np.add.at(sums, which, time_ns)
     return names[int(sums.argmax())], int(sums.max())
 
-
-LEAST_LAUNCHES: Final = 10
-"""Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
 
 MORE_THAN_GAPS: Final = 1.1
 """A saving that exceeds the gaps of its cause by less is not explained."""
