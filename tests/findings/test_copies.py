@@ -296,7 +296,8 @@ def test_no_saving_is_more_than_the_exposed_copies(
 
 def _with_communication(comm_us: int, compute_us: int, steps: int = 20) -> Trace:
     """Every step computes, then communicates; the host is far ahead."""
-    lines, at = [], 1_000
+    lines: list[str] = []
+    at = 1_000
     for _ in range(steps):
         for length, name in ((compute_us, "gemm"), (comm_us, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL")):
             lines.append(f"{2 * len(lines)}-{2 * len(lines) + 1} cudaLaunchKernel -> s7: {at}-{at + length} {name}")

@@ -22,7 +22,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.spans import Ints, covered, furthest, union
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
 
@@ -55,7 +55,7 @@ class SteadyKernels:
 
     def __init__(self, trace: Trace, device: Device, work: Activities, use: UseOfKernels | None = None) -> None:
         self._trace, self._strings, self._work = trace, trace.strings, work
-        self._use = use
+        self._use, self._number = use, device.gpu
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
@@ -142,6 +142,14 @@ class SteadyKernels:
         alone[order[1:][overlaps]] = False
         alone[order[:-1][overlaps]] = False
         return alone
+
+    @cached_property
+    def page_ns(self) -> Ints:
+        """For how long pages of unified memory move under each kernel."""
+        work = self._work
+        pages = work.migrates & (work.gpu == self._number)
+        moved = union(work.start_ns[pages], work.end_ns[pages])
+        return covered(moved, work.start_ns[self.operations], work.end_ns[self.operations])
 
     # changes
 
