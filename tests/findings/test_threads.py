@@ -99,3 +99,26 @@ def test_what_the_other_thread_does_is_named() -> None:
 def test_the_books_balance_however_a_thread_is_fed(thread: int, launches: int, at_once: int, wait_us: int) -> None:
     device = device_of(fed(thread, launches, at_once, wait_us))
     assert sum(device.idle_by_trigger.values()) == sum(ns for line, ns in device.line_ns.items() if line.is_idle)
+
+
+# A source that sets the pace
+
+
+def framed(period_us: int, work_us: list[int], *, own_code: bool = False) -> Trace:
+    """Work for each frame, which the host waits for in its own code; or as much of that code for each."""
+    lines, at = [], 0
+    for number, work in enumerate(work_us):
+        lines.append(f"{at}-{at + 5} {LAUNCH} -> s7: {at + 10}-{at + 10 + work}")
+        lines.append(f"{at + 6}-{at + 12 + work} cudaStreamSynchronize")
+        at = at + work + period_us - 5_000 if own_code else period_us * (number + 1)
+    return called(*lines)
+
+
+def test_a_source_of_25_frames_a_second_is_nobodys_fault() -> None:
+    """Frames take 3 to 7 ms. The same with 35 ms of host code each, whatever a frame takes, is to be mended."""
+    work_us = [5_000 + 500 * (7 * at % 9 - 4) for at in range(30)]
+    paced = found(framed(40_000, work_us))["HOST-CODE"]
+    assert "work begins evenly, 25 times a second" in paced.claim
+    assert paced.saving_ns == 0
+    for mended in (framed(40_000, work_us, own_code=True), framed(43_000, work_us), framed(40_000, [5_000] * 30)):
+        assert found(mended)["HOST-CODE"].saving_ns > 0

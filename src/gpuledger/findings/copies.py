@@ -425,7 +425,7 @@ RULES: Final = (
     Rule(
         "COPY-BOUND",
         _copy_bound,
-        None,
+        say("copy fewer bytes, and those at the link's rate"),
         exposed=LineKind.COPY,
         is_symptom=True,
     ),

@@ -56,6 +56,7 @@ from gpuledger.replay.edits import Edit
 from gpuledger.trace.keys import Positions, distinct, is_among, leave_out
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, intersection, total, union
+from gpuledger.trace.statistics import median
 from gpuledger.units import share_text
 
 _INNERMOST: Final = 4
@@ -278,6 +279,10 @@ _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
 
 
+_FRAME_RATES: Final = (15, 20, 24, 25, 30, 48, 50, 60, 72, 90, 120)
+_SAME_RATE: Final = 0.005
+_FEWEST_FRAMES: Final = 8
+
 _LOADING: Final = say("the data loader prepares the next batch")
 
 _PYTHON: Final = regex(r"python|^pt_main")
@@ -331,6 +336,8 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     time, count = _lost_ns(device, cause)
     if not count or not worth_telling(device, time):
         return ()
+    if (rate := _source_rate(device, device.gaps_of(cause))) is not None:
+        return [_paced(rule, subject, time, rate)]
     edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))
     evidence, explains = gap_evidence(subject, cause), max(time, saving)
@@ -345,6 +352,37 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)
     follows = "LAUNCH-BOUND" if 2 * time < saving else ""  # most of it is lost where launches come late
     return [replace(busy, fix=advice or busy.fix, follows=follows)]
+
+
+def _source_rate(device: Device, chosen: Positions) -> int | None:
+    """How many times a second a source lets the GPU go on, where one sets the pace: a camera, a video; else None.
+
+    Work that follows a clock begins more evenly than it waits: what it takes longer, it waits less. Work that waits for
+    the host's own code takes as much longer as that does.
+    """
+    gaps, length_ns = device.ledger.gaps, device.ledger.gaps.length_ns[chosen]
+    long = chosen[2 * length_ns >= length_ns.max(initial=0)]
+    period_ns, waits_ns = np.diff(gaps.end_ns[long]), gaps.length_ns[long]
+    if len(long) < _FEWEST_FRAMES:
+        return None
+    usual_ns = median(period_ns)
+    uneven_ns = median(np.abs(period_ns - usual_ns))
+    rate = min(_FRAME_RATES, key=lambda rate: abs(1e9 / rate - usual_ns))
+    is_frames = abs(1e9 / rate - usual_ns) <= _SAME_RATE * usual_ns and uneven_ns <= _SAME_RATE * usual_ns
+    is_paced = is_frames and 2 * uneven_ns < median(np.abs(waits_ns - median(waits_ns)))
+    return rate if is_paced else None
+
+
+def _paced(rule: Rule[OneGpu], subject: OneGpu, time: int, rate: int) -> Finding:
+    """Nothing is saved of waiting for what comes when it comes."""
+    claim = say(
+        "the GPU waits {time} for its next input: work begins evenly, {rate} times a second, at the rate of its source",
+        time=per_step(subject.device, time),
+        rate=rate,
+    )
+    fix = say("nothing, where a camera or a clock sets the pace; else feed it as fast as it takes")
+    evidence, assumption = gap_evidence(subject, rule.triggers[0]), say("inputs come no sooner")
+    return replace(rule.finding(subject.device, claim, evidence, 0, assumption, explains=time), fix=fix)
 
 
 def _awaited(
