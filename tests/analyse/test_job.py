@@ -19,7 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, Table, open_trace
-from gpuledger.analyse.ranks.collectives import bus_bytes, bus_bytes_per_s, worst_place
+from gpuledger.analyse.ranks.collectives import (
+    bus_bytes,
+    bus_bytes_per_s,
+    collectives_by_group,
+    worst_collectives,
+    worst_place,
+)
 from gpuledger.analyse.ranks.fixing import fixing
 from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns, step_lengths
 from gpuledger.analyse.ranks.matching import RankClock, shift
@@ -232,6 +238,21 @@ def test_who_only_gives_may_leave_before_another_comes() -> None:
     found = job([rank(0, "0-90 barrier", "100-130 broadcast"), rank(1, "0-90 barrier", "150-190 broadcast")])
     assert found.lanes[0].wait_ns.tolist() == [[0, 0], [30 * US, 0]]
     assert found.lanes[0].transfer_ns.tolist() == [90 * US, 0]
+
+
+def test_a_transfer_that_nobody_saw_is_not_zero() -> None:
+    """Bytes, time and rate of one row are of the same collective, so that they agree."""
+    root = rank(0, "0-90 barrier", "100-130 broadcast 400 B", "200-300 broadcast 400 B", "400-500 broadcast 400 B")
+    other = rank(1, "0-90 barrier", "150-190 broadcast 400 B", "240-300 broadcast 400 B", "480-500 broadcast 400 B")
+    found = job([root, other])
+    [broadcast] = [entry.figures for entry in collectives_by_group(found) if entry.kind == "broadcast"]
+    assert broadcast is not None
+    assert (broadcast.median_transfer_ns, broadcast.median_bus_bytes_per_s) == (20 * US, 400 * 10**9 // (20 * US))
+    assert [one.transfer_ns for one in worst_collectives(found) if one.skew_ns == 50 * US] == [None]
+    unseen = job([rank(0, "0-90 barrier", "100-130 broadcast"), rank(1, "0-90 barrier", "150-190 broadcast")])
+    [broadcast] = [entry.figures for entry in collectives_by_group(unseen) if entry.kind == "broadcast"]
+    assert broadcast is not None
+    assert (broadcast.median_transfer_ns, broadcast.median_bus_bytes_per_s) == (None, None)
 
 
 def test_an_exchange_is_one_collective_whatever_each_rank_gives() -> None:
@@ -693,7 +714,13 @@ def test_eight_real_ranks_have_a_late_one(dlrm_job: Job) -> None:
     skew = by_code["COMM-SKEW"]
     assert "bringing any one rank to the median pace would not make the job faster" in skew.claim
     assert "rank 7 arrives last at 5 of 8 collectives, which account for 75.9 % of all waiting" in skew.sentences
-    assert (skew.saving_low_ns_per_step, skew.saving_ns_per_step) == (0, 0)
+    [lane] = found.lanes
+    later = sum(
+        np.diff(np.sort(lane.start_ns[row])).sum() for row in range(1, len(lane))
+    )  # all but the first collective
+    assert (skew.saving_low_ns_per_step, skew.is_bound) == (0, True)
+    assert 0.9 * later < (skew.saving_ns_per_step or 0) <= later < found.waited_ns
+    assert next(iter(by_code)) == "COMM-SKEW"  # 11.2 ms of waiting come before 198 us of transfer
     first = worst_place(found)
     assert not isinstance(first, NotMeasured)
     waited = int(found.lanes[0].wait_ns[0].sum())  # the same as a naive count of it, see above

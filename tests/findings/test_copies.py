@@ -14,12 +14,14 @@ from gpuledger.analyse.memory.figures import TO_DEVICE, copies_by_kind, copy_flo
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
+from gpuledger.findings.rules import findings
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from support.call_notation import called
 from support.trace_notation import of_tables, table
 
 MS, MB = 1_000_000, 1_000_000
@@ -101,21 +103,21 @@ def test_copies_at_the_links_rate_save_only_what_compute_can_cover() -> None:
     )
     assert (bound.saving_ns, bound.explains_ns) == (1 * MS, 9 * MS)
     assert bound.assumption.endswith("only fewer bytes help")
-    flow, advice = bound.evidence
+    [flow] = bound.evidence
     assert flow.sentence == (
         "100.0 % of the copies' time host to device, pinned memory: one copy of 400 MB, at 44.4 GB/s; "
         "with pinned memory the link does about 50.0 GB/s"
     )
     assert (flow.span, flow.copy, flow.moved_bytes) == (Span(0, 9 * MS), "Host-to-Device", 400 * MB)
     assert (flow.correlations, flow.count, flow.share) == ((101,), 1, 1.0)
-    assert advice.sentence.startswith("at the link's rate only fewer bytes help")
+    assert str(bound.fix).startswith("at the link's rate only fewer bytes help")  # and not to pin what is pinned
 
 
 def test_copies_below_the_rate_also_save_what_reaching_it_would() -> None:
     """100 MB need 2 of the 9 ms: 7 ms go, and 1 ms of compute hides one of the other two."""
     [bound] = _about_copies(_program([Copy(0, 9, 100 * MB)], [(9, 10)]))
     assert bound.saving_ns == 8 * MS
-    assert bound.evidence[-1].sentence.startswith("large copies below the link's rate")
+    assert str(bound.fix).startswith("large copies below the link's rate")
 
 
 def test_copies_that_nothing_makes_faster_still_come_first() -> None:
@@ -143,7 +145,7 @@ def test_the_headline_is_about_the_copies_though_little_is_saved(compute_ms: flo
 def test_small_copies_are_to_be_packed() -> None:
     copies = [Copy(at / 100, at / 100 + 0.009, 4_000) for at in range(100)]
     [bound] = _about_copies(_program(copies))
-    assert bound.evidence[-1].sentence.endswith("pack them into a few large ones")
+    assert str(bound.fix).endswith("pack them into a few large ones")
     assert bound.evidence[0].count == 100
     assert len(bound.evidence[0].correlations) == 20
 
@@ -161,9 +163,9 @@ def test_small_copies_are_to_be_packed() -> None:
 )
 def test_each_way_has_its_limit_and_its_advice(kind: str, host: str | None, size: int, limit: str, advice: str) -> None:
     [bound] = _about_copies(_program([Copy(0, 9, size * MB, kind, host)], [(9, 10)]))
-    flow, last = bound.sentences
+    [flow] = bound.sentences
     assert limit in flow
-    assert last.startswith(advice)
+    assert str(bound.fix).startswith(advice)
     assert (bound.evidence[0].copy, bound.evidence[0].moved_bytes) == (kind, size * MB)
 
 
@@ -214,7 +216,7 @@ def test_the_longest_copy_has_its_place_in_the_program() -> None:
     )
     trace = of_tables(strings, {Table.COPIES: copies, Table.CALLS: calls, Table.RANGES: ranges}, H200)
     [bound] = _about_copies(trace)
-    flow, place, _ = bound.evidence
+    flow, place = bound.evidence
     assert place.sentence == "the longest of them, 4.00 ms, launched in epoch > load"
     assert (flow.ranges, flow.call, flow.tid) == (("epoch", "load"), "cudaMemcpyAsync", 7)
     assert (flow.span, flow.correlations) == (Span(5 * MS, 9 * MS), (2, 1))
@@ -287,3 +289,56 @@ def test_no_saving_is_more_than_the_exposed_copies(
     assert not {"COPY-BOUND", "COPY-EXPOSED"} <= set(by_code)
     if exposed > device.steady_ns / 2:
         assert build_report(trace).findings[0] in about
+
+
+# Communication of one rank
+
+
+def _with_communication(comm_us: int, compute_us: int, steps: int = 20) -> Trace:
+    """Every step computes, then communicates; the host is far ahead."""
+    lines: list[str] = []
+    at = 1_000
+    for _ in range(steps):
+        for length, name in ((compute_us, "gemm"), (comm_us, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL")):
+            lines.append(f"{2 * len(lines)}-{2 * len(lines) + 1} cudaLaunchKernel -> s7: {at}-{at + length} {name}")
+            at += length
+    return called(*lines)
+
+
+def _communication(trace: Trace) -> Finding:
+    return next(finding for finding in findings(trace, [_device(trace)]) if finding.code == "COMM-EXPOSED")
+
+
+def test_much_communication_is_a_finding_where_compute_cannot_hide_it() -> None:
+    """One rank's communication may be waiting for others, which needs no compute to go away."""
+    finding = _communication(_with_communication(comm_us=900, compute_us=100))
+    assert finding.is_bound
+    assert finding.claim.endswith("of communication not overlapped with compute")
+    assert any(sentence.startswith("compute can hide at most") for sentence in finding.sentences)
+    assert "gpuledger fleet" in str(finding.fix)
+    hidden = _communication(_with_communication(comm_us=300, compute_us=700))
+    assert not hidden.is_bound
+    assert "gpuledger fleet" not in str(hidden.fix)
+
+
+def test_much_communication_is_a_finding_where_hiding_it_saves_nothing() -> None:
+    """The host needs as long as the step takes: a third of it communicates."""
+    lines = []
+    for step in range(20):
+        at = 1_000 * step
+        lines += [
+            f"{at}-{at + 500} cudaLaunchKernel -> s7: {at + 505}-{at + 800} gemm",
+            f"{at + 500}-{at + 1000} cudaLaunchKernel -> s7: {at + 1005}-{at + 1305} ncclDevKernel_AllReduce",
+        ]
+    finding = _communication(called(*lines))
+    assert finding.claim == "300 us per step of communication not overlapped with compute"
+    assert finding.edit is None
+
+
+@given(st.integers(1, 2_000), st.integers(1, 2_000))
+def test_communication_saves_no_more_than_it_takes(comm_us: int, compute_us: int) -> None:
+    trace = _with_communication(comm_us, compute_us)
+    device = _device(trace)
+    for finding in findings(trace, [device]):
+        if finding.code == "COMM-EXPOSED":
+            assert finding.saving_ns <= finding.explains_ns <= device.exposed_ns(LineKind.COMM)

@@ -156,6 +156,13 @@ def test_a_kernel_under_5_us_is_tiny(length: int, is_told: bool) -> None:
     assert ("TINY-KERNELS" in found, is_part) == (False, is_told)
 
 
+@pytest.mark.parametrize(("kernels", "is_told"), [(9, False), (10, True)])
+def test_a_few_kernels_are_no_run_of_tiny_ones(kernels: int, is_told: bool) -> None:
+    """The device takes 5 us from one to the next, of 4 us each; the host is ahead."""
+    lines = [f"{at}-{at + 1} cudaLaunchKernel -> s7: {40 + 9 * at}-{44 + 9 * at}" for at in range(kernels)]
+    assert ("TINY-KERNELS" in told(called(*lines))) == is_told
+
+
 @pytest.mark.parametrize(("length", "is_told"), [(19, True), (20, False)])
 def test_a_copy_under_20_us_is_worth_packing(length: int, is_told: bool) -> None:
     program = Program()

@@ -6,10 +6,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import build_report, open_trace
+from gpuledger.analyse.wasted_work import START_NS
 from gpuledger.catalog.gpus import link_bytes_per_s
 from gpuledger.ledger.device import Device
 from gpuledger.trace.strings import Strings
@@ -71,6 +73,26 @@ def test_migrations_are_a_finding_of_their_own(tmp_path: Path) -> None:
         "50.0 % of the bytes go to the device",
     )
     assert sum(piece.share or 0 for piece in finding.evidence if piece.of == "the time lost to pages") == 1
+
+
+def one_thread(path: Path, back: int) -> Path:
+    """`add<<<1, 1>>>` over unified memory: it faults its pages in, and so many go back when the host reads them."""
+    faults = [migration(20 + 400 * at, 32 + 400 * at, TO_DEVICE) for at in range(20)]
+    read = [migration(9_340 + 30 * at, 9_352 + 30 * at, TO_HOST) for at in range(back)]
+    path = minimal(path, **launched((0, 10, 9_310)), MEMCPY=faults + read)
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, smCount INTEGER)")
+        database.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', 132)")
+    database.close()
+    return path
+
+
+@pytest.mark.parametrize("back", [0, 20])
+def test_a_kernel_of_one_thread_is_told_whether_or_not_pages_migrate_back(tmp_path: Path, back: int) -> None:
+    """All blocks together are done when the pages are there; what the host reads after that comes as much sooner."""
+    first = build_report(open_trace(one_thread(tmp_path / "a.sqlite", back))).findings[0]
+    assert first.code == "UNDER-FILLED"
+    assert first.saving_ns == 9_300 * US - START_NS - 20 * 12 * US
 
 
 def test_without_migrations_there_is_none(tmp_path: Path) -> None:

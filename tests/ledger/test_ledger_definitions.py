@@ -163,6 +163,13 @@ def test_the_first_work_of_a_stream_waits_100_us_for_what_was_recorded(waited: i
     assert booked(trace)[0] == {cause: waited}
 
 
+@pytest.mark.parametrize(("launched", "cause"), [(2_000, "unrecorded"), (2_001, "device_wait")])
+def test_what_was_recorded_for_long_waits_for_nothing_from_before(launched: int, cause: str) -> None:
+    """It waits 200 us; what would run for ten times that since before the recording is not there."""
+    trace = called(FIRST, f"{launched}-{launched + 7} {LAUNCH} -> s9: {launched + 207}-{launched + 300}")
+    assert booked(trace)[0][cause] == 200
+
+
 def test_a_gap_belongs_to_the_bucket_that_begins_with_its_length() -> None:
     """A gap of 10 us after one of 9: each bucket goes up to but not including its bound."""
     trace = called(f"0-1 {LAUNCH} -> s7: 1-10", f"2-3 {LAUNCH} -> s7: 19-20", f"4-5 {LAUNCH} -> s7: 30-40")
@@ -199,6 +206,16 @@ def test_ranges_that_hold_four_fifths_of_the_time_are_the_steps(inside: int, sou
     assert (len(device.steps), str(device.steps.source)) == (4, source)
 
 
+def test_ranges_of_a_library_are_no_steps() -> None:
+    program = Program()
+    for step in range(8):
+        with program.range("[DALI][Executor] RunMixed"), program.range(f"part {step % 2}"):
+            program.kernel(f"k{step % 3}", 100)
+    [device] = analysed(program.trace())
+    assert [level.name for level in device.levels if "DALI" in level.name] == []
+    assert device.steps is None or "DALI" not in str(device.steps.source)
+
+
 @pytest.mark.parametrize(("first", "count"), [(125, 0), (126, 1)])
 def test_a_first_step_of_more_than_five_quarters_of_the_usual_is_warm_up(first: int, count: int) -> None:
     assert warm_up(np.array([first, *[100] * 9])) == count
@@ -223,6 +240,24 @@ def test_an_outlier_is_three_usual_deviations_above_the_median(longest: int, out
     assert varies is not None
     assert (varies.median_ns, varies.steps.warm_up) == (100 * US, 0)
     assert [outlier.step for outlier in varies.outliers] == outliers
+
+
+@pytest.mark.parametrize("ratio", [0.9, 1.1])
+def test_steps_that_become_shorter_or_longer_by_design_are_no_outliers(ratio: float) -> None:
+    """As those of a factorisation do. What stands out among its neighbours still does."""
+    lengths = [round(1_000 * ratio**step) for step in range(20)]
+    varies = [variation(analysed(stepping(given))[0]) for given in (lengths, [*lengths[:9], 9_000, *lengths[10:]])]
+    assert [[outlier.step for outlier in each.outliers] for each in varies if each is not None] == [[], [9]]
+
+
+def test_a_drift_is_put_down_to_the_line_that_changes() -> None:
+    """One long early step does not hide that all of them become longer."""
+    [device] = analysed(stepping([107, 900, *[100] * 4, *[120] * 6]))
+    varies = variation(device)
+    assert varies is not None
+    assert varies.drift is not None
+    assert varies.drift.late_ns > varies.drift.early_ns
+    assert varies.drift.line.is_compute
 
 
 def test_the_least_that_a_step_takes_holds_the_gaps_inside_graphs() -> None:

@@ -15,7 +15,7 @@ from gpuledger.replay import program_order
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.cross_stream_waits import with_rendezvous
-from gpuledger.replay.edits import run_aside, with_free_launches, without_events, without_latency
+from gpuledger.replay.edits import run_aside, scale_operations, with_free_launches, without_events, without_latency
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
 from gpuledger.selection import Selection
@@ -92,6 +92,53 @@ def test_a_thread_waited_for_one_that_worked_half_of_the_time(begins: int, after
     """It stands still from 2 to 102, and the other one works until 90."""
     graph = graph_of(called(FIRST, f"t1: {begins}-90 cudaMalloc", f"102-104 {LAUNCH} -> s7: 106-110"))
     assert graph.calls.after.tolist() == [-1, -1, after]
+
+
+@pytest.mark.parametrize(
+    ("wait", "after"), [("pthread_cond_wait", 2), ("sem_clockwait", 2), ("poll", -1), ("read", -1)]
+)
+def test_a_thread_that_waited_to_be_woken_was_woken_by_who_called_last(wait: str, after: int) -> None:
+    """It waits from 3 to 100; the others work in turns, none of them for half of that."""
+    others = "t1: 20-30 cudaMalloc", "t2: 80-90 cudaMalloc"
+    graph = graph_of(called(FIRST, *others, f"3-100 {wait}", f"102-104 {LAUNCH} -> s7: 106-110"))
+    assert graph.calls.after.tolist() == [-1, -1, -1, after]
+
+
+@pytest.mark.parametrize(("until", "after"), [(51, -1), (52, 1)])
+def test_what_came_before_most_of_a_wait_did_not_end_it(until: int, after: int) -> None:
+    """It stands still from 2 to 102."""
+    graph = graph_of(
+        called(FIRST, f"t1: {until - 5}-{until} cudaMalloc", "3-100 sem_wait", f"102-104 {LAUNCH} -> s7: 106-110")
+    )
+    assert graph.calls.after.tolist() == [-1, -1, after]
+
+
+def prefetching(loaders: int, steps: int = 20) -> Trace:
+    """A step of 1000 us computes for 890; then loaders wake, which wait for the next step after that."""
+    lines = []
+    for at in range(0, 1_000 * steps, 1_000):
+        lines += [
+            f"{at}-{at + 5} {LAUNCH} -> s1: {at + 10}-{at + 900} gemm",
+            f"{at + 10}-{at + 905} cudaStreamSynchronize",
+        ]
+        for loader in range(1, loaders + 1):
+            begin = at + 920 + 3 * loader
+            lines += [
+                f"t{loader}: {begin}-{begin + 2} {LAUNCH} -> s{loader + 1}: {begin + 10}-{begin + 20} decode",
+                f"t{loader}: {begin + 3}-{begin + 999} pthread_cond_wait",
+            ]
+    return called(*lines)
+
+
+@pytest.mark.parametrize("loaders", [1, 2, 3])
+def test_threads_that_wait_for_a_step_come_sooner_where_it_is_shorter(loaders: int) -> None:
+    """They were replayed as if their waiting were work, which nothing makes shorter."""
+    recorded = prefetching(loaders)
+    [device] = analyse_devices(recorded, "test", Selection())
+    scene = scenario(recorded, device)
+    gemms = np.flatnonzero(scene.part.work.name == recorded.strings.code("gemm"))
+    saved = scene.saved_ns(lambda graph: scale_operations(graph, gemms, 0.1))
+    assert saved == pytest.approx(device.step_count * 801 * US, rel=0.06)
 
 
 @pytest.mark.parametrize(("begins", "groups"), [(80, 1), (81, 0)])

@@ -1,6 +1,7 @@
 """Traces with calls that fit on a few lines: `called("0-10 cudaLaunchKernel -> s7: 12-30", "40-50 cudaMalloc")`.
 
-Each line is one call of a thread (`t1:` before it; else t0), and, if it launched one, the kernel on its stream.
+Each line is one call of a thread (`t1:` before it; else t0), and, if it launched one, the kernel on its stream. Calls
+without a capital letter are the operating system's.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def called(*lines: str) -> Trace:
         raise ValueError(f"not all of these are calls: {lines}")
     kernels = [(number, row) for number, row in enumerate(rows, 1) if row["stream"]]
     names = [row["name"] or "k" for _, row in kernels]
-    strings = Strings(dict.fromkeys(("runtime", *names, *(row["call"] for row in rows))))
+    strings = Strings(dict.fromkeys(("runtime", "os", *names, *(row["call"] for row in rows))))
     calls = table(
         Table.CALLS,
         strings,
@@ -35,7 +36,7 @@ def called(*lines: str) -> Trace:
         tid=[int(row["thread"] or 0) for row in rows],
         name=[row["call"] for row in rows],
         correlation=list(range(1, len(rows) + 1)),
-        layer=["runtime"] * len(rows),
+        layer=["os" if row["call"].islower() else "runtime" for row in rows],
     )
     work = table(
         Table.KERNELS,

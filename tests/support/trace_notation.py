@@ -24,7 +24,7 @@ def table(which: Table, strings: Strings, count: int, **columns: Any) -> Rows:
     filled = {}
     for column in which.schema.columns:
         shape = (count, 3) if column.kind is Kind.TRIPLE else (count,)
-        blank = NOT_RECORDED if column.kind is Kind.TEXT or column.name in ("end_tid", "parent") else 0
+        blank = NOT_RECORDED if column.kind is Kind.TEXT or column.name in ("end_tid", "parent", "stack") else 0
         given = columns.get(column.name, np.full(shape, blank))
         if column.kind is Kind.TEXT and len(given) and isinstance(given[0], str):
             given = [strings.code(text) for text in given]

@@ -198,6 +198,13 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
     assert [row["work_ms"] for row in found["ranks"]] == [60, 46, 0]
 
 
+def test_a_rank_without_sequences_is_not_the_slowest() -> None:
+    """Ranks that are streams of one GPU take turns: what an idle one takes is the others' work."""
+    answers = [seen(0, [50, 50], [0, 0], []), seen(1, [40, 45], [1, 1], []), seen(0, [60, 60], [0, 0], [])]
+    found = program.node_figures(Namespace(mode="decode", iters=1), OperatingPoint(1, 100, 3), (), answers)
+    assert found["slowest_rank"] == 1
+
+
 def test_the_first_token_is_there_when_the_last_of_its_prompt_was_read() -> None:
     seat = Seat(0, 5, readings(5, 7, 15), torch.zeros(0), None)  # two prompts at a time
     assert seat.first_tokens_ms([10, 20, 5, 99], 7) == [10, 10, 30, 30, 35]

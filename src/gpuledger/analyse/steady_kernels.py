@@ -25,7 +25,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, is_among
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Ints, furthest, shares_in_order
+from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
 
@@ -67,7 +67,7 @@ class SteadyKernels:
         sampled_hz: float | None = None,
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
-        self._use = use
+        self._use, self._number = use, device.gpu
         self.sampled_hz: Final = sampled_hz
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
@@ -216,6 +216,14 @@ class SteadyKernels:
         """Which of them these operations are."""
         mask: Mask = is_among(self.operations, operations)
         return mask
+
+    @cached_property
+    def page_ns(self) -> Ints:
+        """For how long pages of unified memory move under each kernel."""
+        work = self._work
+        pages = work.migrates & (work.gpu == self._number)
+        moved = union(work.start_ns[pages], work.end_ns[pages])
+        return covered(moved, work.start_ns[self.operations], work.end_ns[self.operations])
 
     # changes
 

@@ -155,7 +155,7 @@ def spread(kernels: SteadyKernels) -> Shortened:
     if filled is None:
         return kernels.gone(np.zeros(len(kernels), np.bool_))
     which = (filled > 0) & (filled <= FEW) & (kernels.took_ns >= LONG_NS) & kernels.are_alone
-    duration = START_NS + (kernels.took_ns - START_NS) * filled
+    duration = START_NS + np.maximum((kernels.took_ns - START_NS) * filled, kernels.page_ns)  # pages come no faster
     shares = kernels.roof_shares if which.any() else None
     if shares is not None:
         by_roof = kernels.took_ns * shares / AT_ROOF

@@ -56,8 +56,12 @@ _KIND_PATTERNS: Final = (
 
 _COMPILED: Final = tuple((kind, regex(pattern, re.IGNORECASE)) for kind, pattern in _KIND_PATTERNS)
 
-WAITS_FOR_THREAD: Final = regex(r"cond_(timed)?wait|sem_(timed)?wait|^poll|^ppoll|epoll|^select|futex|join|mutex_lock")
-"""Calls of the operating system in which a thread waits for another one."""
+_WOKEN: Final = r"(cond|sem)_(timed|clock)?wait|futex|barrier_wait|join|mutex_(timed|clock)?lock|rwlock_"
+WOKEN_BY_THREAD: Final = regex(_WOKEN)
+"""Calls of the operating system that another thread ends."""
+
+WAITS_FOR_THREAD: Final = regex(rf"{_WOKEN}|^poll|^ppoll|epoll|^select")
+"""Calls of the operating system in which a thread waits for another one, or for what it may bring."""
 
 
 def call_kind(function: str) -> CallKind:

@@ -37,6 +37,10 @@ sounds_like_a_round: Final = name_matcher(
 """Whether it is called as what holds one round of all the work is."""
 
 
+is_dalis: Final = name_matcher(r"^\[(?:DALI|Executor|ThreadPool)\]", 0)
+"""Whether a range is DALI's own: it had no domain for long."""
+
+
 def is_of_library(name: str) -> bool:
     """Whether a range, named with its domain and a colon before it, is a library's own."""
     domain, colon, _ = name.partition(":")

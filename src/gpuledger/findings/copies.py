@@ -21,31 +21,49 @@ from gpuledger.ledger.books import COMM, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import ranges_around
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 OVERLAP_COMMUNICATION: Final = say("overlap it with compute: async collectives, prefetch, two micro-batches")
+TELL_WAITING_APART: Final = say(
+    "give `gpuledger fleet` the profiles of all ranks, which tells waiting from transfer; then balance the ranks, or "
+    "send fewer bytes"
+)
+
+MUCH_COMMUNICATION: Final = 0.1
+"""Of the time: so much is told even where hiding it would save nothing."""
 
 
 def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """Told where it takes long, even if a host that is late would use up all that is saved.
+
+    Compute hides no more than it takes itself; but one rank's communication is transfer and waiting for other ranks,
+    and waiting needs nothing to hide it.
+    """
     device = subject.device
     exposed = device.exposed_ns(LineKind.COMM)
-    if not exposed:
-        return ()
-    lost = min(max(exposed - device.exposed_beside_lost_ns(LineKind.COMM), 0), device.compute_ns)
-    if not worth_telling(device, lost):
+    lost = max(exposed - device.exposed_beside_lost_ns(LineKind.COMM), 0)
+    if not lost or not worth_telling(device, lost):
         return ()
     edit = rule.edit_of(subject)
     saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
-    time = per_step(device, exposed)
+    time, share = per_step(device, exposed), exposed / device.steady_ns
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("communication"))
-    share = exposed / device.steady_ns
     steady = clip(device.ledger.busy.comm, device.steady)
     span = longest(steady) if len(steady) else None
     part = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
-    return [rule.finding(device, claim, (part,), saving, assumption, explains=lost, edit=edit)]
+    is_told_anyway = share >= MUCH_COMMUNICATION and not worth_telling(device, saving)
+    finding = rule.finding(
+        device, claim, (part,), saving, assumption, explains=lost, edit=None if is_told_anyway else edit
+    )
+    if lost <= device.compute_ns:
+        return [finding]
+    assumption = say("the other ranks are on time, and compute in the same step hides the transfer")
+    hidden = say("compute can hide at most {time} of it", time=per_step(device, device.compute_ns))
+    evidence = (part, Evidence(hidden)) if device.compute_ns else (part,)
+    return [replace(finding, evidence=evidence, assumption=assumption, is_bound=True, fix=TELL_WAITING_APART)]
 
 
 _FAULTS: Final = ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS")
@@ -241,9 +259,9 @@ def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
             size=size if device.steps is None else say("{size} per step", size=size),
             rate=bytes_text(rate),
         )
-    evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
-    assumption = _assumption(slow, hidden)
-    return [rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)]
+    evidence, assumption = _flows(subject, flows), _assumption(slow, hidden)
+    bound = rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)
+    return [replace(bound, fix=_what_helps(most))]
 
 
 def _launched_flows(subject: OneGpu) -> tuple[CopyFlow, ...]:
@@ -380,7 +398,7 @@ def _limit(flow: CopyFlow) -> str:
     return say("the link does about {rate}/s", rate=rate)
 
 
-def _what_helps(flow: CopyFlow) -> str:
+def _what_helps(flow: CopyFlow) -> Message:
     """What to try for the flow with the most time."""
     if flow.is_pageable:
         return say(
@@ -407,7 +425,7 @@ RULES: Final = (
     Rule(
         "COPY-BOUND",
         _copy_bound,
-        say("copy fewer bytes, or from pinned memory on its own stream"),
+        say("copy fewer bytes, and those at the link's rate"),
         exposed=LineKind.COPY,
         is_symptom=True,
     ),

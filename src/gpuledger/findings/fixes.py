@@ -18,10 +18,11 @@ from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
-from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
+from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
     Edit,
+    handed_over_sooner,
     run_aside,
     scale_operations,
     with_call_durations,
@@ -156,14 +157,29 @@ class Fixes:
         calls = np.flatnonzero(self.steady & (code > 0) & ~self._in_gaps_of_others(cause))
         return lambda graph: without_code(graph, calls, code[calls])
 
+    def thread_waits(self) -> Edit:
+        """What another thread is waited for is there: a thread that hands over does so a gap sooner."""
+        code = self.host_code(Cause.WAIT_THREAD)
+        calls = np.flatnonzero(self.steady & (self.graph.calls.after >= 0) & self._in_gaps(Cause.WAIT_THREAD))
+        waits_ns = np.minimum(self.code_ns(Cause.WAIT_THREAD)[calls], self.graph.code_before(calls))
+        rest_ns = np.maximum(self.device.ledger.gaps.length_ns[self._gap_of_call[calls]] - waits_ns, 0)
+        return lambda graph: handed_over_sooner(code(graph), calls, rest_ns)
+
     def _in_gaps_of_others(self, cause: Cause) -> NDArray[np.bool_]:
         """Which calls are made in a gap that another occupation of the host set off: their code is part of it."""
+        return self._in_gaps(*(other for other in OCCUPATIONS if other is not cause))
+
+    def _in_gaps(self, *triggers: Trigger) -> NDArray[np.bool_]:
+        """Which calls are made in a gap that one of these set off."""
+        chosen = [TRIGGERS.index(trigger) for trigger in triggers]
+        return is_among(np.append(self.device.ledger.gaps.trigger, -1)[self._gap_of_call], chosen)
+
+    @cached_property
+    def _gap_of_call(self) -> Ints:
+        """The gap that each call is made in; -1 for none."""
         gaps, begin = self.device.ledger.gaps, self.graph.recorded.call_begin
-        others = [TRIGGERS.index(other) for other in OCCUPATIONS if other is not cause]
         place = np.searchsorted(gaps.start_ns, begin, side="right") - 1
-        inside = (place >= 0) & (begin <= np.append(gaps.end_ns, 0)[place])
-        in_others: NDArray[np.bool_] = inside & is_among(np.append(gaps.trigger, -1)[place], others)
-        return in_others
+        return np.where((place >= 0) & (begin <= np.append(gaps.end_ns, 0)[place]), place, -1)
 
     def calls(self, kind: CallKind) -> Edit:
         """Calls of a kind are not made."""
@@ -243,9 +259,10 @@ class Fixes:
         return number
 
     def launches(self) -> Edit:
-        """Launching costs nothing, nor do the other calls on the way."""
+        """Launching costs nothing, nor do the other calls on the way, nor does a thread that hands launches over."""
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
-        dispatch = self.code_ns(Cause.DISPATCH)
+        handing_over = np.where(self._in_gaps(QueueTrigger.BEHIND), self.code_ns(Cause.WAIT_THREAD), 0)
+        dispatch = self.code_ns(Cause.DISPATCH) + handing_over
         return lambda graph: with_free_launches(graph, calls, dispatch[calls])
 
     @cached_property

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.analyse.memory.figures import TO_DEVICE
-from gpuledger.attribution.lost_time import MOSTLY, LostTime, lost_time, waits_behind
+from gpuledger.attribution.lost_time import MOSTLY, LostTime, ThreadTime, lost_time, waits_behind
 from gpuledger.attribution.places import (
     RangePlace,
     StackPlace,
@@ -42,18 +42,21 @@ from gpuledger.findings.finding import (
     worth_telling,
 )
 from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
-from gpuledger.findings.kernels import are_most_of_launching, loop_evidence
+from gpuledger.findings.kernels import LEAST_LAUNCHES, are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import State, short_function_name
+from gpuledger.ledger.activity import State, of_layers, short_function_name
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.keys import Positions, distinct, is_among, leave_out
-from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Span, intersection, total, union
+from gpuledger.trace.statistics import median
 from gpuledger.units import share_text
 
 _INNERMOST: Final = 4
@@ -269,15 +272,27 @@ def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[s
     return names[int(sums.argmax())], int(sums.max())
 
 
-LEAST_LAUNCHES: Final = 10
-"""Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
-
 MORE_THAN_GAPS: Final = 1.1
 """A saving that exceeds the gaps of its cause by less is not explained."""
 
 _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
 
+
+_FRAME_RATES: Final = (15, 20, 24, 25, 30, 48, 50, 60, 72, 90, 120)
+_SAME_RATE: Final = 0.005
+_FEWEST_FRAMES: Final = 8
+
+_LOADING: Final = say("the data loader prepares the next batch")
+
+_PYTHON: Final = regex(r"python|^pt_main")
+_ASKS_AGAIN: Final = regex(r"cond_(timed|clock)wait")
+_GIL_NS: Final = 8_000_000
+"""Python's threads ask for the lock every 5 ms."""
+
+_FREE_THE_GIL: Final = say(
+    "compute in another process, or in code that gives Python's lock up (numpy, torch, C++): its threads take turns"
+)
 
 _LOADERS: Final = (
     (
@@ -321,17 +336,86 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     time, count = _lost_ns(device, cause)
     if not count or not worth_telling(device, time):
         return ()
+    if (rate := _source_rate(device, device.gaps_of(cause))) is not None:
+        return [_paced(rule, subject, time, rate)]
     edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))
     evidence, explains = gap_evidence(subject, cause), max(time, saving)
     advice = _loading_advice(evidence)
-    doing = doing if advice is None else say("the data loader prepares the next batch")
+    if cause is Cause.WAIT_THREAD:
+        doing, advice = _awaited(subject, doing, evidence, advice)
+    elif advice is not None:
+        doing = _LOADING
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
     claim = _with_what_follows(device, claim, time, saving)
     busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)
     follows = "LAUNCH-BOUND" if 2 * time < saving else ""  # most of it is lost where launches come late
     return [replace(busy, fix=advice or busy.fix, follows=follows)]
+
+
+def _source_rate(device: Device, chosen: Positions) -> int | None:
+    """How many times a second a source lets the GPU go on, where one sets the pace: a camera, a video; else None.
+
+    Work that follows a clock begins more evenly than it waits: what it takes longer, it waits less. Work that waits for
+    the host's own code takes as much longer as that does.
+    """
+    gaps, length_ns = device.ledger.gaps, device.ledger.gaps.length_ns[chosen]
+    long = chosen[2 * length_ns >= length_ns.max(initial=0)]
+    period_ns, waits_ns = np.diff(gaps.end_ns[long]), gaps.length_ns[long]
+    if len(long) < _FEWEST_FRAMES:
+        return None
+    usual_ns = median(period_ns)
+    uneven_ns = median(np.abs(period_ns - usual_ns))
+    rate = min(_FRAME_RATES, key=lambda rate: abs(1e9 / rate - usual_ns))
+    is_frames = abs(1e9 / rate - usual_ns) <= _SAME_RATE * usual_ns and uneven_ns <= _SAME_RATE * usual_ns
+    is_paced = is_frames and 2 * uneven_ns < median(np.abs(waits_ns - median(waits_ns)))
+    return rate if is_paced else None
+
+
+def _paced(rule: Rule[OneGpu], subject: OneGpu, time: int, rate: int) -> Finding:
+    """Nothing is saved of waiting for what comes when it comes."""
+    claim = say(
+        "the GPU waits {time} for its next input: work begins evenly, {rate} times a second, at the rate of its source",
+        time=per_step(subject.device, time),
+        rate=rate,
+    )
+    fix = say("nothing, where a camera or a clock sets the pace; else feed it as fast as it takes")
+    evidence, assumption = gap_evidence(subject, rule.triggers[0]), say("inputs come no sooner")
+    return replace(rule.finding(subject.device, claim, evidence, 0, assumption, explains=time), fix=fix)
+
+
+def _awaited(
+    subject: OneGpu, doing: Message, evidence: Sequence[Evidence], loading: Message | None
+) -> tuple[Message, Message | None]:
+    """What the launching thread waits for, as far as that is known, and what to do about it."""
+    lost = lost_time(subject.device, subject.device.gaps_of(Cause.WAIT_THREAD), Cause.WAIT_THREAD)
+    if not lost.ns or loading is not None:
+        return _LOADING if loading is not None else doing, loading
+    first = lost.by_thread[0]
+    if _waits_for_gil(subject.trace, first):
+        return say("the launching thread waits for Python's lock (GIL), which another thread holds"), _FREE_THE_GIL
+    other = awaited_thread(subject.trace, lost)
+    for piece in evidence:
+        if (
+            other is not None
+            and piece.tid == other.tid
+            and (where := path_text(piece.ranges[-2:]) or _short(piece.call))
+        ):
+            return say("the launching thread waits for another thread, which is in {where}", where=where), None
+    return doing, None
+
+
+def _waits_for_gil(trace: Trace, waiting: ThreadTime) -> bool:
+    """Whether a thread of Python waits for its lock: it asks again every few milliseconds, which nobody else does."""
+    names = [process.name for process in trace.origin.processes if process.pid == waiting.pid]
+    if not any(name and _PYTHON.search(name) for name in names):
+        return False
+    system = of_layers(trace, "os")
+    asks = system.strings.each(system.codes("name"), lambda name: bool(_ASKS_AGAIN.search(name)), np.bool_)
+    asking = system.where(asks & (thread(system) == waiting.thread) & (system.duration_ns < _GIL_NS))
+    held = intersection(waiting.spans, union(asking["start_ns"], asking["end_ns"]))
+    return total(held) >= MOSTLY * waiting.ns
 
 
 def _loading_advice(evidence: Sequence[Evidence]) -> Message | None:
@@ -507,7 +591,7 @@ RULES: Final = (
         "HOST-THREAD",
         partial(_host_was_busy, say("the launching thread waits for another thread")),
         say("shorten what the other thread does, or start it a step earlier"),
-        edit=lambda fixes: fixes.host_code(Cause.WAIT_THREAD),
+        edit=Fixes.thread_waits,
         triggers=(Cause.WAIT_THREAD,),
     ),
     Rule(

@@ -39,6 +39,9 @@ MUCH_TURNAROUND: Final = 0.05
 LEAST_CAST: Final = 0.01
 """Of the time: a few casts are part of most programs."""
 
+LEAST_LAUNCHES: Final = 10
+"""Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
+
 MOST_KERNELS: Final = 3
 """So many slow kernels are told, each as a finding of its own."""
 
@@ -105,7 +108,7 @@ def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     time = int(gaps.length_ns[tiny_gaps].sum())
     kept = GRAPH_TURNAROUND_NS * int(np.count_nonzero(before_tiny[len(behind) :]))
     lost = max(time - kept, 0)
-    if share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
+    if np.count_nonzero(tiny) < LEAST_LAUNCHES or share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
         return ()
     edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)

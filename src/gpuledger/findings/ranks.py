@@ -17,6 +17,7 @@ from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
 from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.spans import Span, clip, total
 from gpuledger.trace.statistics import median
 from gpuledger.units import count_text, share_text, time_text
 
@@ -115,6 +116,7 @@ _MOSTLY: Final = 0.5
 _MUCH: Final = 0.1
 """Waiting that takes so much of the steps is enough even if no rank that is slow explains it."""
 _WAITING: Final = say("the waiting of all ranks")
+_TOGETHER: Final = say("all ranks arrive together, as early as those that wait do now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,11 @@ class AllRanks:
 
 
 def job_findings(job: Job, fixed: Fixing | NotMeasured) -> tuple[Finding, ...]:
-    """What the ranks together say, the most profitable first; nothing where no collective was matched."""
+    """What the ranks together say, what costs the most first; nothing where no collective was matched."""
     if not any(part.counted for part in job.parts):
         return ()
     findings = [finding for rule in RULES for finding in rule.findings(AllRanks(job, fixed))]
-    return tuple(sorted(findings, key=lambda finding: (-finding.saving_ns, finding.code)))
+    return tuple(sorted(findings, key=lambda one: (-max(one.saving_ns, one.explains_ns), one.code)))
 
 
 def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
@@ -153,16 +155,8 @@ def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
         return ()
     if not fixes:
         said = say("{waits}; bringing any one rank to the median pace would not make the job faster", waits=waits)
-        return [
-            _finding(
-                rule,
-                job,
-                said,
-                [*evidence, *_doubts(job)],
-                (0, 0),
-                say("every rank at the median rank's pace between collectives"),
-            )
-        ]
+        every = _finding(rule, job, said, [*evidence, *_doubts(job)], (_lost_in_steps_ns(job), 0), _TOGETHER)
+        return [replace(every, is_bound=True, explains_ns=job.waited_ns)]
     enough = enough_of(fixes)
     why, saved = why_slow(job, enough[0]), what_is_saved(job, fixed, enough)
     claim = (
@@ -191,9 +185,16 @@ def _not_replayed(
     """Who is waited for is known; what fixing it saves is not, but no more than what is waited."""
     claim = say("{waits}, most of all for {rank}", waits=waits, rank=job.ranks[late].label)
     evidence.append(Evidence(say("what fixing it saves was not replayed: {reason}", reason=reason)))
-    assumption = say("all ranks arrive together, as early as those that wait do now")
-    finding = _finding(rule, job, claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), assumption)
+    finding = _finding(rule, job, claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), _TOGETHER)
     return replace(finding, is_bound=True)
+
+
+def _lost_in_steps_ns(job: Job) -> int:
+    """The waiting that steps lose: of one step without that at its first collective, as captures begin apart."""
+    if job.steps > 1:
+        return job.waited_ns
+    all_there_ns = min(int(lane.last_ns[lane.steady].min()) for lane in job.lanes if lane.steady.any())
+    return total(clip(job.waiting, Span(all_there_ns, int(job.waiting.end_ns[-1]))))
 
 
 def _one_after_the_other(job: Job, fixes: Sequence[Fix]) -> list[Evidence]:

@@ -34,6 +34,9 @@ from gpuledger.trace.sweep import side_by_side
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
+CLOCKS_NS: Final = 3_000
+"""By so much the clocks of host and GPU differ in any recording."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -122,6 +125,16 @@ class Device:
     def steady_calls(self) -> NDArray[np.bool_]:
         """Which CUDA calls begin in the steady stretch."""
         return self.begins_steady(self.host.calls["start_ns"])
+
+    @property
+    def late_launches(self) -> tuple[int, int, int]:
+        """How many launches seem to come well after their work began, of how many, and by how much at most.
+
+        None does: the clocks of host and GPU differ by as much. Of all GPUs.
+        """
+        launched = np.flatnonzero(self.work.launch >= 0)
+        late_ns = self.host.calls["start_ns"][self.work.launch[launched]] - self.work.start_ns[launched]
+        return int(np.count_nonzero(late_ns > CLOCKS_NS)), len(launched), int(late_ns.max(initial=0))
 
     @property
     def steady_launches(self) -> NDArray[np.intp]:

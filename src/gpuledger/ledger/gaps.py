@@ -53,6 +53,9 @@ COLD_START_NS: Final = 1_000_000
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
 
+FED_NS: Final = 1_000_000
+"""A thread that hands launches over one by one takes less for each; in a longer wait it does something else."""
+
 _AT: Final = {cause: position for position, cause in enumerate(CAUSES)}
 _BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
 _DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
@@ -356,9 +359,24 @@ class _Booking:
         is_first &= largest != _AT[Cause.UNRECORDED]  # the GPU was busy
         is_first &= 2 * causes.of(Cause.HOST_CODE) <= length  # what a step does before it launches, it does each time
         cold = is_first | (largest == _AT[Cause.CONTEXT])
-        kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
-        trigger: Positions = np.select([cold, loading, by_itself, drainer >= 0, behind], kinds, largest)
+        fed = self._fed(np.flatnonzero((largest == _AT[Cause.WAIT_THREAD]) & (length < FED_NS)))
+        kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], _BEHIND_AT, largest, _DRAINED_AT, _BEHIND_AT]
+        trigger: Positions = np.select([cold, loading, fed, by_itself, drainer >= 0, behind], kinds, largest)
         return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
+
+    def _fed(self, waits: Positions) -> NDArray[np.bool_]:
+        """Of these gaps, in which L's thread waited for another, those where that one hands over a few launches a time.
+
+        Its pace is that of launching, then. A thread that is the process's own is not fed: it waits for results.
+        """
+        fed = np.zeros(len(self.start), np.bool_)
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[waits]]):
+            rows = waits[of_thread]
+            identity, launched = int(self.host.threads[number]), self.host.launch_times(number)
+            first, last = sweep.search(launched, np.array([self.start[rows[0]], self.end[rows[-1]]]))
+            is_main = identity >> 32 == identity & 0xFFFF_FFFF
+            fed[rows] = not is_main and len(rows) >= FEW_LAUNCHES and last - first <= LAUNCHES_TO_GET_AHEAD * len(rows)
+        return fed
 
     def _drainer(self, behind: NDArray[np.bool_]) -> Positions:
         """L's thread's last blocking call before L, if it returned at or after the gap's beginning.

@@ -132,6 +132,12 @@ class Host:
         return of_kind
 
     @cached_property
+    def recorded_from_ns(self) -> int:
+        """When the recording began, as far as it tells."""
+        recorded = self._trace.span
+        return recorded.start_ns if isinstance(recorded, Span) else int(self.calls["start_ns"].min(initial=_NEVER_NS))
+
+    @cached_property
     def ranges(self) -> Rows:
         """The ranges that calls may lie in; see `range_of_call`."""
         return spans_of_time(self._trace)

@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.catalog.range_names import (
+    LIBRARIES,
     OPTIMIZER,
     PROFILER_STEP,
     SAMPLING,
+    is_dalis,
     is_layer_name,
     is_measured_name,
     is_operator_name,
@@ -389,11 +391,13 @@ class LevelFinder:
     @cached_property
     def _kinds(self) -> list[tuple[str, LevelSource, Rows]]:
         """The kinds of range, from the outside in, at each depth those first that are open the longest."""
-        ranges = spans_of_time(self._trace).only("start_ns", "end_ns", "pid", "depth", "name")
+        ranges = spans_of_time(self._trace).only("start_ns", "end_ns", "pid", "depth", "name", "domain")
         if not len(ranges) or not len(self._work):
             return []
-        ranges = ranges.where(equal(ranges["pid"], main_process(self._work)))
         strings, kinds = self._trace.strings, []
+        in_domain = strings.each(ranges.codes("domain"), lambda domain: domain.lower() in LIBRARIES, np.bool_)
+        is_librarys = in_domain | strings.each(ranges.codes("name"), is_dalis, np.bool_)
+        ranges = ranges.where(equal(ranges["pid"], main_process(self._work)) & ~is_librarys)
         for depth in range(min(int(ranges["depth"].max(initial=-1)), _DEEPEST) + 1):
             there = ranges.where(ranges["depth"] == depth)
             names, kind = strings.kinds(there.codes("name"), without_numbers)

@@ -412,14 +412,20 @@ LEAST_NS: Final = 100_000
 """A shorter wait is the device's own."""
 
 
+LONG_AGO: Final = 10
+"""What was launched before the recording does not run for so many times as long as something waits for it."""
+
+
 def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> NDArray[np.bool_]:
     """Which of these activities ran long after they were queued, as the first that was recorded of their stream.
 
-    A stream is one of a process on a GPU.
+    A stream is one of a process on a GPU. Nothing was launched before a recording that began long before.
     """
     call = work.launch[positions]
     waits = call >= 0
-    waits[waits] = work.start_ns[positions[waits]] - host.calls["end_ns"][call[waits]] > LEAST_NS
+    waited_ns = work.start_ns[positions[waits]] - host.calls["end_ns"][call[waits]]
+    recorded_ns = host.calls["start_ns"][call[waits]] - host.recorded_from_ns
+    waits[waits] = (waited_ns > LEAST_NS) & (recorded_ns <= LONG_AGO * waited_ns)
     if waits.any():
         rows = np.flatnonzero(is_among(work.stream, distinct(work.stream[positions[waits]])))
         first, _ = group(work.pid[rows], work.gpu[rows], work.stream[rows])

@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import Steps
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct
+from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median, nearest_percentiles
 
 OUTLIER_RATIO: Final = 1.2
 """A step is an outlier at this many times its phase's median, and three times the usual deviation away from it."""
+
+TREND: Final = 0.9
+"""Steps whose order by length is so much that of time become longer or shorter by design: the first are no outliers."""
+
+NEIGHBOURS: Final = 2
+"""So many steps on each side say what is usual of a step where steps have a trend."""
 
 DRIFT_SHARE: Final = 0.1
 """Steps drift when the last third's median differs from the first third's by this share."""
@@ -27,7 +35,7 @@ class Outlier:
     step: int
     length_ns: int
     usual_ns: int
-    """The median of the steps of its phase."""
+    """The median of the steps of its phase; of its neighbours, where steps become longer or shorter all the time."""
     line: Line
     excess_ns: int
 
@@ -82,7 +90,9 @@ def _drift(device: Device, steps: Steps) -> Drift | None:
         return None
     early, late = (int(median(part)) for part in (steps.steady_ns[:third], steps.steady_ns[-third:]))
     books = device.ledger.books[np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])][steps.warm_up :]
-    change = books[-third:].sum(axis=0) - books[:third].sum(axis=0)
+    change = np.array(
+        [median(after) - median(before) for before, after in zip(books[:third].T, books[-third:].T, strict=True)]
+    )
     return Drift(early, late, device.ledger.lines[int((change * np.sign(late - early)).argmax())])
 
 
@@ -94,12 +104,31 @@ def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
     for number in distinct(phase).tolist():
         alike = steps.warm_up + np.flatnonzero(phase == number)
         lengths, books = steps.length_ns[alike], device.ledger.books[tile[alike]]
-        typical, usual = median(lengths), np.array([median(line) for line in books.T])
-        usual_deviation = median(np.abs(lengths - typical))
-        slow = (lengths > OUTLIER_RATIO * typical) & (lengths > typical + 3 * usual_deviation)
+        typical = _typical(lengths)
+        deviation = np.abs(lengths - typical)
+        slow = (lengths > OUTLIER_RATIO * typical) & (lengths > typical + 3 * median(deviation))
+        usual = np.array([median(line) for line in books.T])
         for index in np.flatnonzero(slow).tolist():
             excess = books[index] - usual
             line = int(excess.argmax())
             name, by = device.ledger.lines[line], int(excess[line])
-            outliers.append(Outlier(int(alike[index]), int(lengths[index]), int(typical), name, by))
+            outliers.append(Outlier(int(alike[index]), int(lengths[index]), int(typical[index]), name, by))
     return tuple(sorted(outliers, key=lambda outlier: (-outlier.length_ns, outlier.step)))
+
+
+def _typical(lengths: Ints) -> NDArray[np.float64]:
+    """What is usual for each of these steps: their median, or where they have a trend that of their neighbours.
+
+    The first and the last few of a trend are what it makes them.
+    """
+    typical = np.full(len(lengths), float(median(lengths)))
+    by_length = np.sort(lengths)
+    rank = sum(np.searchsorted(by_length, lengths, side=side) for side in ("left", "right")) - len(lengths)
+    time = 2 * np.arange(len(lengths)) - (len(lengths) - 1)
+    trend = abs(int((rank * time).sum())) / max(int((time * time).sum()), 1)
+    if len(lengths) <= 2 * NEIGHBOURS or trend < TREND:
+        return typical
+    around = np.lib.stride_tricks.sliding_window_view(lengths, 2 * NEIGHBOURS + 1)
+    local = lengths.astype(np.float64)
+    local[NEIGHBOURS:-NEIGHBOURS] = np.sort(around, axis=1)[:, NEIGHBOURS]
+    return local

@@ -41,9 +41,9 @@ from gpuledger.replay.lags import (
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, outer_calls, stream_order
 from gpuledger.replay.waits import Waits, hand_offs, waits
-from gpuledger.trace.keys import Positions, distinct, group, is_same, same, take
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_same, same, take
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.statistics import median
 from gpuledger.trace.sweep import side_by_side
 
@@ -246,7 +246,7 @@ class _Builder:
         previous_end = outer.end_ns[np.maximum(outer.before, 0)] if count else 0
         code = outer.begin_ns - np.where(outer.before >= 0, previous_end, 0)
         after, after_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-        handed = hand_offs(self.host, outer, code)
+        handed = hand_offs(self.trace, self.host, outer, code)
         after[handed.call], after_ns[handed.call] = handed.after, handed.lag_ns
         waited = handed.call[outer.before[handed.call] >= 0]
         code[waited] = np.minimum(code[waited], after_ns[waited])
@@ -351,17 +351,36 @@ class _Builder:
         stalling = StallingCalls.of(self.host, self.outer)
         others = cross_stream_waits(work, self.launch, self.streams, events, stalling, due, self._branches, self.shared)
         self._bound_elsewhere(np.flatnonzero(others.binds | others.keeps), others, call_ns, stream_ns, follows)
+        other, other_ns = others.other, self._other_lags(others)
+        pages, touched_by = self._migrations()
+        if len(pages):
+            call_ns, stream_ns, other = call_ns.copy(), stream_ns.copy(), other.copy()
+            call_ns[pages] = stream_ns[pages] = NEVER
+            other[pages], other_ns[pages] = touched_by, work.start_ns[pages] - work.end_ns[touched_by]
         return OperationNodes(
             call=np.ascontiguousarray(self.launch),
             call_ns=call_ns,
             stream=self.streams.stream,
             stream_ns=stream_ns,
             duration_ns=work.end_ns - work.start_ns,
-            other=others.other,
-            other_ns=self._other_lags(others),
+            other=other,
+            other_ns=other_ns,
             group=np.full(len(work), -1, np.int32),
             flags=self.observed.from_begin.view(np.int8) * np.int8(OperationFlag.FROM_BEGIN),
         )
+
+    def _migrations(self) -> tuple[Positions, Positions]:
+        """Pages that move, and for each the last work of its GPU that began before: it, or who awaits it, moves them.
+
+        No call launches them; without that they would keep their time, and so would all that ends with them.
+        """
+        work = self.work
+        pages = np.flatnonzero(work.migrates)
+        last = np.full(len(work), -1, np.int64)
+        for _, mine in RowsByKey.of(work.gpu) if len(pages) else ():
+            last[mine] = furthest(np.where(work.migrates[mine], -1, mine))
+        pages = pages[last[pages] >= 0]
+        return pages, last[pages]
 
     def _bound(self) -> tuple[Ints, Ints, Ints]:
         """By how much each operation was due before it began, and its lags after its call and after its stream."""

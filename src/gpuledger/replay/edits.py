@@ -90,6 +90,13 @@ def without_code(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> Dep
     return replace(graph, calls=replace(graph.calls, code_ns=code, after_ns=after))
 
 
+def handed_over_sooner(graph: DependencyGraph, calls: Positions, less_ns: Ints) -> DependencyGraph:
+    """Other threads hand over to these calls so much sooner."""
+    after_ns = graph.calls.after_ns.copy()
+    after_ns[calls] -= less_ns
+    return replace(graph, calls=replace(graph.calls, after_ns=after_ns))
+
+
 def without_lags(graph: DependencyGraph, operations: Positions, less_ns: Ints) -> DependencyGraph:
     """These operations begin so much sooner after whatever they wait for, but not before they are launched."""
     work = graph.operations

@@ -3,7 +3,8 @@
 A synchronising call waits for operations that were launched before it, a copy call for its copy. Which stream a call
 waits for is told by CUPTI's record of it where there is one; they are incomplete. Else it is the stream of the
 operation whose end let it return, or of the one that was launched last. Which event a call waits for is told by nothing
-but the operation whose end let it return. A thread that stood still while another one worked waited for it.
+but the operation whose end let it return. A thread that stood still while another one worked waited for it; so did one
+that the system says waited, for whoever called last before it went on.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities, record_of_call, short_function_name
+from gpuledger.catalog.calls import WOKEN_BY_THREAD
+from gpuledger.ledger.activity import Activities, of_layers, record_of_call, short_function_name
 from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import thread
 from gpuledger.records import dataclass
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
-from gpuledger.trace.keys import Positions, RowsByKey, distinct
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, leave_out
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.spans import Ints, covered, furthest, union
 from gpuledger.trace.sweep import refuse_too_many
 from gpuledger.trace.tables import Table
 
@@ -52,6 +55,7 @@ def waits(trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch:
 
 
 _Pairs = tuple[Positions, Positions]
+_Triples = tuple[Positions, Positions, Ints]
 
 
 class _Waiting:
@@ -196,7 +200,7 @@ class HandOffs:
     lag_ns: Ints
 
 
-def hand_offs(host: Host, outer: OuterCalls, code_ns: Ints) -> HandOffs:
+def hand_offs(trace: Trace, host: Host, outer: OuterCalls, code_ns: Ints) -> HandOffs:
     """All of them; between processes there are none. `code_ns` lies before each call on its thread."""
     process = host.threads >> 32
     several = [pid for pid, threads in RowsByKey.of(process) if len(threads) > 1]
@@ -205,12 +209,40 @@ def hand_offs(host: Host, outer: OuterCalls, code_ns: Ints) -> HandOffs:
         of_process = [np.arange(len(outer))]
     elif several:
         of_process = [*map(RowsByKey.of(process[outer.thread]).rows, several)]
-    parts = [_hand_offs_of_process(outer, rows, code_ns) for rows in of_process if len(rows)]
+    parts: list[_Triples] = []
+    for rows in (rows for rows in of_process if len(rows)):
+        handed = _hand_offs_of_process(outer, rows, code_ns)
+        stood = rows[(code_ns[rows] >= LEAST_NS) & (outer.before[rows] >= 0)]
+        waited = _mostly_waiting(trace, host, outer, leave_out(stood, handed[0]))
+        parts += [handed, _wake_ups(outer, rows, waited)]
     columns = [np.concatenate(part) for part in zip(*parts, strict=True)] if parts else [np.empty(0, np.intp)] * 3
     return HandOffs(*columns)
 
 
-def _hand_offs_of_process(outer: OuterCalls, rows: Positions, code_ns: Ints) -> tuple[Positions, Positions, Ints]:
+def _mostly_waiting(trace: Trace, host: Host, outer: OuterCalls, calls: Positions) -> Positions:
+    """Of these calls those before which their thread mostly waited to be woken, by the system's calls."""
+    system = of_layers(trace, "os")
+    wakes = system.strings.each(system.codes("name"), lambda name: bool(WOKEN_BY_THREAD.search(name)), np.bool_)
+    system, since = system.where(wakes), outer.end_ns[outer.before[calls]]
+    of_thread, waited_ns = RowsByKey.of(thread(system)), np.zeros(len(calls), np.int64)
+    for number, mine in RowsByKey.of(outer.thread[calls]):
+        own = of_thread.rows(int(host.threads[number]))
+        waits = union(system["start_ns"][own], system["end_ns"][own])
+        waited_ns[mine] = covered(waits, since[mine], outer.begin_ns[calls[mine]])
+    waited: Positions = calls[waited_ns >= np.maximum(COVERED * (outer.begin_ns[calls] - since), 1)]
+    return waited
+
+
+def _wake_ups(outer: OuterCalls, rows: Positions, calls: Positions) -> _Triples:
+    """Before each of these calls whatever a process called last, if its thread had not waited for much longer."""
+    by_end = rows[np.argsort(outer.end_ns[rows], kind="stable")]
+    begin, since = outer.begin_ns[calls], outer.end_ns[outer.before[calls]]
+    last = by_end[np.searchsorted(outer.end_ns[by_end], begin, side="right") - 1]  # at the least the thread's own
+    woken = outer.end_ns[last] - since >= np.maximum(COVERED * (begin - since), 1)
+    return calls[woken], last[woken], (begin - outer.end_ns[last])[woken]
+
+
+def _hand_offs_of_process(outer: OuterCalls, rows: Positions, code_ns: Ints) -> _Triples:
     thread = outer.thread if len(rows) == len(outer) else outer.thread[rows]
     switches = np.flatnonzero(thread[1:] != thread[:-1]) + 1
     # a thread's first call may follow another thread's at once

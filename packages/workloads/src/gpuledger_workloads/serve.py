@@ -415,7 +415,7 @@ def node_figures(
         "kv_bytes": max(answer["kv_bytes"] for answer in answers),
         **peak_of([answer["peak_bytes"] for answer in answers]),
         **times,
-        "slowest_rank": max(range(len(rows)), key=lambda rank: rows[rank]["work_ms"]),
+        "slowest_rank": max(rows, key=lambda row: (row["sequences"] > 0, row["work_ms"]))["rank"],
         "ranks": rows,
         **judged(targets, times),
     }

@@ -196,7 +196,7 @@ def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
     far = light.is_known & (light.source < LightSource.LAUNCH) & (light.high_ns < VERY_FAR * took) & ~attention
-    far &= took > LONG_NS
+    far &= (took > LONG_NS) & (2 * kernels.page_ns < took)  # what waits for pages waits for no roof
     for way in (
         even_waves,
         newer_attention,

@@ -19,7 +19,6 @@ from gpuledger.records import dataclass
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.tables import NOT_RECORDED
 
 WORST: Final = 20  # so many single collectives are described
@@ -35,13 +34,15 @@ class MatchedCollectives:
     """In the group, whether their profiles were given or not."""
     mean_bytes: int | None
     """What a rank gives; None: not known."""
-    median_transfer_ns: int
+    median_transfer_ns: int | None
+    """None where each was over on some rank before the last one came, as a broadcast may be."""
     wait_per_rank_ns: int
     late_rank: str | None
     """The rank that was waited for the longest; None where nobody waited."""
     late_share: float
     """Its share of all the waiting."""
     median_bus_bytes_per_s: int | None
+    """Of the one that took the median time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class SingleCollective:
     wait_ns: int
     """Of all ranks."""
     wait_per_rank_ns: int
-    transfer_ns: int
+    transfer_ns: int | None
+    """None where it was over on some rank before the last one came."""
     late_rank: str
 
 
@@ -161,19 +163,21 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
             seen |= Counter({(name, kind): n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)})
     entries = []
     for lane in job.lanes:
-        wait, rate = lane.wait_ns.sum(axis=1), bus_bytes_per_s(lane)
+        wait, rate, transfer = lane.wait_ns.sum(axis=1), bus_bytes_per_s(lane), lane.transfer_ns
         for kind in np.unique(lane.kind).tolist():
             here = lane.kind == kind
-            matched, known, moving = int(here.sum()), here & (lane.bytes >= 0), here & (rate >= 0)
+            matched, known = int(here.sum()), here & (lane.bytes >= 0)
+            seen_moving, sized = here & (transfer > 0), here & (rate >= 0)
+            usual = _middle_row(transfer, sized if sized.any() else seen_moving)
             late, share = _most_waited_for(lane.late[here], wait[here])
             figures = MatchedCollectives(
                 ranks=lane.size,
                 mean_bytes=int(lane.bytes[known].mean()) if known.any() else None,
-                median_transfer_ns=lower_median(lane.transfer_ns[here]),
+                median_transfer_ns=None if usual is None else int(transfer[usual]),
                 wait_per_rank_ns=int(wait[here].sum()) // (matched * len(lane.members)),
                 late_rank=job.ranks[late].label if wait[here].any() else None,
                 late_share=share,
-                median_bus_bytes_per_s=lower_median(rate[moving]) if moving.any() else None,
+                median_bus_bytes_per_s=None if usual is None or rate[usual] < 0 else int(rate[usual]),
             )
             most = max(matched, seen.pop((lane.name, kind), 0))
             entries.append(CollectivesOfGroup(KINDS[kind], lane.name, matched, most, int(wait[here].sum()), figures))
@@ -184,6 +188,12 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
     return tuple(
         sorted(entries, key=lambda entry: (entry.figures is None, -entry.wait_ns, str((entry.kind, entry.group))))
     )
+
+
+def _middle_row(time_ns: Ints, among: NDArray[np.bool_]) -> int | None:
+    """The row of these that takes the median time; None where there are none."""
+    rows = np.flatnonzero(among)
+    return int(rows[np.argsort(time_ns[rows], kind="stable")[(len(rows) - 1) // 2]]) if len(rows) else None
 
 
 def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
@@ -210,7 +220,7 @@ def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
                 skew_ns=int(skew[row]),
                 wait_ns=int(wait[row]),
                 wait_per_rank_ns=int(wait[row]) // len(lane.members),
-                transfer_ns=int(transfer[row]),
+                transfer_ns=int(transfer[row]) or None,
                 late_rank=job.ranks[int(late[row])].label,
             )
             for row in np.argsort(-wait, kind="stable")[:WORST].tolist()

@@ -181,7 +181,7 @@ def _page(merged: Merged) -> doc.Page:
         tiles=_tiles(merged),
         sections=(
             *([doc.Section("findings", say("What to do"), (cards,))] if cards.entries else []),
-            doc.Section("late", LATE, _late_blocks(merged.map)),
+            doc.Section("late", LATE, _late_blocks(merged.map, compared=merged.compared)),
             *(
                 doc.Section(
                     f"section-{sheet.name}",
@@ -210,10 +210,16 @@ def _tiles(merged: Merged) -> tuple[doc.Tile, ...]:
     return tuple(tiles)
 
 
-def _late_blocks(late: Map | None) -> tuple[doc.Block, ...]:
+def _late_blocks(late: Map | None, *, compared: bool) -> tuple[doc.Block, ...]:
     """Ranks by steps; of very many, neighbours share a cell, where the latest shows."""
     if late is None:
-        missing = say("Not measured: neither collectives nor steps were matched across ranks.")
+        missing = (
+            say(
+                "Not drawn: no steps were found to draw it by; the tables below have the collectives that were matched."
+            )
+            if compared
+            else say("Not measured: neither collectives nor steps were matched across ranks.")
+        )
         return (doc.Paragraph(missing, "unknown"),)
     largest = max(int(late.ns.max()), 1)
     said = say(

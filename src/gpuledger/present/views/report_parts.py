@@ -289,6 +289,16 @@ def closing(report: ReportAnswer) -> list[Message]:
     calls = run.trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
         lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))
+    late, launches, most_ns = run.main_device.late_launches
+    if late:
+        skewed = say(
+            "{count} of {launches} launches seem to come after their work began, by up to {time}: the clocks of host "
+            "and GPU differ, and times between the two are off by as much",
+            count=count_text(late),
+            launches=count_text(launches),
+            time=time_text(most_ns),
+        )
+        lines.append(say("Note: {sentence}.", sentence=skewed))
     notes = (*run.trace.health, *run.kernel_health)
     losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
     lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *always_shown(notes))]
