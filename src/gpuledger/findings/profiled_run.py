@@ -134,6 +134,9 @@ def diagnose(
 LITTLE: Final = 0.02
 """A finding that neither saves nor explains this share of the time is no headline."""
 
+NOT_BY_SAVING: Final = ("STEP-PERIODIC", "COLD-START")
+"""They save little or nothing, and say where time went that nothing else is about."""
+
 LOSS: Final = 0.05
 """Time lost to one line from this share on is never passed over."""
 
@@ -197,9 +200,10 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
     """The headline for one GPU, whose findings come with the most profitable first."""
     total, steady = device.ledger.total(), device.line_ns
     window_ns = max(device.ledger.window_ns, 1)
-    first = findings[0] if findings else None
-    if first is not None and max(first.saving_ns, first.explains_ns) < LITTLE * device.steady_ns:
-        first = None
+    told = (finding for rank, finding in enumerate(findings) if rank == 0 or finding.code in NOT_BY_SAVING)
+    first = next(
+        (finding for finding in told if max(finding.saving_ns, finding.explains_ns) >= LITTLE * device.steady_ns), None
+    )
     gaps = device.ledger.gaps
     lost, of_all = _losses(steady, device.idle_by_trigger), _losses(total, by_trigger(gaps.trigger, gaps.length_ns))
     largest = _largest(lost, max(device.steady_ns, 1))

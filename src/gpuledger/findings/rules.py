@@ -27,6 +27,7 @@ from gpuledger.ledger.activity import of_layers
 from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
+from gpuledger.messages import say
 from gpuledger.replay.edits import Edit, without_events
 from gpuledger.replay.graph import NEVER
 from gpuledger.replay.scenario import Scenario
@@ -240,6 +241,9 @@ EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
 }
 """What stands for acting on a code. Others are about the capture, say when and not why, or edit what they found."""
 
+SELDOM: Final = 0.2
+"""A finding of which the usual steps lose less than this share is about what few steps do."""
+
 ESTIMATED: Final = 0.25
 """Savings by what other kernels would take are off by as much."""
 
@@ -271,7 +275,7 @@ def findings(
             lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
         subjects[device.gpu] = subject
-        for finding in _launching_once((*about_gaps, *others)):
+        for finding in _periodic_once(device, _launching_once((*about_gaps, *others))):
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:
                 best[key] = finding
@@ -305,6 +309,25 @@ def _launching_once(found: Sequence[Finding]) -> list[Finding]:
         if loop is not None and code in by_code and by_code[code].saving_ns < loop.saving_ns:
             by_code[code] = _with_part(by_code[code], loop)
     return [by_code[finding.code] for finding in found if finding.code in by_code]
+
+
+def _periodic_once(device: Device, found: list[Finding]) -> list[Finding]:
+    """What every so many steps do more as one finding; what the usual steps hardly have becomes its evidence."""
+    periodic = next((finding for finding in found if finding.code == "STEP-PERIODIC"), None)
+    of_steps = None if periodic is None else steps.periodic_steps(device)
+    if periodic is None or of_steps is None:
+        return found
+    kept, parts = [], []
+    for finding in found:
+        usual_ns = None if finding is periodic else of_steps.usual_ns(RULE_OF[finding.code])
+        if usual_ns is None or usual_ns >= SELDOM * finding.most_ns:
+            kept.append(finding)
+            continue
+        for piece in finding.evidence[:1]:
+            words = say("{code}: {what}", code=finding.code, what=piece.sentence)
+            parts.append(replace(piece, sentence=words))
+    whole = replace(periodic, evidence=(*periodic.evidence, *parts))
+    return [whole if finding is periodic else finding for finding in kept]
 
 
 def _with_part(bound: Finding, part: Finding) -> Finding:

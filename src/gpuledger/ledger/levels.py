@@ -66,8 +66,8 @@ _SLOWER: Final = 1.25
 def repetitions(work: Activities) -> Positions | None:
     """For each kernel the outermost repetition that it belongs to, -1 for none; None if nothing repeats.
 
-    Many copies before the first kernel, as of weights, are in none. A copy that takes longer than what repeats
-    between two of its kind ends no repetition: a simulation writes its state every so many steps.
+    Many copies before the first kernel, as of weights, are in none. A copy ends no repetition if it, and the pause
+    after it, take longer than what repeats between two of its kind: a simulation writes its state every so many steps.
     """
     kernels = np.flatnonzero(work.state != State.COPY)
     leading = int(kernels[0]) if len(kernels) else 0
@@ -76,7 +76,7 @@ def repetitions(work: Activities) -> Positions | None:
     copied: tuple[Positions, float] | None = None
     for marks, member in run.repeating():
         if copied is None and run.state[marks[0]] == State.COPY:
-            copied = member, median((run.end_ns - run.start_ns)[marks])
+            copied = member, min(median((run.end_ns - run.start_ns)[marks]), median(run.pauses_ns[marks]))
             continue
         if copied is not None and copied[1] <= median(run.lengths(member)):
             break
@@ -115,6 +115,11 @@ class _ActivityRun:
                     last_layers = np.append(marks[longer], marks[-1])
                     yield marks, _from_first_to_last(names, last_layers, int(median(np.diff(last_layers))))
 
+    @property
+    def pauses_ns(self) -> Ints:
+        """How long nothing runs after each activity."""
+        return np.maximum(np.append(self.start_ns[1:], self.end_ns[-1:]) - furthest(self.end_ns), 0)
+
     def _ends(self, member: Positions) -> Ints:
         return sweep.fold("most", member, self.end_ns, np.full(int(member.max()) + 1, np.iinfo(np.int64).min))
 
@@ -125,7 +130,7 @@ class _ActivityRun:
     def _steps_by_time(self, member: Positions) -> Positions:
         """Layers made steps where every so many of them takes longer: what comes once a step shows in its length.
 
-        Not where copies alone take longer than one of them.
+        Not where copies alone take longer than one of them, and so do the pauses after them.
         """
         ends = self._ends(member)
         lengths = np.diff(ends)
@@ -133,8 +138,12 @@ class _ActivityRun:
         layers = _regular(slow) if len(slow) >= FEWEST else None
         if layers is None:
             return member
-        copied_ns = np.append(0, np.cumsum(np.where(self.state == State.COPY, self.end_ns - self.start_ns, 0)))
-        if median(np.diff(copied_ns[sweep.search(self.start_ns, ends)])[slow - 1]) > median(lengths):
+        first_after = sweep.search(self.start_ns, ends)
+        for spent in (self.end_ns - self.start_ns, self.pauses_ns):
+            sums = np.append(0, np.cumsum(np.where(self.state == State.COPY, spent, 0)))
+            if median(np.diff(sums[first_after])[slow - 1]) <= median(lengths):
+                break
+        else:
             return member
         first = int(slow[0]) % layers
         steps = (len(ends) - first) // layers
@@ -395,8 +404,10 @@ class LevelFinder:
         """
         if level.of_recorded >= COVERAGE:
             return True
-        least = _LEAST_COVERED if level.source is LevelSource.RANGE else 0.0
-        if level.count < FEWEST or level.of_recorded < least:
+        is_called_so = level.source in (LevelSource.MEASURED, LevelSource.PROFILER, LevelSource.NAMED)
+        if level.count < (FEWEST if is_called_so else 2 * FEWEST):
+            return False
+        if level.source is LevelSource.RANGE and level.of_recorded < _LEAST_COVERED:
             return False
         work, recorded, member = self._work, self._recorded_ns, self.member(level)
         inside = np.flatnonzero(member >= 0)
