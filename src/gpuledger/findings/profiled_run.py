@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF, findings
 from gpuledger.ledger.activity import State
@@ -81,6 +82,11 @@ class ProfiledRun:
     def lost(self) -> Finding | None:
         """What the profiler lost, if that is worth a warning: then it is the first finding."""
         return self.findings[0] if self.devices[0].lost.is_notable else None
+
+    @property
+    def is_graph_capture(self) -> bool:
+        """Whether graphs are captured and hardly anything runs: then a finding says so, and is about nothing else."""
+        return any(finding.code == GRAPH_CAPTURE.code and finding.explains_ns for finding in self.findings)
 
     @property
     def main_device(self) -> Device:

@@ -261,8 +261,15 @@ def findings(
 ) -> tuple[Finding, ...]:
     """All findings; each code once, for the device where it costs the most. Of slow kernels several are told.
 
-    `profiled` holds what Nsight Compute says of each GPU, `use` what samples say.
+    `profiled` holds what Nsight Compute says of each GPU, `use` what samples say. Of graphs being captured nothing else
+    is told: it happens once.
     """
+    whole = Capture(trace, devices)
+    first, last = (
+        [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
+    )
+    if any(finding.code == capture.GRAPH_CAPTURE.code for finding in first):
+        return (*first, *(finding for finding in last if finding.code != capture.GRAPH_CAPTURE.code))
     best: dict[str, Finding] = {}
     subjects: dict[int, OneGpu] = {}
     ranges = ProgramRanges(trace)
@@ -279,10 +286,6 @@ def findings(
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:
                 best[key] = finding
-    whole = Capture(trace, devices)
-    first, last = (
-        [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
-    )
     ranked = in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects)
     framework = framework_of(trace)
     return (*first, *(in_words_of(framework, finding) for finding in ranked), *last)

@@ -252,13 +252,22 @@ def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     time = int(gaps.length_ns[chosen].sum())
     if not len(chosen) or not worth_telling(device, time):
         return ()
-    causes = device.causes_of(QueueTrigger.COLD)
-    creating = causes.get(Cause.CONTEXT, 0)
-    if 2 * creating > time:
+    creating = device.causes_of(QueueTrigger.COLD).get(Cause.CONTEXT, 0)
+    longest = int(chosen[gaps.length_ns[chosen].argmax()])
+    pid, captures = device.work.pid, device.host.captures
+    captured = [
+        covered(captures[process], gaps.start_ns[mine], gaps.end_ns[mine]).sum()
+        for process in captures
+        if len(mine := chosen[pid[gaps.after[chosen]] == process])
+    ]
+    if 2 * sum(captured) > time:
+        claim = say("CUDA graphs are captured: {time}, once", time=time_text(time))
+    elif gaps.before[longest] >= 0 and pid[gaps.before[longest]] == pid[gaps.after[longest]]:
+        claim = say("libraries are loaded and set up: {time}, once", time=time_text(time))
+    elif 2 * creating > time:
         claim = say("the CUDA context is created: {time}, once", time=time_text(creating))
     else:
         claim = say("the first GPU work takes {time} to start, once", time=time_text(time))
-    longest = int(chosen[gaps.length_ns[chosen].argmax()])
     finding = rule.finding(
         device,
         claim,

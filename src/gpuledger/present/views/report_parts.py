@@ -54,6 +54,9 @@ def _verdict(run: ProfiledRun) -> Message:
             share=share_text(share),
             works=works,
         )
+    if run.is_graph_capture:
+        claim = next(finding.claim for finding in run.findings if finding.explains_ns)
+        return say("{claim}. {works}", claim=capitalised(claim), works=works)
     obstacles = _obstacles(summary, run.findings, device.steady_ns)
     return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
 
