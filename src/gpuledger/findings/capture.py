@@ -115,7 +115,7 @@ def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
 def _graph_capture(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     """A recording of graphs being captured: more is launched into graphs than runs, and none of them is run often."""
     host, work = subject.devices[0].host, subject.devices[0].work
-    if not host.captures_once:
+    if not host.captures or 2 * host.launches_per_capture > 1:
         return ()
     calls, launches = host.calls, np.flatnonzero(host.operations == DeviceOperation.KERNEL.number)
     is_captured = np.zeros(len(launches), np.bool_)

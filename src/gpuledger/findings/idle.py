@@ -34,14 +34,16 @@ from gpuledger.findings import advice
 from gpuledger.findings.finding import (
     LEAST_SHARE,
     MOST_EXAMPLES,
+    OCCUPATIONS,
     Evidence,
     Finding,
     count_words,
+    lost_time_words,
     often,
     per_step,
     worth_telling,
 )
-from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
+from gpuledger.findings.fixes import SMALL_COPY_NS, Fixes
 from gpuledger.findings.kernels import are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State, short_function_name
@@ -326,7 +328,8 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     evidence, explains = gap_evidence(subject, cause), max(time, saving)
     advice = _loading_advice(evidence)
     doing = doing if advice is None else say("the data loader prepares the next batch")
-    claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
+    waits = lost_time_words(device, time, rule.triggers)
+    claim = say("the GPU waits {time} while {doing}", time=waits, doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
     claim = _with_what_follows(device, claim, time, saving)
     busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)

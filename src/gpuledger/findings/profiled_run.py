@@ -18,6 +18,7 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, by_trigger, idle_label
 from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.levels import AT_START
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
@@ -189,6 +190,8 @@ class Headline:
     """Time in which the device worked on what was launched before the recording began, where it is much."""
     lost: Loss | None
     """Time beside work that the profiler lost, where it is much."""
+    start: Loss | None = None
+    """The time before the first step in which hardly anything is computed, where it is much, and the most of it."""
     kernels: tuple[tuple[str, float], ...] = ()
     """The few kernels that are the program, by name, with their shares of the steady stretch."""
 
@@ -225,8 +228,28 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         outside=_largest(outside, window_ns),
         unrecorded=_notable(_UNRECORDED.label, total.get(_UNRECORDED, 0), window_ns),
         lost=_notable(_LOST.label, total.get(_LOST, 0), window_ns),
+        start=_start(device),
         kernels=main_kernels(device, findings),
     )
+
+
+def _start(device: Device) -> Loss | None:
+    """The time before the first step, if little of it is compute; called after the largest loss in it."""
+    if device.steps is None:
+        return None
+    books, gaps, first_ns = device.ledger, device.ledger.gaps, int(device.steps.edges_ns[0])
+    before_ns = first_ns - books.window.start_ns
+    amounts = books.books[books.tiles_ns[:-1] < first_ns].sum(axis=0).tolist()
+    lines = {line: ns for line, ns in zip(books.lines, amounts, strict=True) if ns}
+    idle = by_trigger(gaps.trigger, np.clip(gaps.end_ns, None, first_ns) - np.clip(gaps.start_ns, None, first_ns))
+    computed_ns = sum(ns for line, ns in lines.items() if line.is_compute)
+    losses = _losses(lines, idle)
+    largest = max(losses, key=lambda label: losses[label], default=None)
+    works_ns = computed_ns + lines.get(_UNRECORDED, 0)
+    is_much = before_ns > AT_START * books.window_ns
+    if largest is None or not is_much or 2 * losses[largest] < before_ns or works_ns > AT_START * before_ns:
+        return None
+    return Loss(largest, before_ns, before_ns / books.window_ns)
 
 
 def main_kernels(device: Device, findings: Sequence[Finding]) -> tuple[tuple[str, float], ...]:

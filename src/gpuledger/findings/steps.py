@@ -17,7 +17,7 @@ from gpuledger.attribution.lost_time import MOSTLY
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import cut_label, without_numbers
 from gpuledger.findings import advice
-from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, worth_telling
+from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, is_once, only_gap, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.books import LineKind
@@ -179,9 +179,15 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     varies = _comparable(device)
     if varies is None:
         return ()
-    periodic = periodic_steps(device)
+    periodic, edges, gaps = periodic_steps(device), varies.steps.edges_ns, device.ledger.gaps
+    cold = device.gaps_of(QueueTrigger.COLD)
+    step = np.searchsorted(edges, gaps.start_ns[cold], side="right") - 1
+    cold_ns = np.bincount(step, gaps.length_ns[cold], len(edges))
     outliers = [
-        outlier for outlier in varies.outliers if periodic is None or not periodic.periodic.is_slow[outlier.step]
+        outlier
+        for outlier in varies.outliers
+        if (periodic is None or not periodic.periodic.is_slow[outlier.step])
+        and 2 * cold_ns[outlier.step] < outlier.length_ns - outlier.usual_ns
     ]
     saving = sum(outlier.length_ns - outlier.usual_ns for outlier in outliers)
     if not outliers or not worth_telling(device, saving):
@@ -239,10 +245,6 @@ def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
             say("all steps take as long as the early ones"),
         )
     ]
-
-
-MOSTLY_ONE: Final = 0.9
-"""A finding that has this share of its time in one gap rests on that gap alone."""
 
 
 def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -327,22 +329,22 @@ def _calls(device: Device, gap: int) -> list[Evidence]:
 def with_confidence(device: Device, rule: Rule[OneGpu], finding: Finding) -> Finding:
     """A finding about gaps, believed highly only if they are several: what was seen once may not happen again.
 
-    Code that is loaded in one gap is known not to be loaded again; nothing is saved of steps that do not have it.
+    Nothing is saved of steps that do not have it: one of many steps, or code, which is known not to be loaded again.
     """
-    gaps, triggered = device.ledger.gaps, [device.gaps_of(trigger) for trigger in rule.triggers]
-    chosen = np.concatenate([np.empty(0, np.intp), *triggered])
-    lengths = gaps.length_ns[chosen]
-    if not len(lengths) or not finding.saving_ns or lengths.max() < MOSTLY_ONE * lengths.sum():
+    gap = only_gap(device, rule.triggers)
+    if gap is None or not finding.saving_ns:
         return finding
-    if Cause.LOAD not in rule.triggers:
+    loads = Cause.LOAD in rule.triggers
+    if not (loads or is_once(device, rule.triggers)):
         return replace(finding, confidence=say("medium")) if finding.confidence == "high" else finding
-    longest, share = chosen[lengths.argmax()], float(lengths.max() / lengths.sum())
-    once = Evidence(
-        say("{share} of it in one gap: it is loaded once", share=share_text(share)),
-        Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])),
-        share=share,
-        of=say("the time of its gaps"),
-    )
+    gaps = device.ledger.gaps
+    lengths = np.concatenate([gaps.length_ns[device.gaps_of(trigger)] for trigger in rule.triggers])
+    share = float(gaps.length_ns[gap] / lengths.sum())
+    words = say("{share} of it in one gap", share=share_text(share))
+    if loads:
+        words = say("{share} of it in one gap: it is loaded once", share=share_text(share))
+    span = Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
+    once = Evidence(words, span, share=share, of=say("the time of its gaps"))
     cold = replace(finding, confidence=say("low"), evidence=(once, *finding.evidence))
     if device.steps is None:
         return cold

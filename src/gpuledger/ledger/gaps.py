@@ -369,9 +369,9 @@ class _Booking:
         return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
 
     def _captures_graphs(self) -> NDArray[np.bool_]:
-        """Gaps in which the host was late, and captured graphs for most of the time that it launches often later."""
+        """Gaps in which the host was late and captured graphs for the most of them; not anew for each launch."""
         capturing = np.zeros(len(self.start), np.bool_)
-        if self.host.captures_once:
+        if not 0 < self.host.launches_per_capture <= 2:
             pid = np.where(self.whole < 0, _at_or_none(self.work.pid, self.after), -1)
             for process, captures in self.host.captures.items():
                 mine = np.flatnonzero(pid == process)

@@ -204,10 +204,10 @@ class Host:
         return captures
 
     @cached_property
-    def captures_once(self) -> bool:
-        """Whether graphs are captured to be launched often, or were not launched yet; not anew for each launch."""
-        launches = np.count_nonzero(self.operations == DeviceOperation.GRAPH.number) if self.captures else 0
-        return bool(self.captures) and not 0 < launches <= 2 * np.count_nonzero(self._capture_edges > 0)
+    def launches_per_capture(self) -> float:
+        """How often graphs are launched for each time that one is captured; 0 where none is captured."""
+        captured = int(np.count_nonzero(self._capture_edges)) / 2
+        return float(np.count_nonzero(self.operations == DeviceOperation.GRAPH.number) / captured) if captured else 0.0
 
     def in_first_calls(self, number: int, start_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
         """Which stretches of a thread lie for the most in the first call of an operator, far longer than later ones."""

@@ -118,7 +118,8 @@ class _ActivityRun:
     @property
     def pauses_ns(self) -> Ints:
         """How long nothing runs after each activity."""
-        return np.maximum(np.append(self.start_ns[1:], self.end_ns[-1:]) - furthest(self.end_ns), 0)
+        pauses: Ints = np.maximum(np.append(self.start_ns[1:], self.end_ns[-1:]) - furthest(self.end_ns), 0)
+        return pauses
 
     def _ends(self, member: Positions) -> Ints:
         return sweep.fold("most", member, self.end_ns, np.full(int(member.max()) + 1, np.iinfo(np.int64).min))
@@ -203,7 +204,7 @@ def _from_first_to_last(names: Codes, marks: Positions, usual: int) -> Positions
 COVERAGE: Final = 0.8
 """What holds less of the recorded time is not the step by itself."""
 
-_AT_START: Final = 0.2
+AT_START: Final = 0.2
 """A run whose kernels take no more than this share of the time has not begun yet: it loads, compiles and copies."""
 
 _WORTH_SHOWING: Final = 0.1
@@ -412,11 +413,11 @@ class LevelFinder:
         work, recorded, member = self._work, self._recorded_ns, self.member(level)
         inside = np.flatnonzero(member >= 0)
         first, last = int(inside[0]), int(inside[-1]) + 1
-        following = np.minimum(np.maximum.accumulate(member[first:last]) + 1, level.count - 1)
+        following = np.minimum(furthest(member[first:last]) + 1, level.count - 1)
         tile = np.where(member[first:last] >= 0, member[first:last], following)
         tile_ns = sweep.fold("sum", tile, recorded[first:last], np.zeros(level.count, np.int64))
         of_kernels = np.where(work.state != State.COPY, work.end_ns - work.start_ns, 0)[:first].sum()
-        start_ns = int(recorded[:first].sum()) if of_kernels <= _AT_START * recorded[:first].sum() else 0
+        start_ns = int(recorded[:first].sum()) if of_kernels <= AT_START * recorded[:first].sum() else 0
         usual = median(level.length_ns / np.maximum(tile_ns, 1))
         return bool(usual >= COVERAGE and tile_ns.sum() >= COVERAGE * (int(recorded.sum()) - start_ns))
 

@@ -78,9 +78,19 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
             for name, share in summary.kernels
         )
         sentences.append(say("Of the time {kernels}.", kernels=joined(say(", "), named)))
+    started = summary.start is not None
+    if summary.start is not None:
+        start = say(
+            "Before the steps, start-up takes {time}, once, mostly {line}.",
+            time=time_text(summary.start.time_ns),
+            line=summary.start.label,
+        )
     if summary.finding is not None:
-        return [*sentences, say("{claim}.", claim=capitalised(summary.finding.claim))]
-    if summary.outside is not None:
+        claim = say("{claim}.", claim=capitalised(summary.finding.claim))
+        return [*sentences, claim, start] if started else [*sentences, claim]
+    if started:
+        sentences.append(start)
+    elif summary.outside is not None:
         sentences.append(
             say(
                 "Outside the steps, {share} of the window is lost to {line}.",
@@ -88,7 +98,7 @@ def _obstacles(summary: Headline, findings: Sequence[Finding], steady_ns: int) -
                 line=summary.outside.label,
             )
         )
-    if summary.loss is not None or summary.outside is not None or summary.kernels:
+    if summary.loss is not None or summary.outside is not None or summary.kernels or started:
         return sentences
     if findings and findings[0].saving_ns:
         little = say(
