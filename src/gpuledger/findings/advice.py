@@ -173,6 +173,30 @@ LAUNCH_BOUND: Final = FixWords.of(
     },
 )
 
+STEP_PERIODIC: Final = FixWords.of(
+    say("do it beside the steps, or less often: copies on a stream of their own, files by another thread"),
+    {
+        Framework.TORCH: say(
+            "do it beside the steps (`torch.distributed.checkpoint.async_save`), or less often; log values a step "
+            "later, copied with `non_blocking=True`"
+        ),
+        Framework.JAX: say(
+            "do it beside the steps (Orbax's `AsyncCheckpointer`), or less often; read values to log a step later"
+        ),
+        Framework.TENSORFLOW: say(
+            "do it beside the steps (`tf.train.CheckpointOptions` with `enable_async`), or less often"
+        ),
+        Framework.CUDA: say(
+            "do it beside the steps, or less often: `cudaMemcpyAsync` to pinned memory on a stream of its own, files "
+            "by another thread"
+        ),
+        Framework.HIP: say(
+            "do it beside the steps, or less often: `hipMemcpyAsync` to pinned memory on a stream of its own, files "
+            "by another thread"
+        ),
+    },
+)
+
 # copies
 
 COPY_PAGEABLE: Final = FixWords.of(

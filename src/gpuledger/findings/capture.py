@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,8 +15,8 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say
-from gpuledger.trace.spans import Span
-from gpuledger.units import count_text, share_text
+from gpuledger.trace.spans import Span, holds, total
+from gpuledger.units import count_text, share_text, time_text
 
 _NSYS_ADVICE: Final = say("record a shorter window, or flush more often: `nsys profile --cuda-flush-interval=100`")
 _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
@@ -111,6 +112,30 @@ def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
     return (Evidence(claim),)
 
 
+def _graph_capture(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
+    """A recording of graphs being captured: more is launched into graphs than runs, and none of them is run often."""
+    host, work = subject.devices[0].host, subject.devices[0].work
+    if not host.captures or 2 * host.launches_per_capture > 1:
+        return ()
+    calls, launches = host.calls, np.flatnonzero(host.operations == DeviceOperation.KERNEL.number)
+    is_captured = np.zeros(len(launches), np.bool_)
+    for process, captures in host.captures.items():
+        is_captured |= (calls["pid"][launches] == process) & holds(captures, calls["start_ns"][launches])
+    count = int(np.count_nonzero(is_captured))
+    if count <= len(work):
+        return ()
+    claim = say(
+        "this is a recording of CUDA graphs being captured: {count} of {of} kernel launches go into graphs and run "
+        "nothing",
+        count=count_text(count),
+        of=count_text(len(launches)),
+    )
+    captured_ns = sum(map(total, host.captures.values()))
+    time = say("captures take {time}, once", time=time_text(captured_ns))
+    later = Evidence(say("record later, when the graphs are launched"), count=count)
+    return [replace(_finding(rule, claim, Evidence(time), later), explains_ns=captured_ns)]
+
+
 def _warm_up(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     for steps in (device.steps for device in subject.devices):
         if steps is not None and 4 * steps.warm_up > len(steps):
@@ -131,7 +156,9 @@ def _finding(rule: Rule[Capture], claim: str, *evidence: Evidence) -> Finding:
     return Finding(rule.code, claim, evidence, 0, None, None, "", say("high"), -1, explain_command(rule.code))
 
 
-FIRST: Final = (Rule("CAPTURE-LOSS", _lost_work, None, triggers=(Cause.LOST, Cause.UNATTRIBUTED)),)
+GRAPH_CAPTURE: Final = Rule("CAPTURE-WARMUP", _graph_capture, None)
+
+FIRST: Final = (Rule("CAPTURE-LOSS", _lost_work, None, triggers=(Cause.LOST, Cause.UNATTRIBUTED)), GRAPH_CAPTURE)
 """What comes before all that a profile says of the program."""
 
 RULES: Final = (

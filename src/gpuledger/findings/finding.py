@@ -5,9 +5,13 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Final
 
+import numpy as np
+
+from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
@@ -158,6 +162,37 @@ def per_step(device: Device, time: int) -> str:
     """A time in words, for one step where there are steps."""
     text = time_text(time // device.step_count)
     return text if device.steps is None else say("{time} per step", time=text)
+
+
+OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.HOST_CODE)
+"""What a host does instead of launching, and sets gaps off with."""
+
+MOSTLY_ONE: Final = 0.9
+"""A finding that has this share of its time in one gap rests on that gap alone."""
+
+FEW_STEPS: Final = 6
+"""Of fewer steps nobody can tell whether what one of them has comes again."""
+
+
+def only_gap(device: Device, triggers: Sequence[Trigger]) -> int | None:
+    """The gap that holds nearly all of what these set off; None where there are several."""
+    chosen = np.concatenate([np.empty(0, np.intp), *map(device.gaps_of, triggers)])
+    lengths = device.ledger.gaps.length_ns[chosen]
+    is_one = len(lengths) and lengths.max() >= MOSTLY_ONE * lengths.sum()
+    return int(chosen[lengths.argmax()]) if is_one else None
+
+
+def is_once(device: Device, triggers: Sequence[Trigger]) -> bool:
+    """Whether the host is occupied with this in one of many steps only."""
+    has_many = device.steps is not None and device.step_count >= FEW_STEPS
+    return has_many and set(triggers) <= set(OCCUPATIONS) and only_gap(device, triggers) is not None
+
+
+def lost_time_words(device: Device, time: int, triggers: Sequence[Trigger]) -> str:
+    """What is lost to these, for one step; of one gap alone the whole."""
+    if not is_once(device, triggers):
+        return per_step(device, time)
+    return say("{time}, once in {steps} steps,", time=time_text(time), steps=count_text(device.step_count))
 
 
 def often(device: Device, count: int) -> Message:

@@ -17,6 +17,7 @@ from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, TO_DEVICE, TO_H
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
+from gpuledger.findings.finding import OCCUPATIONS
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.host import DISPATCH_NS
@@ -51,9 +52,6 @@ MOST_SERVING: Final = 4
 
 BESIDE: Final = 1 / 12
 """What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
-
-OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.HOST_CODE)
-"""What a host does instead of launching, and sets gaps off with."""
 
 USUAL_LAUNCH_NS: Final = 5_000
 """Where a run has no launches."""

@@ -34,9 +34,11 @@ from gpuledger.findings import advice
 from gpuledger.findings.finding import (
     LEAST_SHARE,
     MOST_EXAMPLES,
+    OCCUPATIONS,
     Evidence,
     Finding,
     count_words,
+    lost_time_words,
     often,
     per_step,
     worth_telling,
@@ -346,7 +348,8 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
         doing, advice = _awaited(subject, doing, evidence, advice)
     elif advice is not None:
         doing = _LOADING
-    claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
+    waits = lost_time_words(device, time, rule.triggers)
+    claim = say("the GPU waits {time} while {doing}", time=waits, doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
     claim = _with_what_follows(device, claim, time, saving)
     busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
 from gpuledger.findings.rules import RULE_OF, findings_of, subjects_of
@@ -18,6 +19,7 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, by_trigger, idle_label
 from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.ledger.levels import AT_START
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
@@ -96,6 +98,11 @@ class ProfiledRun:
         return None if subject is None else subject.light
 
     @property
+    def is_graph_capture(self) -> bool:
+        """Whether graphs are captured and hardly anything runs: then a finding says so, and is about nothing else."""
+        return any(finding.code == GRAPH_CAPTURE.code and finding.explains_ns for finding in self.findings)
+
+    @property
     def main_device(self) -> Device:
         """The one to show first: where the most would be saved, else the busiest."""
         gpus = [finding.gpu for finding in self.findings if finding.gpu >= 0]
@@ -149,6 +156,9 @@ def diagnose(
 LITTLE: Final = 0.02
 """A finding that neither saves nor explains this share of the time is no headline."""
 
+NOT_BY_SAVING: Final = ("STEP-PERIODIC", "COLD-START")
+"""They save little or nothing, and say where time went that nothing else is about."""
+
 LOSS: Final = 0.05
 """Time lost to one line from this share on is never passed over."""
 
@@ -195,6 +205,8 @@ class Headline:
     """Time in which the device worked on what was launched before the recording began, where it is much."""
     lost: Loss | None
     """Time beside work that the profiler lost, where it is much."""
+    start: Loss | None = None
+    """The time before the first step in which hardly anything is computed, where it is much, and the most of it."""
     kernels: tuple[tuple[str, float], ...] = ()
     """The few kernels that are the program, by name, with their shares of the steady stretch."""
 
@@ -212,9 +224,10 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
     """The headline for one GPU, whose findings come with the most profitable first."""
     total, steady = device.ledger.total(), device.line_ns
     window_ns = max(device.ledger.window_ns, 1)
-    first = findings[0] if findings else None
-    if first is not None and max(first.saving_ns, first.explains_ns) < LITTLE * device.steady_ns:
-        first = None
+    told = (finding for rank, finding in enumerate(findings) if rank == 0 or finding.code in NOT_BY_SAVING)
+    first = next(
+        (finding for finding in told if max(finding.saving_ns, finding.explains_ns) >= LITTLE * device.steady_ns), None
+    )
     gaps = device.ledger.gaps
     lost, of_all = _losses(steady, device.idle_by_trigger), _losses(total, by_trigger(gaps.trigger, gaps.length_ns))
     largest = _largest(lost, max(device.steady_ns, 1))
@@ -230,8 +243,28 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         outside=_largest(outside, window_ns),
         unrecorded=_notable(_UNRECORDED.label, total.get(_UNRECORDED, 0), window_ns),
         lost=_notable(_LOST.label, total.get(_LOST, 0), window_ns),
+        start=_start(device),
         kernels=main_kernels(device, findings),
     )
+
+
+def _start(device: Device) -> Loss | None:
+    """The time before the first step, if little of it is compute; called after the largest loss in it."""
+    if device.steps is None:
+        return None
+    books, gaps, first_ns = device.ledger, device.ledger.gaps, int(device.steps.edges_ns[0])
+    before_ns = first_ns - books.window.start_ns
+    amounts = books.books[books.tiles_ns[:-1] < first_ns].sum(axis=0).tolist()
+    lines = {line: ns for line, ns in zip(books.lines, amounts, strict=True) if ns}
+    idle = by_trigger(gaps.trigger, np.clip(gaps.end_ns, None, first_ns) - np.clip(gaps.start_ns, None, first_ns))
+    computed_ns = sum(ns for line, ns in lines.items() if line.is_compute)
+    losses = _losses(lines, idle)
+    largest = max(losses, key=lambda label: losses[label], default=None)
+    works_ns = computed_ns + lines.get(_UNRECORDED, 0)
+    is_much = before_ns > AT_START * books.window_ns
+    if largest is None or not is_much or 2 * losses[largest] < before_ns or works_ns > AT_START * before_ns:
+        return None
+    return Loss(largest, before_ns, before_ns / books.window_ns)
 
 
 def main_kernels(device: Device, findings: Sequence[Finding]) -> tuple[tuple[str, float], ...]:

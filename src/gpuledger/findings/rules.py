@@ -27,6 +27,7 @@ from gpuledger.ledger.activity import of_layers
 from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
+from gpuledger.messages import say
 from gpuledger.replay.edits import Edit, without_events
 from gpuledger.replay.graph import NEVER
 from gpuledger.replay.scenario import Scenario
@@ -240,6 +241,9 @@ EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
 }
 """What stands for acting on a code. Others are about the capture, say when and not why, or edit what they found."""
 
+SELDOM: Final = 0.2
+"""A finding of which the usual steps lose less than this share is about what few steps do."""
+
 ESTIMATED: Final = 0.25
 """Savings by what other kernels would take are off by as much."""
 
@@ -275,9 +279,17 @@ def subjects_of(
 
 
 def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:
-    """Each code once, for the device where it costs the most. Of slow kernels several are told."""
+    """Each code once, for the device where it costs the most. Of slow kernels several are told.
+
+    Of graphs being captured nothing else is told: it happens once.
+    """
+    whole = Capture(trace, [subject.device for subject in subjects.values()])
+    first, last = (
+        [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
+    )
+    if any(finding.code == capture.GRAPH_CAPTURE.code for finding in first):
+        return (*first, *(finding for finding in last if finding.code != capture.GRAPH_CAPTURE.code))
     best: dict[str, Finding] = {}
-    devices = [subject.device for subject in subjects.values()]
     for subject in subjects.values():
         device = subject.device
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
@@ -285,14 +297,10 @@ def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, 
             lambda subject=subject: _of_rules(subject, idle.RULES),  # type: ignore[misc]
             lambda subject=subject: _of_rules(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
-        for finding in _launching_once((*about_gaps, *others)):
+        for finding in _periodic_once(device, _launching_once((*about_gaps, *others))):
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:
                 best[key] = finding
-    whole = Capture(trace, devices)
-    first, last = (
-        [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
-    )
     ranked = in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects)
     framework = framework_of(trace)
     return (*first, *(in_words_of(framework, finding) for finding in ranked), *last)
@@ -319,6 +327,25 @@ def _launching_once(found: Sequence[Finding]) -> list[Finding]:
         if loop is not None and code in by_code and by_code[code].saving_ns < loop.saving_ns:
             by_code[code] = _with_part(by_code[code], loop)
     return [by_code[finding.code] for finding in found if finding.code in by_code]
+
+
+def _periodic_once(device: Device, found: list[Finding]) -> list[Finding]:
+    """What every so many steps do more as one finding; what the usual steps hardly have becomes its evidence."""
+    periodic = next((finding for finding in found if finding.code == "STEP-PERIODIC"), None)
+    of_steps = None if periodic is None else steps.periodic_steps(device)
+    if periodic is None or of_steps is None:
+        return found
+    kept, parts = [], []
+    for finding in found:
+        usual_ns = None if finding is periodic else of_steps.usual_ns(RULE_OF[finding.code])
+        if usual_ns is None or usual_ns >= SELDOM * finding.most_ns:
+            kept.append(finding)
+            continue
+        for piece in finding.evidence[:1]:
+            words = say("{code}: {what}", code=finding.code, what=piece.sentence)
+            parts.append(replace(piece, sentence=words))
+    whole = replace(periodic, evidence=(*periodic.evidence, *parts))
+    return [whole if finding is periodic else finding for finding in kept]
 
 
 def _with_part(bound: Finding, part: Finding) -> Finding:

@@ -1,5 +1,5 @@
-"""Findings about when time is lost, not why: steps that take unusually long, a run that becomes slower, a slow first
-start.
+"""Findings about when time is lost, not why: what every so many steps do more, steps that take unusually long, a run
+that becomes slower, a slow first start.
 
 And how far a finding is believed that rests on one gap alone: what was seen once may not happen again.
 """
@@ -11,16 +11,24 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gpuledger.attribution.lost_time import MOSTLY
 from gpuledger.catalog.calls import CallKind
-from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, worth_telling
+from gpuledger.catalog.kernel_names import cut_label, without_numbers
+from gpuledger.findings import advice
+from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, is_once, only_gap, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import short_function_name
-from gpuledger.ledger.causes import Cause, QueueTrigger
+from gpuledger.ledger.books import LineKind
+from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger, idle_label
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.ledger.step_variation import MOST_OF_PERIOD, Periodic, Variation, variation
 from gpuledger.messages import say
-from gpuledger.trace.spans import Span
+from gpuledger.records import dataclass
+from gpuledger.trace.spans import Ints, Span, Spans, covered
+from gpuledger.trace.statistics import median
+from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
 
 
@@ -29,18 +37,165 @@ def _comparable(device: Device) -> Variation | None:
     return None if device.lost.is_notable else variation(device)
 
 
+@dataclass(frozen=True, slots=True)
+class StepAmounts:
+    """Time that each step has of something, and which of the steps do more every so many."""
+
+    label: str
+    of_step_ns: Ints
+    is_slow: NDArray[np.bool_]
+    is_usual: NDArray[np.bool_]
+    """The steady ones of the others."""
+
+    @property
+    def usual_ns(self) -> int:
+        return int(median(self.of_step_ns[self.is_usual])) if self.is_usual.any() else 0
+
+    @property
+    def more_ns(self) -> int:
+        return max(int((self.of_step_ns[self.is_slow] - self.usual_ns).sum()), 0)
+
+
+class PeriodicSteps:
+    """The steps of one GPU of which every so many do more; lines of busy time and triggers of idle time by step."""
+
+    def __init__(self, device: Device, varies: Variation, periodic: Periodic) -> None:
+        self.device, self.steps, self.periodic = device, varies.steps, periodic
+        self._edges_ns = varies.steps.edges_ns
+        self._is_usual = ~periodic.is_slow
+        self._is_usual[: varies.steps.warm_up] = False
+
+    def _amounts(self, label: str, of_step_ns: Ints) -> StepAmounts:
+        return StepAmounts(label, of_step_ns, self.periodic.is_slow, self._is_usual)
+
+    def of_lines(self, *kinds: LineKind) -> list[StepAmounts]:
+        """Busy lines of these kinds."""
+        books = self.device.ledger
+        rows = books.books[np.searchsorted(books.tiles_ns, self._edges_ns[:-1])]
+        return [self._amounts(line.label, rows[:, at]) for at, line in enumerate(books.lines) if line.kind in kinds]
+
+    def of_trigger(self, trigger: Trigger) -> StepAmounts:
+        """Gaps that this sets off."""
+        gaps, count = self.device.ledger.gaps, len(self.periodic.is_slow)
+        step = np.searchsorted(self._edges_ns, gaps.start_ns, side="right") - 1
+        mine = (gaps.trigger == TRIGGERS.index(trigger)) & (step >= 0) & (step < count)
+        of_step = np.zeros(count, np.int64)
+        np.add.at(of_step, step[mine], gaps.length_ns[mine])
+        return self._amounts(idle_label(trigger), of_step)
+
+    def usual_ns(self, rule: Rule[OneGpu]) -> int | None:
+        """What all steps would lose to a rule's subject if they were usual; None where that is no idle time."""
+        amounts = [self.of_trigger(trigger) for trigger in rule.triggers]
+        if rule.exposed is not None or rule.code == "COPY-PAGEABLE":
+            amounts += self.of_lines(rule.exposed or LineKind.COPY)
+        return sum(amount.usual_ns for amount in amounts) * self.device.step_count if amounts else None
+
+
+def periodic_steps(device: Device) -> PeriodicSteps | None:
+    """None where no steps do more at equal distances, or not enough to be told."""
+    varies = _comparable(device)
+    if varies is None or varies.periodic is None or not worth_telling(device, varies.periodic.more_ns):
+        return None
+    return PeriodicSteps(device, varies, varies.periodic)
+
+
+_MORE: Final = say("what these steps take more")
+_MOST_PARTS: Final = 3
+
+
+def _periodic(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """What one step of every so many does more. What is computed then is not saved; all else may go on beside steps."""
+    device = subject.device
+    steps = periodic_steps(device)
+    if steps is None:
+        return ()
+    more_ns, usual_ns, often = steps.periodic.more_ns, steps.periodic.usual_ns, len(steps.periodic.steps)
+    computed = steps.of_lines(LineKind.COMPUTE)
+    amounts = (*computed, *steps.of_lines(LineKind.COMM, LineKind.COPY), *map(steps.of_trigger, TRIGGERS))
+    parts = sorted(((amount.more_ns, amount.label) for amount in amounts), key=lambda part: -part[0])[:_MOST_PARTS]
+    place = _place(steps, subject)
+    claim = say(
+        "every {count} steps one takes {time} longer, mainly {line}",
+        count=count_text(steps.periodic.every),
+        time=time_text(more_ns // often),
+        line=parts[0][1] if place is None else say("in {ranges}", ranges=place.ranges[0]),
+    )
+    example = say(
+        "step {step} and {count} more: {time} each time, {usual} the usual step",
+        step=steps.periodic.steps[0],
+        count=count_text(often - 1),
+        time=time_text(usual_ns + more_ns // often),
+        usual=time_text(usual_ns),
+    )
+    evidence = [Evidence(example, span=_step_span(device, steps.periodic.steps[0]), count=often)]
+    evidence += [] if place is None else [place]
+    for part_ns, label in parts:
+        share = part_ns / more_ns
+        words = say("{share} of it {cause}", share=share_text(share), cause=label)
+        evidence.append(Evidence(words, share=share, of=_MORE))
+    saving = max(more_ns - sum(amount.more_ns for amount in computed), 0)
+    assumption = say("it goes on beside the steps: copies on a stream of their own, files written by another thread")
+    return [rule.finding(device, claim, tuple(evidence), saving, assumption, explains=more_ns)]
+
+
+def _place(steps: PeriodicSteps, subject: OneGpu) -> Evidence | None:
+    """The range, or Python's function, that opens once each time and holds the most of it; None where none does."""
+    periodic, ranges = steps.periodic, subject.trace[Table.RANGES]
+    if not len(ranges):
+        return None
+    names, kind = ranges.strings.kinds(ranges.codes("name"), lambda name: without_numbers(name or ""))
+    often, opened = len(periodic.steps), np.bincount(kind, minlength=len(names))
+    rows = np.flatnonzero(((opened == often) | (opened == often + 1))[kind])  # it may come after the last step too
+    slow = Spans(steps.steps.start_ns[periodic.is_slow], steps.steps.end_ns[periodic.is_slow])
+    held = covered(slow, ranges["start_ns"][rows], ranges["end_ns"][rows])
+    inside = held >= MOST_OF_PERIOD * ranges.duration_ns[rows]
+    rows, held = rows[inside], held[inside]
+    of_name = np.bincount(kind[rows], held, len(names))
+    best = int(of_name.argmax())
+    share = min(float(of_name[best]) / periodic.more_ns, 1.0)
+    if share < MOSTLY:
+        return None
+    first, name = int(rows[kind[rows] == best][0]), cut_label(names[best])
+    return Evidence(
+        say("{share} of it in {name}", share=share_text(share), name=name),
+        Span(int(ranges["start_ns"][first]), int(ranges["end_ns"][first])),
+        int(ranges["pid"][first]),
+        int(ranges["tid"][first]),
+        ranges=(name,),
+        count=often,
+        share=share,
+        of=_MORE,
+    )
+
+
+def _step_span(device: Device, number: int) -> Span | None:
+    if device.steps is None:
+        return None
+    return Span(int(device.steps.edges_ns[number]), int(device.steps.edges_ns[number + 1]))
+
+
 def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
     varies = _comparable(device)
-    if varies is None or not varies.outliers:
+    if varies is None:
         return ()
-    saving = sum(outlier.length_ns - outlier.usual_ns for outlier in varies.outliers)
-    if not worth_telling(device, saving):
+    periodic, edges, gaps = periodic_steps(device), varies.steps.edges_ns, device.ledger.gaps
+    cold = device.gaps_of(QueueTrigger.COLD)
+    step = np.searchsorted(edges, gaps.start_ns[cold], side="right") - 1
+    cold_ns = np.bincount(step, gaps.length_ns[cold], len(edges))
+    outliers = [
+        outlier
+        for outlier in varies.outliers
+        if (periodic is None or not periodic.periodic.is_slow[outlier.step])
+        and 2 * cold_ns[outlier.step] < outlier.length_ns - outlier.usual_ns
+    ]
+    saving = sum(outlier.length_ns - outlier.usual_ns for outlier in outliers)
+    if not outliers or not worth_telling(device, saving):
         return ()
-    worst = varies.outliers[0]
+    worst = outliers[0]
     claim = say(
         "{count} of {steps} steps take unusually long",
-        count=count_text(len(varies.outliers)),
+        count=count_text(len(outliers)),
         steps=count_text(device.step_count),
     )
     evidence = say(
@@ -54,16 +209,11 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         rule.finding(
             device,
             claim,
-            (Evidence(evidence, span=_step(varies, worst.step), count=len(varies.outliers)),),
+            (Evidence(evidence, span=_step_span(device, worst.step), count=len(outliers)),),
             saving,
             say("they take as long as the median step"),
         )
     ]
-
-
-def _step(varies: Variation, number: int) -> Span:
-    edges = varies.steps.edges_ns
-    return Span(int(edges[number]), int(edges[number + 1]))
 
 
 def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -90,15 +240,11 @@ def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         rule.finding(
             device,
             claim,
-            (Evidence(evidence, span=_step(varies, len(varies.steps) - 1)),),
+            (Evidence(evidence, span=_step_span(device, len(varies.steps) - 1)),),
             saving,
             say("all steps take as long as the early ones"),
         )
     ]
-
-
-MOSTLY_ONE: Final = 0.9
-"""A finding that has this share of its time in one gap rests on that gap alone."""
 
 
 def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -108,13 +254,22 @@ def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     time = int(gaps.length_ns[chosen].sum())
     if not len(chosen) or not worth_telling(device, time):
         return ()
-    causes = device.causes_of(QueueTrigger.COLD)
-    creating = causes.get(Cause.CONTEXT, 0)
-    if 2 * creating > time:
+    creating = device.causes_of(QueueTrigger.COLD).get(Cause.CONTEXT, 0)
+    longest = int(chosen[gaps.length_ns[chosen].argmax()])
+    pid, captures = device.work.pid, device.host.captures
+    captured = [
+        covered(captures[process], gaps.start_ns[mine], gaps.end_ns[mine]).sum()
+        for process in captures
+        if len(mine := chosen[pid[gaps.after[chosen]] == process])
+    ]
+    if 2 * sum(captured) > time:
+        claim = say("CUDA graphs are captured: {time}, once", time=time_text(time))
+    elif gaps.before[longest] >= 0 and pid[gaps.before[longest]] == pid[gaps.after[longest]]:
+        claim = say("libraries are loaded and set up: {time}, once", time=time_text(time))
+    elif 2 * creating > time:
         claim = say("the CUDA context is created: {time}, once", time=time_text(creating))
     else:
         claim = say("the first GPU work takes {time} to start, once", time=time_text(time))
-    longest = int(chosen[gaps.length_ns[chosen].argmax()])
     finding = rule.finding(
         device,
         claim,
@@ -174,22 +329,22 @@ def _calls(device: Device, gap: int) -> list[Evidence]:
 def with_confidence(device: Device, rule: Rule[OneGpu], finding: Finding) -> Finding:
     """A finding about gaps, believed highly only if they are several: what was seen once may not happen again.
 
-    Code that is loaded in one gap is known not to be loaded again; nothing is saved of steps that do not have it.
+    Nothing is saved of steps that do not have it: one of many steps, or code, which is known not to be loaded again.
     """
-    gaps, triggered = device.ledger.gaps, [device.gaps_of(trigger) for trigger in rule.triggers]
-    chosen = np.concatenate([np.empty(0, np.intp), *triggered])
-    lengths = gaps.length_ns[chosen]
-    if not len(lengths) or not finding.saving_ns or lengths.max() < MOSTLY_ONE * lengths.sum():
+    gap = only_gap(device, rule.triggers)
+    if gap is None or not finding.saving_ns:
         return finding
-    if Cause.LOAD not in rule.triggers:
+    loads = Cause.LOAD in rule.triggers
+    if not (loads or is_once(device, rule.triggers)):
         return replace(finding, confidence=say("medium")) if finding.confidence == "high" else finding
-    longest, share = chosen[lengths.argmax()], float(lengths.max() / lengths.sum())
-    once = Evidence(
-        say("{share} of it in one gap: it is loaded once", share=share_text(share)),
-        Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])),
-        share=share,
-        of=say("the time of its gaps"),
-    )
+    gaps = device.ledger.gaps
+    lengths = np.concatenate([gaps.length_ns[device.gaps_of(trigger)] for trigger in rule.triggers])
+    share = float(gaps.length_ns[gap] / lengths.sum())
+    words = say("{share} of it in one gap", share=share_text(share))
+    if loads:
+        words = say("{share} of it in one gap: it is loaded once", share=share_text(share))
+    span = Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
+    once = Evidence(words, span, share=share, of=say("the time of its gaps"))
     cold = replace(finding, confidence=say("low"), evidence=(once, *finding.evidence))
     if device.steps is None:
         return cold
@@ -197,6 +352,7 @@ def with_confidence(device: Device, rule: Rule[OneGpu], finding: Finding) -> Fin
 
 
 RULES: Final = (
+    Rule("STEP-PERIODIC", _periodic, advice.STEP_PERIODIC),
     Rule("STEP-OUTLIERS", _outliers, None, is_symptom=True),
     Rule("STEP-DRIFT", _drift, None, is_symptom=True),
     Rule("COLD-START", _cold_start, None, triggers=(QueueTrigger.COLD,)),

@@ -229,6 +229,13 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device,
                     found=f"{origin.tool}, {count_text(count)} events of {category}",
                     hint="only GPUs are supported; `gpuledger info` says what else there is",
                 )
+        if host.captures:
+            launches = int(np.count_nonzero(host.are(CallKind.LAUNCH)))
+            raise NothingRecorded(
+                f"{name}: CUDA graphs are captured in it, and nothing runs",
+                found=f"{origin.tool}, {count_text(launches)} launches",
+                hint="record later, when the graphs are launched; `gpuledger explain CAPTURE-WARMUP` says how",
+            )
         version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
         raise NothingRecorded(
             f"{name}: {window.reason}",

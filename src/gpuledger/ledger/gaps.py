@@ -27,7 +27,8 @@ from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_f
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among, is_same, take
-from gpuledger.trace.spans import Ints, cut_at
+from gpuledger.trace.spans import Ints, covered, cut_at
+from gpuledger.trace.statistics import largest as largest_of
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Rows
 
@@ -49,6 +50,9 @@ PAGE_WALK_NS: Final = 1_000_000
 
 COLD_START_NS: Final = 1_000_000
 """A GPU whose first work takes this long to start is cold: its context, its code or its process is not there yet."""
+
+MOST_FIRST_CALLS: Final = 20
+"""So many gaps are held against the operators around them."""
 
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
@@ -358,11 +362,35 @@ class _Booking:
         is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
         is_first &= largest != _AT[Cause.UNRECORDED]  # the GPU was busy
         is_first &= 2 * causes.of(Cause.HOST_CODE) <= length  # what a step does before it launches, it does each time
-        cold = is_first | (largest == _AT[Cause.CONTEXT])
+        sets_up = 2 * causes.total(Cause.CONTEXT, Cause.LOAD) > length
+        cold = is_first | (largest == _AT[Cause.CONTEXT]) | (sets_up & (causes.of(Cause.CONTEXT) > 0))
+        cold |= self._captures_graphs()
+        may_be = ~cold & (self.whole < 0) & (length >= COLD_START_NS) & (largest != _AT[Cause.UNRECORDED])
+        cold |= self._in_first_calls(np.flatnonzero(may_be))
         fed = self._fed(np.flatnonzero((largest == _AT[Cause.WAIT_THREAD]) & (length < FED_NS)))
         kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], _BEHIND_AT, largest, _DRAINED_AT, _BEHIND_AT]
         trigger: Positions = np.select([cold, loading, fed, by_itself, drainer >= 0, behind], kinds, largest)
         return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
+
+    def _captures_graphs(self) -> NDArray[np.bool_]:
+        """Gaps in which the host was late and captured graphs for the most of them; not anew for each launch."""
+        capturing = np.zeros(len(self.start), np.bool_)
+        if not 0 < self.host.launches_per_capture <= 2:
+            pid = np.where(self.whole < 0, _at_or_none(self.work.pid, self.after), -1)
+            for process, captures in self.host.captures.items():
+                mine = np.flatnonzero(pid == process)
+                start, end = self.start[mine], self.end[mine]
+                capturing[mine] = 2 * covered(captures, start, end) > end - start
+        return capturing
+
+    def _in_first_calls(self, long: Positions) -> NDArray[np.bool_]:
+        """Of long gaps, those that the first call of an operator holds; the longest are looked at."""
+        inside = np.zeros(len(self.start), np.bool_)
+        long = long[largest_of((self.end - self.start)[long], MOST_FIRST_CALLS)]
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[long]]):
+            gap = long[of_thread]
+            inside[gap] = self.host.in_first_calls(number, self.start[gap], self.end[gap])
+        return inside
 
     def _fed(self, waits: Positions) -> NDArray[np.bool_]:
         """Of these gaps, in which L's thread waited for another, those where that one hands over a few launches a time.

@@ -14,7 +14,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD, CallKind, call_kind
+from gpuledger.catalog.calls import (
+    CALL_KINDS,
+    CAPTURE_BEGINS,
+    CAPTURE_ENDS,
+    WAITS_FOR_THREAD,
+    CallKind,
+    DeviceOperation,
+    call_kind,
+    operation_number,
+)
 from gpuledger.ledger.activity import (
     Activities,
     CallsByKey,
@@ -28,7 +37,7 @@ from gpuledger.ledger.activity import (
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import KeyPositions, RowsByKey, distinct, same, take
+from gpuledger.trace.keys import KeyPositions, RowsByKey, distinct, is_among, same, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import (
     Ints,
@@ -42,6 +51,7 @@ from gpuledger.trace.spans import (
     union,
     union_of,
 )
+from gpuledger.trace.statistics import median
 from gpuledger.trace.sweep import own_calls, side_by_side, split
 from gpuledger.trace.tables import Rows, Table
 
@@ -50,6 +60,17 @@ DISPATCH_NS: Final = 100_000
 
 CONTEXT_NS: Final = 20_000_000
 """Creating a context takes 50 to 500 ms, and what else comes before the first work of a process under a few."""
+
+FAR_LONGER: Final = 20
+"""A first call that takes this many times what is usual sets something up: it loads, compiles or tunes."""
+
+_MOST_LONG_CALLS: Final = 100
+"""A start has a few dozen."""
+
+_LATER_CALLS: Final = 3
+"""After so many others of its name, how long one usually takes is known."""
+
+_WORK: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 _PINS: Final = re.compile(r"Host|Register|Managed", re.IGNORECASE)
 """Calls that pin or page memory on the host, page by page."""
@@ -151,6 +172,64 @@ class Host:
     def range_of_call(self) -> NDArray[np.int32]:
         """For each call the innermost of `ranges` that it lies in, by position; -1 for none. Several questions ask."""
         return innermost(self.ranges, self.calls, nesting=self.nesting).astype(np.int32)
+
+    @cached_property
+    def operations(self) -> NDArray[np.int8]:
+        """What each call puts on the device, as a number; NO_OPERATION for most."""
+        calls = self.calls
+        return calls.strings.each(
+            calls.codes("name"), lambda name: operation_number(short_function_name(name)), np.int8
+        )
+
+    @cached_property
+    def _capture_edges(self) -> NDArray[np.int8]:
+        """1 for calls that begin to capture a stream, -1 for those that end it."""
+        calls = self.calls
+        return calls.strings.each(
+            calls.codes("name"),
+            lambda name: bool(CAPTURE_BEGINS.search(name)) - bool(CAPTURE_ENDS.search(name)),
+            np.int8,
+        )
+
+    @cached_property
+    def captures(self) -> Mapping[int, Spans]:
+        """When streams of each process were being captured: what is launched then goes into a graph, and runs nothing.
+
+        Another thread may launch into the same graph.
+        """
+        calls, edge = self.calls, self._capture_edges
+        edges, captures = np.flatnonzero(edge), dict[int, Spans]()
+        for process, of_process in RowsByKey.of(calls["pid"][edges]):
+            own = edges[of_process]
+            own = own[np.argsort(calls["start_ns"][own], kind="stable")]
+            depth = np.append(0, np.cumsum(edge[own], dtype=np.int64))
+            is_open = depth > min(0, int(depth.min()))  # some may have begun before the recording
+            when = np.concatenate((calls["start_ns"][:1], calls["start_ns"][own], calls["end_ns"][-1:]))
+            when[0], when[-1] = calls["start_ns"].min(), calls["end_ns"].max()
+            captures[process] = union(when[:-1][is_open], when[1:][is_open])
+        return captures
+
+    @cached_property
+    def launches_per_capture(self) -> float:
+        """How often graphs are launched for each time that one is captured; 0 where none is captured."""
+        captured = int(np.count_nonzero(self._capture_edges)) / 2
+        return float(np.count_nonzero(self.operations == DeviceOperation.GRAPH.number) / captured) if captured else 0.0
+
+    def in_first_calls(self, number: int, start_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
+        """Which stretches of a thread lie for the most in the first call of an operator, far longer than later ones."""
+        ranges = self._trace[Table.RANGES]
+        begin, end, names = ranges["start_ns"], ranges["end_ns"], ranges.codes("name")
+        unnamed = [ranges.strings.code(kind) for kind in ("mark", "python")]
+        own = (thread(ranges) == self.threads[number]) & ~is_among(ranges.codes("kind"), unnamed)
+        inside = np.zeros(len(start_ns), np.bool_)
+        for stretch, (since, until) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+            held = np.minimum(end, until) - np.maximum(begin, since)
+            for row in np.flatnonzero(own & (2 * held > until - since)).tolist():
+                alike = np.flatnonzero(own & (names == names[row]))
+                took = (end - begin)[alike]
+                is_first = begin[row] == begin[alike].min() and len(alike) > _LATER_CALLS
+                inside[stretch] |= is_first and end[row] - begin[row] >= FAR_LONGER * median(took)
+        return inside
 
     @cached_property
     def blocking(self) -> Ints:
@@ -256,25 +335,34 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
 def _context_creators(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> list[int]:
     """Of each process the first long call, if nothing ran before it: whatever it is for, it creates the context.
 
-    `cudaFree(0)` and the first `cudaMalloc` are the usual ones. Pinned memory takes long by itself, and is left out.
+    `cudaFree(0)` and the first `cudaMalloc` are the usual ones. And later ones that take as long, far longer than such
+    calls do and than the device works meanwhile: a library sets itself up in them. Pinned memory takes long by itself,
+    and is left out.
     """
-    long = np.flatnonzero(calls.duration_ns >= CONTEXT_NS)
-    first: dict[int, int] = {}
-    for row in long[np.argsort(calls["start_ns"][long], kind="stable")].tolist():
-        first.setdefault(int(calls["pid"][row]), row)
-
-    def begins_first(pid: int, start_ns: int) -> bool:
-        work = (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
-        return all(start_ns < rows["start_ns"][rows["pid"] == pid].min(initial=_NEVER_NS) for rows in work)
-
     may_create = (CallKind.ALLOC.number, CallKind.CALL.number)
-    return [
-        row
-        for pid, row in first.items()
-        if kinds[row] in may_create
-        and not _PINS.search(calls.strings.text(int(calls.codes("name")[row])) or "")
-        and begins_first(pid, int(calls["start_ns"][row]))
-    ]
+    long = np.flatnonzero(calls.duration_ns >= CONTEXT_NS)
+    long = long[np.argsort(calls["start_ns"][long], kind="stable")]
+    first = {int(calls["pid"][row]): row for row in reversed(long.tolist())}
+    long = long[is_among(kinds[long], may_create)]
+    if not len(long):
+        return []
+    creating, usual_ns = [], median(calls.duration_ns[is_among(kinds, may_create)])
+    for row in long[:_MOST_LONG_CALLS].tolist():
+        name, pid = int(calls.codes("name")[row]), int(calls["pid"][row])
+        start_ns, end_ns = int(calls["start_ns"][row]), int(calls["end_ns"][row])
+        if _PINS.search(calls.strings.text(name) or ""):
+            continue
+        work = [rows.where(rows["pid"] == pid) for rows in map(trace.__getitem__, _WORK)]
+        if first[pid] == row and all(start_ns < rows["start_ns"].min(initial=_NEVER_NS) for rows in work):
+            creating.append(row)
+            continue
+        ran_ns = sum(
+            int(np.maximum(np.minimum(rows["end_ns"], end_ns) - np.maximum(rows["start_ns"], start_ns), 0).sum())
+            for rows in work
+        )
+        if end_ns - start_ns >= FAR_LONGER * max(usual_ns, ran_ns):
+            creating.append(row)
+    return creating
 
 
 def _number_threads(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:

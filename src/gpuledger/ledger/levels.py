@@ -32,7 +32,7 @@ from gpuledger.catalog.range_names import (
     is_part_name,
     is_step_name,
 )
-from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import LaunchedTime, launched_in, main_process, nothing_matches
@@ -58,32 +58,100 @@ _SAME_PERIOD: Final = 0.9
 """Two stretches are alike when so many of their kernels are the same."""
 
 _LEAST_COVERED: Final = 0.5
-"""A period that holds fewer of the kernels than this is not one of the whole sequence."""
+"""A period that holds fewer of the kernels than this is not one of the whole sequence; nor are ranges nobody calls
+steps the run that hold less of its time."""
 
 _SLOWER: Final = 1.25
 """A repetition that takes this many times the usual holds something that the others do not."""
 
 
-def repetitions(names: Codes, end_ns: Ints) -> Positions | None:
-    """For each kernel the outermost repetition that it belongs to, -1 for none; None if nothing repeats."""
-    codes, counts = np.unique(names, return_counts=True)
-    rarest_first = codes[np.argsort(counts, kind="stable")]
-    for code in rarest_first[np.sort(counts, kind="stable") >= FEWEST].tolist():
-        if code < 0:
+def repetitions(work: Activities) -> Positions | None:
+    """For each kernel the outermost repetition that it belongs to, -1 for none; None if nothing repeats.
+
+    Many copies before the first kernel, as of weights, are in none. A copy ends no repetition if it, and the pause
+    after it, take longer than what repeats between two of its kind: a simulation writes its state every so many steps.
+    """
+    kernels = np.flatnonzero(work.state != State.COPY)
+    leading = int(kernels[0]) if len(kernels) else 0
+    before = leading if leading >= np.diff(kernels, append=len(work)).max(initial=0) else 0
+    run = _ActivityRun(work.name[before:], work.start_ns[before:], work.end_ns[before:], work.state[before:])
+    copied: tuple[Positions, float] | None = None
+    for marks, member in run.repeating():
+        if copied is None and run.state[marks[0]] == State.COPY:
+            copied = member, min(median((run.end_ns - run.start_ns)[marks]), median(run.pauses_ns[marks]))
             continue
-        marks = np.flatnonzero(names == code)
-        distances = np.diff(marks)
-        usual = int(median(distances))
-        alike = distances == usual
-        covers = alike.sum() * usual >= _LEAST_COVERED * len(names)
-        if usual > 1 and covers and alike.mean() >= _MOSTLY and _stretches_alike(names, marks, usual):
-            longer = np.flatnonzero(distances > usual)
-            if _regular(longer) is None:
-                return _steps_by_time(end_ns, _from_first_to_last(names, marks, usual))
-            # layers: every so many of them is followed by more kernels than the others, and ends a step
-            last_layers = np.append(marks[longer], marks[-1])
-            return _from_first_to_last(names, last_layers, int(median(np.diff(last_layers))))
-    return None
+        if copied is not None and copied[1] <= median(run.lengths(member)):
+            break
+        return np.append(np.full(before, -1), member)
+    return None if copied is None else np.append(np.full(before, -1), copied[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ActivityRun:
+    """Activities in order of time, and what repeats among them."""
+
+    names: Codes
+    start_ns: Ints
+    end_ns: Ints
+    state: NDArray[np.int8]
+
+    def repeating(self) -> Iterator[tuple[Positions, Positions]]:
+        """What is seldom and marks a repetition each time, the most seldom first; with the repetition of each."""
+        names, kernel_count = self.names, np.cumsum(self.state != State.COPY)
+        codes, counts = np.unique(names, return_counts=True)
+        rarest_first = codes[np.argsort(counts, kind="stable")]
+        for code in rarest_first[np.sort(counts, kind="stable") >= FEWEST].tolist():
+            if code < 0:
+                continue
+            marks = np.flatnonzero(names == code)
+            distances = np.diff(marks)
+            usual = int(median(distances))
+            alike = distances == usual
+            covers = alike.sum() * usual >= _LEAST_COVERED * len(names)
+            if usual > 1 and covers and alike.mean() >= _MOSTLY and _stretches_alike(names, marks, usual):
+                kernels = np.diff(kernel_count[marks])
+                longer = np.flatnonzero(kernels > median(kernels))
+                if _regular(longer) is None:
+                    yield marks, self._steps_by_time(_from_first_to_last(names, marks, usual))
+                else:  # layers: every so many of them is followed by more kernels than the others, and ends a step
+                    last_layers = np.append(marks[longer], marks[-1])
+                    yield marks, _from_first_to_last(names, last_layers, int(median(np.diff(last_layers))))
+
+    @property
+    def pauses_ns(self) -> Ints:
+        """How long nothing runs after each activity."""
+        pauses: Ints = np.maximum(np.append(self.start_ns[1:], self.end_ns[-1:]) - furthest(self.end_ns), 0)
+        return pauses
+
+    def _ends(self, member: Positions) -> Ints:
+        return sweep.fold("most", member, self.end_ns, np.full(int(member.max()) + 1, np.iinfo(np.int64).min))
+
+    def lengths(self, member: Positions) -> Ints:
+        """How long repetitions take, but the first."""
+        return np.diff(self._ends(member))
+
+    def _steps_by_time(self, member: Positions) -> Positions:
+        """Layers made steps where every so many of them takes longer: what comes once a step shows in its length.
+
+        Not where copies alone take longer than one of them, and so do the pauses after them.
+        """
+        ends = self._ends(member)
+        lengths = np.diff(ends)
+        slow = 1 + np.flatnonzero(lengths > _SLOWER * median(lengths)) if len(lengths) else np.empty(0, np.intp)
+        layers = _regular(slow) if len(slow) >= FEWEST else None
+        if layers is None:
+            return member
+        first_after = sweep.search(self.start_ns, ends)
+        for spent in (self.end_ns - self.start_ns, self.pauses_ns):
+            sums = np.append(0, np.cumsum(np.where(self.state == State.COPY, spent, 0)))
+            if median(np.diff(sums[first_after])[slow - 1]) <= median(lengths):
+                break
+        else:
+            return member
+        first = int(slow[0]) % layers
+        steps = (len(ends) - first) // layers
+        merged = (member - first) // layers
+        return np.where((member >= 0) & (merged >= 0) & (merged < steps), merged, -1)
 
 
 def period(sequence: Ints) -> int | None:
@@ -109,20 +177,6 @@ def _stretches_alike(names: Codes, marks: Positions, length: int) -> bool:
     stretches = names[ends[:, None] - np.arange(length)[None, :]]
     model = stretches[len(stretches) // 2]
     return bool(((stretches == model).mean(axis=1) >= _SAME_PERIOD).mean() >= _MOSTLY)
-
-
-def _steps_by_time(end_ns: Ints, member: Positions) -> Positions:
-    """Layers made steps where every so many of them takes longer: what comes once a step shows in its length."""
-    ends = sweep.fold("most", member, end_ns, np.full(int(member.max()) + 1, np.iinfo(np.int64).min))
-    lengths = np.diff(ends)
-    slow = 1 + np.flatnonzero(lengths > _SLOWER * median(lengths)) if len(lengths) else np.empty(0, np.intp)
-    layers = _regular(slow) if len(slow) >= FEWEST else None
-    if layers is None:
-        return member
-    first = int(slow[0]) % layers
-    steps = (len(ends) - first) // layers
-    merged = (member - first) // layers
-    return np.where((member >= 0) & (merged >= 0) & (merged < steps), merged, -1)
 
 
 def _regular(positions: NDArray[np.signedinteger]) -> int | None:
@@ -152,6 +206,9 @@ def _from_first_to_last(names: Codes, marks: Positions, usual: int) -> Positions
 COVERAGE: Final = 0.8
 """What holds less of the recorded time is not the step by itself."""
 
+AT_START: Final = 0.2
+"""A run whose kernels take no more than this share of the time has not begun yet: it loads, compiles and copies."""
+
 _WORTH_SHOWING: Final = 0.1
 """A level that holds less of the recorded time is not shown."""
 
@@ -165,7 +222,8 @@ _ALIKE: Final = 0.9
 """Instances that have so many of their kernels in common are of one kind."""
 
 _TOKENS_PER_CALL: Final = 8
-"""From so many tokens in each instance of a range on, the range is a request and the token is the step."""
+"""From so many tokens in each instance of a range on, the range is a request and the token is the step; from FEWEST
+updates of parameters on, it is an epoch."""
 
 
 class LevelSource(IntEnum):
@@ -237,10 +295,6 @@ class LevelMembers:
     def covered_ns(self) -> int:
         return int(self.length_ns.sum())
 
-    @property
-    def covers(self) -> bool:
-        return self.of_recorded >= COVERAGE
-
 
 class LevelFinder:
     """The levels of one GPU over the whole profile: the step, found with as little as it takes, and all of them."""
@@ -303,18 +357,21 @@ class LevelFinder:
             return annotated
         token = self._level(LevelSource.TOKEN)
         fewest = FEWEST if annotated is None else _TOKENS_PER_CALL * annotated.count
-        if token is not None and token.covers and token.count >= fewest:
+        if token is not None and self._covers(token) and token.count >= fewest:
             return token
-        if annotated is not None:
+        if annotated is not None and annotated.source is LevelSource.PROFILER:
             return annotated
         update = self._level(LevelSource.OPTIMIZER)
-        if update is not None and update.covers and update.count > 1:
+        fewest = 2 if annotated is None else FEWEST * annotated.count
+        if update is not None and self._covers(update) and update.count >= fewest:
             return update
+        if annotated is not None:
+            return annotated
         return next(filter(self._may_be_step, self._unannounced()), None)
 
     def outermost(self) -> LevelMembers | None:
         """The first level that repeats and covers what was recorded, step or not."""
-        return next((level for level in self._unannounced() if level.count >= FEWEST and level.covers), None)
+        return next((level for level in self._unannounced() if level.count >= FEWEST and self._covers(level)), None)
 
     def _unannounced(self) -> Iterator[LevelMembers]:
         """The levels that nothing calls a step."""
@@ -334,13 +391,37 @@ class LevelFinder:
     def _annotated(self) -> LevelMembers | None:
         """torch's steps; else the innermost ranges called steps; else the outermost kind of range that repeats."""
         for source in (LevelSource.PROFILER, LevelSource.NAMED):
-            covering = [level for level in self._of_ranges(source) if level.covers]
+            covering = [level for level in self._of_ranges(source) if self._covers(level)]
             if covering:
                 return covering[-1]
         for level in self._of_ranges(LevelSource.RANGE):
-            if level.count >= FEWEST and level.covers and not is_part_name(level.name):
+            if level.count >= FEWEST and self._covers(level) and not is_part_name(level.name):
                 return level
         return None
+
+    def _covers(self, level: LevelMembers) -> bool:
+        """Whether a level holds what was recorded, or all but the run's start and what comes after some instances.
+
+        What is only idle or copied before the first instance is the start. Most instances, from the end of the one
+        before on, hold hardly anything else.
+        """
+        if level.of_recorded >= COVERAGE:
+            return True
+        is_called_so = level.source in (LevelSource.MEASURED, LevelSource.PROFILER, LevelSource.NAMED)
+        if level.count < (FEWEST if is_called_so else 2 * FEWEST):
+            return False
+        if level.source is LevelSource.RANGE and level.of_recorded < _LEAST_COVERED:
+            return False
+        work, recorded, member = self._work, self._recorded_ns, self.member(level)
+        inside = np.flatnonzero(member >= 0)
+        first, last = int(inside[0]), int(inside[-1]) + 1
+        following = np.minimum(furthest(member[first:last]) + 1, level.count - 1)
+        tile = np.where(member[first:last] >= 0, member[first:last], following)
+        tile_ns = sweep.fold("sum", tile, recorded[first:last], np.zeros(level.count, np.int64))
+        of_kernels = np.where(work.state != State.COPY, work.end_ns - work.start_ns, 0)[:first].sum()
+        start_ns = int(recorded[:first].sum()) if of_kernels <= AT_START * recorded[:first].sum() else 0
+        usual = median(level.length_ns / np.maximum(tile_ns, 1))
+        return bool(usual >= COVERAGE and tile_ns.sum() >= COVERAGE * (int(recorded.sum()) - start_ns))
 
     def _may_be_step(self, level: LevelMembers) -> bool:
         """Whether a level that nothing calls a step may be one: a part's range, graph launches, the kernels' period.
@@ -349,7 +430,7 @@ class LevelFinder:
         some phases of the run only: what repeats through all of them is what these have in common, a layer. And so it
         is where each repetition holds the ranges of one layer alone.
         """
-        if level.count < FEWEST or not level.covers or self._repeats_with_layers(level):
+        if level.count < FEWEST or not self._covers(level) or self._repeats_with_layers(level):
             return False
         marks = [mark.count for mark in map(self._level, _MARKS) if mark is not None]
         phases = [
@@ -428,7 +509,7 @@ class LevelFinder:
             case LevelSource.GRAPH:
                 name, find = "graph", lambda: _by_graph(work)
             case LevelSource.PERIOD:
-                name, find = "kernel sequence", lambda: repetitions(work.name, work.end_ns)
+                name, find = "kernel sequence", lambda: repetitions(work)
             case _:
                 name, find = self._kinds[kind][0], lambda: launched_in(work, host, self._kinds[kind][2])
         self._latest, self._known[key] = None, None
@@ -460,8 +541,11 @@ class LevelFinder:
         if not codes:
             return None
         marks = np.flatnonzero(is_among(names, codes))
-        following = np.append(np.diff(marks), len(names))
-        marks = marks[following > following[:-1].max(initial=0) / 4]  # those with most of a step behind them
+        # those with most of a step behind them: of as many kernels as most kernels are in, whatever is copied between
+        following = np.diff(np.cumsum(self._work.state != State.COPY)[marks])
+        by_length = np.sort(following)
+        in_most = by_length[np.searchsorted(np.cumsum(by_length), by_length.sum() / 2)] if len(following) else 0
+        marks = marks[np.append(following > in_most / 4, True)]
         usual = int(median(np.diff(marks))) if len(marks) > 1 else 0
         member = up_to(with_what_follows(names, marks, usual), len(names))
         first, second, third = (names[(member == instance) & (names >= 0)] for instance in range(3))

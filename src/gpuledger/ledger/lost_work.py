@@ -31,8 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import (
-    CAPTURE_BEGINS,
-    CAPTURE_ENDS,
     CHANGES_GRAPHS,
     DEVICE_OPERATIONS,
     NO_OPERATION,
@@ -46,7 +44,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, is_same
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Spans, covered, furthest, union
+from gpuledger.trace.spans import Ints, Spans, covered, furthest, holds, union
 from gpuledger.trace.strings import Codes
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
@@ -194,7 +192,7 @@ def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
     suspects = suspects[operations(calls.codes("name")[suspects]) != NO_OPERATION]
     if not len(suspects) and not has_nodes(work):
         return NOTHING_LOST
-    operation = operations(calls.codes("name"))
+    operation = host.operations
     is_graph = operation == DeviceOperation.GRAPH.number
     suspects = _in_recording(host, work, _Suspects(trace, host, operation, has_work).lost(suspects))
     nodes = lost_nodes(host, work, is_graph, lambda launched: _in_recording(host, work, launched))
@@ -257,24 +255,12 @@ class _Suspects:
         return suspects[succeeded]
 
     def _outside_capture(self, suspects: Positions) -> Positions:
-        """No stream of their process was being captured: another thread may launch into the same graph."""
-        calls = self.calls
-        edge = calls.strings.each(
-            calls.codes("name"),
-            lambda name: bool(CAPTURE_BEGINS.search(name)) - bool(CAPTURE_ENDS.search(name)),
-            np.int8,
-        )
-        edges = np.flatnonzero(edge)
+        """No stream of their process was being captured."""
         inside = np.zeros(len(suspects), np.bool_)
-        asked = RowsByKey.of(calls["pid"][suspects])
-        for process, of_process in RowsByKey.of(calls["pid"][edges]):
-            own = edges[of_process]
-            own = own[np.argsort(calls["start_ns"][own], kind="stable")]
-            depth = np.cumsum(edge[own], dtype=np.int64)
-            open_before = max(0, -int(depth.min()))  # begun before the recording
+        asked = RowsByKey.of(self.calls["pid"][suspects])
+        for process, captures in self.host.captures.items():
             mine = asked.rows(process)
-            position = np.searchsorted(calls["start_ns"][own], calls["start_ns"][suspects[mine]], side="right")
-            inside[mine] = np.append(0, depth)[position] + open_before > 0
+            inside[mine] = holds(captures, self.calls["start_ns"][suspects[mine]])
         return suspects[~inside]
 
     def _outermost(self, suspects: Positions) -> Positions:

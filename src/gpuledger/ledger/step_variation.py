@@ -1,4 +1,4 @@
-"""How steps vary: the usual length, outliers with the line that makes them so, and drift."""
+"""How steps vary: the usual length, what every so many steps do more, outliers with their line, and drift."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.levels import FEWEST
 from gpuledger.ledger.steps import Steps
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import distinct
+from gpuledger.trace.keys import distinct, is_among
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median, nearest_percentiles
 
@@ -26,6 +27,30 @@ NEIGHBOURS: Final = 2
 
 DRIFT_SHARE: Final = 0.1
 """Steps drift when the last third's median differs from the first third's by this share."""
+
+
+PERIODIC_RATIO: Final = 1.05
+"""Steps at equal distances need not be outliers to be told from the others."""
+
+_DISTANCES_TRIED: Final = 20
+
+MOST_OF_PERIOD: Final = 0.8
+"""So many of the steps at equal distances must be slow, and hold so much of what all slow ones take more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """What a step does more every so many steps: a checkpoint, an evaluation, a log."""
+
+    every: int
+    steps: tuple[int, ...]
+    """The steps in which it begins."""
+    is_slow: NDArray[np.bool_]
+    """Of all steps, those that it makes longer: it may go on in the next one."""
+    usual_ns: int
+    """The median step."""
+    more_ns: int
+    """What all of these take more than it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,8 @@ class Variation:
     outliers: tuple[Outlier, ...]
     drift: Drift | None
     """None with fewer than nine steps."""
+    periodic: Periodic | None = None
+    """None where nothing comes at equal distances."""
 
     @property
     def drift_share(self) -> float | None:
@@ -81,7 +108,43 @@ def variation(device: Device) -> Variation | None:
         return None
     steady = device.steps.steady_ns
     low, middle, high = nearest_percentiles(steady, 10, 50, 90)
-    return Variation(device.steps, middle, low, high, _outliers(device, device.steps), _drift(device, device.steps))
+    return Variation(
+        device.steps,
+        middle,
+        low,
+        high,
+        _outliers(device, device.steps),
+        _drift(device, device.steps),
+        _periodic(device, device.steps),
+    )
+
+
+def _periodic(device: Device, steps: Steps) -> Periodic | None:
+    """What comes at equal distances, FEWEST times or more; of several such things the rarest that takes the most."""
+    lengths = steps.steady_ns
+    if len(lengths) < 2 * FEWEST or len(set(device.phases.of_step[steps.warm_up :])) > 1:
+        return None
+    usual = median(lengths)
+    slow = lengths > max(PERIODIC_RATIO * usual, usual + 3 * median(np.abs(lengths - usual)))
+    begins = np.flatnonzero(slow & ~np.append(False, slow[:-1]))
+    if len(begins) < FEWEST:
+        return None
+    run = np.cumsum(slow & ~np.append(False, slow[:-1])) - 1  # which of them each slow step goes on with
+    more = np.zeros(len(begins))
+    np.add.at(more, run[slow], (lengths - usual)[slow])
+    distances, counts = np.unique(np.concatenate((np.diff(begins), begins[2:] - begins[:-2])), return_counts=True)
+    often = distances[np.argsort(-counts, kind="stable")[:_DISTANCES_TRIED]]
+    for every in sorted(often[often > 1].tolist(), reverse=True):
+        chosen = np.flatnonzero(begins % every == np.bincount(begins % every, more).argmax())
+        could_be = len(range(int(begins[chosen[0]]), len(lengths), every))
+        if len(chosen) >= max(FEWEST, MOST_OF_PERIOD * could_be) and more[chosen].sum() >= MOST_OF_PERIOD * more.sum():
+            break
+    else:
+        return None
+    is_slow = np.zeros(len(steps), np.bool_)
+    is_slow[steps.warm_up :] = slow & is_among(run, chosen)
+    numbers = (steps.warm_up + begins[chosen]).tolist()
+    return Periodic(every, tuple(numbers), is_slow, int(usual), int(more[chosen].sum()))
 
 
 def _drift(device: Device, steps: Steps) -> Drift | None:

@@ -126,6 +126,14 @@ def _step_sentences(answer: StepsAnswer) -> Sentences:
                 line=worst.line.label,
             )
         )
+    if steps.periodic is not None:
+        sentences.append(
+            say(
+                "Every {count} steps one takes {time} longer.",
+                count=count_text(steps.periodic.every),
+                time=time_text(steps.periodic.more_ns // len(steps.periodic.steps)),
+            )
+        )
     if steps.drifts and steps.drift is not None:
         sentences.append(
             say(

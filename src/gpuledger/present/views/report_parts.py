@@ -56,6 +56,9 @@ def _verdict(run: ProfiledRun) -> Message:
             share=share_text(share),
             works=works,
         )
+    if run.is_graph_capture:
+        claim = next(finding.claim for finding in run.findings if finding.explains_ns)
+        return say("{claim}. {works}", claim=capitalised(claim), works=works)
     obstacles = _obstacles(summary, run, device.steady_ns)
     return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
 
@@ -78,9 +81,19 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
             for name, share in summary.kernels
         )
         sentences.append(say("Of the time {kernels}.", kernels=joined(say(", "), named)))
+    started = summary.start is not None
+    if summary.start is not None:
+        start = say(
+            "Before the steps, start-up takes {time}, once, mostly {line}.",
+            time=time_text(summary.start.time_ns),
+            line=summary.start.label,
+        )
     if summary.finding is not None:
-        return [*sentences, say("{claim}.", claim=capitalised(summary.finding.claim))]
-    if summary.outside is not None:
+        claim = say("{claim}.", claim=capitalised(summary.finding.claim))
+        return [*sentences, claim, start] if started else [*sentences, claim]
+    if started:
+        sentences.append(start)
+    elif summary.outside is not None:
         sentences.append(
             say(
                 "Outside the steps, {share} of the window is lost to {line}.",
@@ -88,7 +101,7 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
                 line=summary.outside.label,
             )
         )
-    if summary.loss is not None or summary.outside is not None or summary.kernels:
+    if summary.loss is not None or summary.outside is not None or summary.kernels or started:
         return sentences
     bound = None if run.light is None else light_sentence(run.main_device, run.light)
     if findings and findings[0].saving_ns:
