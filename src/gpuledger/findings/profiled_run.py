@@ -13,7 +13,6 @@ import numpy as np
 
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF, findings
-from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, by_trigger, idle_label
 from gpuledger.ledger.device import Device, analyse_devices
@@ -221,20 +220,19 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
 
 def main_kernels(device: Device, findings: Sequence[Finding]) -> tuple[tuple[str, float], ...]:
     """The few kernels that hold most of the time, with their shares; none where a fix saves more than they might."""
-    steady_ns, work = max(device.steady_ns, 1), device.work
+    steady_ns = max(device.steady_ns, 1)
     saved_ns = max((finding.saving_ns for finding in findings if finding.gpu == device.gpu), default=0)
-    compute_ns = sum(ns for line, ns in device.line_ns.items() if line.is_compute)
-    if compute_ns < MOST_OF_TIME * steady_ns or saved_ns >= FASTER * compute_ns:
+    if device.compute_ns < MOST_OF_TIME * steady_ns or saved_ns >= FASTER * device.compute_ns:
         return ()
-    mine = (work.state == State.COMPUTE) & (work.gpu == device.gpu) & (work.name >= 0)
-    rows = np.flatnonzero(mine & device.begins_steady(work.start_ns))
-    took = np.bincount(work.name[rows], weights=(work.end_ns - work.start_ns)[rows])
+    took = device.kernel_ns
     codes = np.argsort(-took, kind="stable")[:FEW_KERNELS]
     for count in range(1, len(codes) + 1):
-        held_ns = float(took[codes[:count]].sum())
+        held_ns = int(took[codes[:count]].sum())
         if held_ns >= max(MOST_OF_BUSY * _busy_ns(device.line_ns), MOST_OF_TIME * steady_ns, saved_ns / FASTER):
             strings = device.host.calls.strings
-            return tuple((strings.text(int(code)) or "", min(took[code] / steady_ns, 1.0)) for code in codes[:count])
+            return tuple(
+                (strings.text(code) or "", min(int(took[code]) / steady_ns, 1.0)) for code in codes[:count].tolist()
+            )
     return ()
 
 

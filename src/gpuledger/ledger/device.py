@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.books import Ledger, Line, LineKind, ledger
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger, by_trigger
@@ -30,7 +30,7 @@ from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
-from gpuledger.trace.sweep import side_by_side
+from gpuledger.trace.sweep import fold, side_by_side
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
@@ -169,6 +169,16 @@ class Device:
     def compute_ns(self) -> int:
         """Compute in the steady stretch."""
         return sum(amount for line, amount in self.line_ns.items() if line.is_compute)
+
+    @cached_property
+    def kernel_ns(self) -> Ints:
+        """How long kernels that begin in the steady stretch compute, by the code of their name."""
+        work = self.work
+        mine = (work.state == State.COMPUTE) & (work.gpu == self.gpu)
+        rows = np.flatnonzero(mine & self.begins_steady(work.start_ns))
+        names = work.name[rows]
+        into = np.zeros(int(names.max(initial=-1)) + 1, np.int64)
+        return fold("sum", names, work.end_ns[rows] - work.start_ns[rows], into)
 
     @cached_property
     def device_floor_ns(self) -> int:
