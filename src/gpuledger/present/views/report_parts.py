@@ -9,6 +9,7 @@ from typing import Final
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.answers.report import ReportAnswer
+from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
@@ -20,7 +21,6 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow
 from gpuledger.present.palette import line_tone
-from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -274,8 +274,6 @@ def closing(report: ReportAnswer) -> list[Message]:
 
 def next_command(run: ProfiledRun) -> list[Message]:
     """What to run next: of a program that is a few kernels, what Nsight Compute should look at, on GPUs it knows."""
-    calls = run.main_device.host.calls
-    is_amd = any((name or "").startswith("hip") for name in calls.strings.decode(distinct(calls.codes("name"))))
-    if not is_amd and main_kernels(run.main_device, run.findings):
+    if main_kernels(run.main_device, run.findings) and not is_amd(run.trace):
         return [say("next: {command}", command=f"gpuledger ncu-plan {run.name}")]
     return [say("next: {command}", command=run.findings[0].next)] if run.findings else []
