@@ -389,7 +389,7 @@ def _waits_for_uploads(subject: OneGpu) -> bool:
     before = gaps.before[drained]
     upload = [subject.trace.strings.code(label) for label in TO_DEVICE]
     is_upload = (before >= 0) & (work.state[before] == State.COPY) & is_among(work.name[before], upload)
-    lost_ns = gaps.length_ns[drained]
+    lost_ns = device.steady_gap_ns[drained]
     return bool(2 * lost_ns[is_upload].sum() > lost_ns.sum())
 
 
@@ -408,7 +408,7 @@ def _longer_waited_ns(device: Device) -> int:
     """Gaps that begin with a wait, though what the host did then set them off: without the wait it was done before."""
     gaps = device.ledger.gaps
     occupied = is_among(gaps.trigger, [TRIGGERS.index(cause) for cause in OCCUPATIONS])
-    return int(gaps.length_ns[device.steady_gaps & occupied & (gaps.by_cause.of(Cause.SYNC) > 0)].sum())
+    return int(device.steady_gap_ns[occupied & (gaps.by_cause.of(Cause.SYNC) > 0)].sum())
 
 
 def _read_ns(device: Device) -> int:
@@ -419,7 +419,7 @@ def _read_ns(device: Device) -> int:
     length = work.end_ns[read] - work.start_ns[read]
     launched_late = is_among(gaps.trigger, [TRIGGERS.index(trigger) for trigger in (*_WAITED, QueueTrigger.BEHIND)])
     before = np.flatnonzero(is_among(gaps.after, read[length < SMALL_COPY_NS]) & launched_late & device.steady_gaps)
-    return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[leave_out(before, chosen)].sum())
+    return int(length[length < SMALL_COPY_NS].sum() + device.steady_gap_ns[leave_out(before, chosen)].sum())
 
 
 def _small_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -453,7 +453,7 @@ def _time_between_copies(device: Device) -> int:
     before, after = gaps.before[drained], gaps.after[drained]
     small = (work.state == State.COPY) & (work.end_ns - work.start_ns < SMALL_COPY_NS)
     same_way = work.name[before] == work.name[after]  # not there and back
-    return int(gaps.length_ns[drained][small[before] & small[after] & same_way].sum())
+    return int(device.steady_gap_ns[drained][small[before] & small[after] & same_way].sum())
 
 
 def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:

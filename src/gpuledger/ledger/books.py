@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import Busy, busy
-from gpuledger.ledger.causes import CAUSES, Cause, idle_label
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, Trigger, idle_label
 from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
@@ -51,20 +51,20 @@ class Line(str):
     kind: LineKind
     family: str
     """Of compute; else empty."""
-    cause: Cause | None
-    """Of idle time; else None."""
+    cause: Trigger | None
+    """Of idle time; else None. In the books a cause, in what reports show first a trigger."""
 
     def __new__(cls, name: str) -> Line:
         """The line that is called so; ValueError where there can be none."""
         if isinstance(name, Line):
             return name
         kind, _, rest = name.partition(".")
-        if kind == LineKind.IDLE and rest not in CAUSES:
+        if kind == LineKind.IDLE and rest not in TRIGGERS:
             raise ValueError(f"{rest!r} is no cause of idle time")
         line = super().__new__(cls, name)
         line.kind = LineKind(kind)
         line.family = rest if line.kind is LineKind.COMPUTE else ""
-        line.cause = Cause[rest.upper()] if line.kind is LineKind.IDLE else None
+        line.cause = TRIGGERS[TRIGGERS.index(rest)] if line.kind is LineKind.IDLE else None
         return line
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ class Line(str):
         return cls(f"{LineKind.COMPUTE}.{family}")
 
     @classmethod
-    def of_cause(cls, cause: Cause) -> Line:
+    def of_cause(cls, cause: Trigger) -> Line:
         return cls(f"{LineKind.IDLE}.{cause}")
 
     @property

@@ -114,9 +114,14 @@ class Device:
         return total(self.steady_stretches)
 
     @cached_property
+    def steady_gap_ns(self) -> Ints:
+        """How much of each gap lies in the steady stretch: together its idle time."""
+        return self.steady_part_ns(self.ledger.gaps.start_ns, self.ledger.gaps.end_ns)
+
+    @cached_property
     def steady_gaps(self) -> NDArray[np.bool_]:
-        """Which gaps begin in the steady stretch."""
-        return self.begins_steady(self.ledger.gaps.start_ns)
+        """Which gaps lie in the steady stretch, if only in part."""
+        return self.steady_gap_ns > 0
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
@@ -133,11 +138,11 @@ class Device:
 
     @cached_property
     def triggers(self) -> dict[tuple[Trigger, str], tuple[int, int]]:
-        """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
+        """For each (trigger, draining call) the idle time and the gaps of the steady stretch, the most time first."""
         gaps = self.ledger.gaps
         trigger, call = gaps.trigger[self.steady_gaps], gaps.drained_by[self.steady_gaps]
         first, number = group(trigger, call)
-        times = summarise(gaps.length_ns[self.steady_gaps], number)
+        times = summarise(self.steady_gap_ns[self.steady_gaps], number)
         by_trigger = {
             (TRIGGERS[trigger[row]], gaps.draining[call[row]]): (gaps_ns.total, gaps_ns.count)
             for row, gaps_ns in zip(first.tolist(), times, strict=True)
@@ -147,8 +152,7 @@ class Device:
     @cached_property
     def idle_by_trigger(self) -> dict[Trigger, int]:
         """The idle time of the steady stretch by what set it off, the most first: what a report shows first."""
-        gaps = self.ledger.gaps
-        return by_trigger(gaps.trigger, self.steady_part_ns(gaps.start_ns, gaps.end_ns))
+        return by_trigger(self.ledger.gaps.trigger, self.steady_gap_ns)
 
     def exposed_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that nothing hid."""
