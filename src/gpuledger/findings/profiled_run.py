@@ -14,7 +14,7 @@ import numpy as np
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF, findings
 from gpuledger.ledger.books import Line, LineKind
-from gpuledger.ledger.causes import Cause, Trigger, by_trigger, idle_label
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
@@ -194,16 +194,15 @@ def time_before_work(run: ProfiledRun) -> tuple[int, float] | None:
 
 def headline(device: Device, findings: Sequence[Finding]) -> Headline:
     """The headline for one GPU, whose findings come with the most profitable first."""
-    total, steady = device.ledger.total(), device.line_ns
+    total, steady = device.ledger.shown_total(), device.shown_ns
     window_ns = max(device.ledger.window_ns, 1)
     first = findings[0] if findings else None
     if first is not None and max(first.saving_ns, first.explains_ns) < LITTLE * device.steady_ns:
         first = None
-    gaps = device.ledger.gaps
-    lost, of_all = _losses(steady, device.idle_by_trigger), _losses(total, by_trigger(gaps.trigger, gaps.length_ns))
+    lost, of_all = _losses(steady), _losses(total)
     largest = _largest(lost, max(device.steady_ns, 1))
     explained_ns = 0 if first is None else max(first.explains_ns, first.saving_ns)
-    outside = {label: ns - lost.get(label, 0) for label, ns in of_all.items()}
+    outside = {line: ns - lost.get(line, 0) for line, ns in of_all.items()}
     return Headline(
         busy_share=_busy_ns(total) / window_ns,
         steady_busy_share=_busy_ns(steady) / max(device.steady_ns, 1),
@@ -212,8 +211,8 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         finding=first,
         loss=largest if largest is not None and 2 * explained_ns < largest.time_ns else None,
         outside=_largest(outside, window_ns),
-        unrecorded=_notable(_UNRECORDED.label, total.get(_UNRECORDED, 0), window_ns),
-        lost=_notable(_LOST.label, total.get(_LOST, 0), window_ns),
+        unrecorded=_notable(_UNRECORDED, total, window_ns),
+        lost=_notable(_LOST, total, window_ns),
         kernels=main_kernels(device, findings),
     )
 
@@ -240,20 +239,20 @@ def _busy_ns(lines: Mapping[Line, int]) -> int:
     return sum(ns for line, ns in lines.items() if not line.is_idle)
 
 
-def _losses(lines: Mapping[Line, int], idle: Mapping[Trigger, int]) -> dict[str, int]:
-    """Exposed work, and idle time by what set it off, by what it is called; without what is nobody's loss."""
-    exposed = {line.label: ns for line, ns in lines.items() if not (line.is_compute or line.is_idle)}
-    return exposed | {idle_label(trigger): ns for trigger, ns in idle.items() if trigger not in _UNKNOWN}
+def _losses(lines: Mapping[Line, int]) -> dict[Line, int]:
+    """Exposed work and idle time, without what is nobody's loss."""
+    return {line: ns for line, ns in lines.items() if not line.is_compute and line.cause not in _UNKNOWN}
 
 
-def _largest(losses: Mapping[str, int], whole_ns: int) -> Loss | None:
+def _largest(losses: Mapping[Line, int], whole_ns: int) -> Loss | None:
     """The largest of the losses; None where it is small."""
-    label = max(losses, key=lambda label: losses[label], default=None)
-    return None if label is None else _notable(label, losses[label], whole_ns)
+    line = max(losses, key=lambda line: losses[line], default=None)
+    return None if line is None else _notable(line, losses, whole_ns)
 
 
-def _notable(label: str, ns: int, whole_ns: int) -> Loss | None:
-    return Loss(label, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
+def _notable(line: Line, lines: Mapping[Line, int], whole_ns: int) -> Loss | None:
+    ns = lines.get(line, 0)
+    return Loss(line.label, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
 
 
 def finding_place(finding: Finding, device: Device) -> Span:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities, State
-from gpuledger.ledger.books import Ledger, Line, LineKind, ledger
+from gpuledger.ledger.books import Ledger, Line, LineKind, ledger, with_triggers
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger, by_trigger
 from gpuledger.ledger.host import Host, host_and_activities
@@ -153,6 +153,11 @@ class Device:
     def idle_by_trigger(self) -> dict[Trigger, int]:
         """The idle time of the steady stretch by what set it off, the most first: what a report shows first."""
         return by_trigger(self.ledger.gaps.trigger, self.steady_gap_ns)
+
+    @cached_property
+    def shown_ns(self) -> dict[Line, int]:
+        """The steady stretch as reports show it: `line_ns` with idle time by what set it off."""
+        return with_triggers(self.line_ns, self.idle_by_trigger)
 
     def exposed_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that nothing hid."""

@@ -14,7 +14,7 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
-from gpuledger.ledger.causes import Cause, idle_label
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
@@ -36,7 +36,7 @@ def verdict(run: ProfiledRun) -> Message:
     if run.lost is None:
         return _verdict(run)
     claim, rest = capitalised(run.lost.claim), _verdict(replace(run, findings=run.findings[1:]))
-    share = share_text(run.main_device.idle_ns(Cause.LOST) / run.main_device.steady_ns)
+    share = share_text(run.main_device.idle_by_trigger.get(Cause.LOST, 0) / run.main_device.steady_ns)
     if share == share_text(0):
         return say("{claim}. {verdict}", claim=claim, verdict=rest)
     return say("{claim}. Up to {share} of the time only looks idle. {verdict}", claim=claim, share=share, verdict=rest)
@@ -168,7 +168,7 @@ def drawing_order(lines: Mapping[Line, int]) -> list[Line]:
 def ledger_block(run: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> LedgerBlock:
     """Where the time of the main GPU went; `files` are pictures that lie beside a Markdown document."""
     device = run.main_device
-    lines = device.line_ns
+    lines = device.shown_ns
     compute = {line: ns for line, ns in lines.items() if line.is_compute}
     small = small_families(lines)
     by_family = sorted((entry for entry in compute.items() if entry[0] not in small), key=lambda entry: -entry[1])
@@ -177,7 +177,7 @@ def ledger_block(run: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> Led
         *((f"  {line.family}", ns, "compute") for line, ns in by_family),
         *([(OTHER_FAMILIES, sum(compute[line] for line in small), "compute")] if small else []),
         *((words, exposed, kind) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))),
-        *((idle_label(trigger), ns, "idle") for trigger, ns in device.idle_by_trigger.items()),
+        *((line.label, lines[line], "idle") for line in drawing_order(lines) if line.is_idle),
         (say("total"), device.steady_ns, ""),
     ]
     rows = tuple(
@@ -191,7 +191,7 @@ def _ledger_chart(run: ProfiledRun) -> Chart:
     main = run.main_device
     others = [device for device in run.devices if device is not main]
     bars = [
-        Bar(say("GPU {gpu}", gpu=device.gpu) if others else "", _bar_parts(device, device.line_ns))
+        Bar(say("GPU {gpu}", gpu=device.gpu) if others else "", _bar_parts(device, device.shown_ns))
         for device in (main, *others)
     ]
     work = {line: amount for line, amount in main.line_ns.items() if not line.is_idle}
@@ -204,21 +204,18 @@ def _ledger_chart(run: ProfiledRun) -> Chart:
 
 
 def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
-    """The lines as shares of what they sum to, idle time by its trigger; named with shares of the steady stretch."""
-    parts = [
-        (line_tone(line), lines[line], line.label, line.brief_label)
-        for line in drawing_order(lines)
-        if not line.is_idle
-    ]
-    if any(line.is_idle for line in lines):
-        parts += [
-            (f"idle-{trigger}", ns, idle_label(trigger), trigger.label)
-            for trigger, ns in device.idle_by_trigger.items()
-        ]
-    whole = sum(lines.values()) or 1
+    """The lines as shares of what they sum to, named with shares of the steady stretch."""
+    whole_ns = sum(lines.values()) or 1
     return tuple(
-        Part(tone, ns / whole, label, share_text(ns / device.steady_ns), time_text(ns // device.step_count), brief)
-        for tone, ns, label, brief in parts
+        Part(
+            line_tone(line),
+            lines[line] / whole_ns,
+            line.label,
+            share_text(lines[line] / device.steady_ns),
+            time_text(lines[line] // device.step_count),
+            line.brief_label,
+        )
+        for line in drawing_order(lines)
     )
 
 
