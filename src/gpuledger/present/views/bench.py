@@ -318,7 +318,7 @@ def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore
         blocks=lambda: (
             Opening("bench diagnosis", _diagnosis_headline(benchmark)),
             *(Conclusion(_verdict(score)) for score in scores),
-            *([Remarks((_of_unseen(benchmark, scores),), 6)] if benchmark.unseen else []),
+            *([Conclusion(_of_unseen(benchmark, scores))] if benchmark.unseen else []),
             Group(tuple(tables)),
             Remarks(notes, 6),
         ),
