@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from gpuledger.findings.idle import RULES as ABOUT_IDLE
 from gpuledger.findings.profiled_run import headline
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import TRIGGERS, idle_label
-from gpuledger.present.document import LedgerRow
+from gpuledger.present.document import LedgerRow, Section, SheetBlock
 from gpuledger.present.views.page.breakdown import gaps_section, ledger_section
 from gpuledger.present.views.page.report_page import report_page
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
@@ -82,22 +83,25 @@ def check_text(report: Report, rows: Mapping[str, LedgerRow]) -> None:
         ), row
 
 
+def rows_at(section: Section, anchor: str) -> list[Any]:
+    """The rows of a section's table; none where it has no such table."""
+    tables = [block for block in section.blocks if isinstance(block, SheetBlock) and block.anchor == anchor]
+    return [row for table in tables for row in table.sheet.rows]
+
+
 def check_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
     """Tables under the first screen have its numbers."""
     device, answer = report.main_device, ReportAnswer(report)
-    [ledger] = [block.sheet for block in ledger_section(answer).blocks if getattr(block, "anchor", "") == "ledger"]
-    for line, share, *_ in ledger.rows:
-        if line.words in rows:
-            assert share_text(share / 100) == share_text(rows[line.words].share)
-    assert {str(line.words) for line, share, *_ in ledger.rows if share and line.words.startswith("idle: ")} == {
+    steady = {str(line.words): share / 100 for line, share, *_ in rows_at(ledger_section(answer), "ledger") if share}
+    for name in steady.keys() & rows.keys():
+        assert share_text(steady[name]) == share_text(rows[name].share)
+    assert {name for name in steady if name.startswith("idle: ")} == {
         name for name in rows if name.startswith("idle: ")
     }
     by_trigger: dict[str, int] = {}
-    for block in gaps_section(answer).blocks:
-        if getattr(block, "anchor", "") == "triggers":
-            for trigger, _, _, time_ns, _ in block.sheet.rows:
-                name = f"idle: {trigger.words}"
-                by_trigger[name] = by_trigger.get(name, 0) + time_ns
+    for trigger, _, _, time_ns, _ in rows_at(gaps_section(answer), "triggers"):
+        name = f"idle: {trigger.words}"
+        by_trigger[name] = by_trigger.get(name, 0) + time_ns
     assert by_trigger == {str(idle_label(trigger)): ns for trigger, ns in device.idle_by_trigger.items()}
 
 
