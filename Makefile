@@ -94,6 +94,7 @@ lock: | $(VENV)/bin/pip
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/what_is_said.py
 
 messages: $(VENV)/installed-dev
 	$(BIN)/python docs/messages.py

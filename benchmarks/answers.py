@@ -170,7 +170,9 @@ def record(arguments: tuple[str, ...], root: Path, target: Path) -> None:
             else gpuledger(*arguments, cwd=Path(folder), COLUMNS="100")
         )
         written = "".join(
-            f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in sorted(Path(folder).iterdir())
+            f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+            for path in sorted(Path(folder).rglob("*"))
+            if path.is_file()
         )
     text = f"$ gpuledger {said}\nexit {ran.exit_code}\n{written}{ran.stdout}\n--- stderr\n{ran.stderr}"
     text = text.replace(str(root), "ROOT").replace(folder, "HERE")

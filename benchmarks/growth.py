@@ -101,21 +101,27 @@ def faults(task: str, sizes: list[Size]) -> list[str]:
     return wrong
 
 
-def main() -> None:
-    """Measure, print, and fail where something grows too fast."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def asked_for(doc: str | None) -> tuple[dict[int, Path], tuple[str, ...], Path]:
+    """From the command line: exports by their kernels, how names of tasks begin, the folder to work in."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1e5,1e6", help="Kernels, with commas.")
-    parser.add_argument("--only", nargs="*", default=(), help="Tasks whose names begin so.")
+    parser.add_argument("--only", nargs="+", default=("",), help="Tasks whose names begin so.")
     parser.add_argument("--work", type=Path, default=HERE.parent / "build" / "bench")
     asked = parser.parse_args()
-    exports = {int(float(size)): export_of(int(float(size)), asked.work) for size in asked.sizes.split(",")}
+    sizes = [int(float(size)) for size in asked.sizes.split(",")]
+    return {kernels: export_of(kernels, asked.work) for kernels in sizes}, tuple(asked.only), asked.work
+
+
+def main() -> None:
+    """Measure, print, and fail where something grows too fast."""
+    exports, only, work = asked_for(__doc__)
     wrong = list[str]()
-    for task in tasks(next(iter(exports.values())), asked.work):
-        if asked.only and not task.startswith(tuple(asked.only)):
+    for task in tasks(next(iter(exports.values())), work):
+        if not task.startswith(only):
             continue
         sizes = list[Size]()
         for kernels, export in exports.items():
-            size = measured(tasks(export, asked.work)[task], export, kernels)
+            size = measured(tasks(export, work)[task], export, kernels)
             if isinstance(size, Failed):
                 wrong.append(f"{task}, {kernels:,} kernels: {size.reason}")
                 break

@@ -10,14 +10,11 @@ where the second answer takes more than `MOST` times that, or differs from the f
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
-from pathlib import Path
 from typing import Final
 
-from growth import OURS, tasks
-from harness.inputs import HERE, export_of
+from growth import OURS, asked_for, tasks
 from harness.measure import Command, Failed, Measured, Pace, measured, once
 
 MOST: Final = 3.0
@@ -39,18 +36,13 @@ def asked_twice(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tupl
 
 def main() -> None:
     """Measure, print, and fail where a second answer is late or another one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="1e5,1e6", help="Kernels, with commas.")
-    parser.add_argument("--only", nargs="*", default=(), help="Tasks whose names begin so.")
-    parser.add_argument("--work", type=Path, default=HERE.parent / "build" / "bench")
-    asked = parser.parse_args()
+    exports, only, work = asked_for(__doc__)
     wrong = list[str]()
-    for kernels in (int(float(size)) for size in asked.sizes.split(",")):
-        export = export_of(kernels, asked.work)
-        for task, argv in tasks(export, asked.work).items():
-            if task.startswith(NOT_KEPT) or (asked.only and not task.startswith(tuple(asked.only))):
+    for kernels, export in exports.items():
+        for task, argv in tasks(export, work).items():
+            if task.startswith(NOT_KEPT) or not task.startswith(only):
                 continue
-            with tempfile.TemporaryDirectory(dir=asked.work) as cache:
+            with tempfile.TemporaryDirectory(dir=work) as cache:
                 start = measured(Command((*OURS, "--version")), SECOND)
                 both = asked_twice(argv, (("XDG_CACHE_HOME", cache),))
             if isinstance(start, Failed) or isinstance(both, Failed):

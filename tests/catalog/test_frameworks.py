@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuledger.catalog.frameworks import SIGNS, Framework, framework_of, is_torch
+from gpuledger.catalog.frameworks import SIGNS, Framework, framework_of, is_amd, is_torch
 from gpuledger.trace.model import Gpu, Process, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -50,6 +50,14 @@ def program(
     private = replace(trace.origin.private, command=command)
     origin = replace(trace.origin, processes=(Process(0, process),), private=private, source_rows=tables, tool=tool)
     return replace(trace, origin=origin)
+
+
+def test_a_gpu_without_a_name_is_amds_where_calls_are_hips() -> None:
+    strings = Strings({"hipLaunchKernel": None})
+    calls = table(Table.CALLS, strings, 1, start_ns=[0], end_ns=[1], name=["hipLaunchKernel"])
+    assert is_amd(of_tables(strings, {Table.CALLS: calls}, Gpu("")))
+    assert is_amd(program("hipcub::scan", gpu="AMD Radeon AI PRO R9700"))
+    assert not is_amd(program("hipcub::scan"))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,19 @@ def test_the_page_shows_what_the_kept_answers_score() -> None:
     assert run.written(page) == page, "run `python benchmarks/run_diagnosis.py --kept --write-docs`"
 
 
+def test_the_page_names_the_programs_that_no_rule_was_made_on() -> None:
+    [summary] = [line for line in run.PAGE.read_text().splitlines() if "in sample" in line]
+    new = run.scores(BENCHMARK)[0].of_cases(BENCHMARK.unseen)
+    assert BENCHMARK.unseen
+    assert f"({', '.join(BENCHMARK.unseen)}), {new.first} are named" in summary
+
+
+def test_readmes_have_the_score() -> None:
+    total = run.scores(BENCHMARK)[0].total
+    assert f"[{total.first} of {total.faults} programs]" in (run.ROOT / "README.md").read_text()
+    assert f"[{total.faults} 个程序中的 {total.first} 个]" in (run.ROOT / "README.zh.md").read_text()
+
+
 def test_every_kept_answer_uses_words_of_the_list() -> None:
     for score in run.scores(BENCHMARK):
         assert [case.not_in_list for case in score.cases if case.not_in_list] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gpuledger.ledger.causes import Cause, idle_label
 from gpuledger.ledger.levels import COVERAGE
 from gpuledger.present.views.report_parts import next_command, verdict
 from gpuledger.selection import Selection
+from gpuledger.trace.model import Gpu
 from gpuledger.units import share_text
 from gpuledger.verbs.report import build_report
 from support.call_notation import called
@@ -127,6 +129,14 @@ def test_a_kernel_that_is_the_program_is_named_and_comes_next() -> None:
     run = build_report(busy_program(octree_walk=900, scan=50, emit=50).trace(), "octree.sqlite")
     assert "Of the time 89.9 % in octree_walk." in str(verdict(run))
     assert [str(line) for line in next_command(run)] == ["next: gpuledger ncu-plan octree.sqlite"]
+
+
+def test_a_kernel_of_an_amd_gpu_is_not_given_to_nsight_compute() -> None:
+    trace = busy_program(octree_walk=900, scan=50).trace()
+    of_amd = replace(trace, origin=replace(trace.origin, gpus=(Gpu("AMD Instinct MI300X"),)))
+    run = build_report(of_amd, "octree.db")
+    assert "Of the time 94.7 % in octree_walk." in str(verdict(run))
+    assert not any("ncu-plan" in line for line in next_command(run))
 
 
 def test_many_kernels_are_not_the_program() -> None:

@@ -37,7 +37,7 @@ def test_work_and_idle_time_lie_where_they_were() -> None:
         *((0.0, 0.4), (0.2, 0.3), (0.75, 0.25))
     ]
     assert [(left, width) for left, _, width, _ in boxes(picture, hatched=True)] == [(0.5, 0.25)]
-    assert {"GPU 0 idle, by cause", "Stream 0", "Stream 1", "+0 ns", "+200 ns"} <= set(words(picture))
+    assert {"GPU 0 idle, by trigger", "Stream 0", "Stream 1", "+0 ns", "+200 ns"} <= set(words(picture))
     assert {tone for tone, _ in picture.legend} >= {"compute-gemm", "compute-softmax"}
     part = timeline_picture(run, run.main_device, Span(400, 800), str)
     assert [(left, width) for left, _, width, _ in boxes(part, hatched=True)] == [(0.25, 0.625)]
@@ -56,7 +56,7 @@ def test_a_step_shows_the_idle_time_of_the_books(name: str) -> None:
     idle = sum(int(ns) for line, ns in zip(books.lines, books.books[tile], strict=True) if line.is_idle)
     assert drawn == pytest.approx(idle / (step.end_ns - step.start_ns), abs=0.02)  # no bar is too narrow to be seen
     chinese = timeline_picture(run, device, step, lambda text: translated(text, "zh"))
-    assert "GPU 0 空闲，按成因" in words(chinese)
+    assert "GPU 0 空闲，按触发原因" in words(chinese)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 5), st.text(max_size=60)), max_size=12))

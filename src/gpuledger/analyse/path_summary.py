@@ -6,6 +6,7 @@ twice as fast wherever it runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_names import without_ids
 from gpuledger.ledger.activity import State, short_function_name
 from gpuledger.ledger.books import Line
-from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
@@ -43,7 +44,7 @@ class PathSide(StrEnum):
     OUTSIDE = "outside"  # nobody knows
 
 
-_SIDES: Final = {
+_SIDES: Final[Mapping[Trigger, PathSide]] = {
     **dict.fromkeys((Cause.LAUNCH_LATENCY, Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT), PathSide.BETWEEN),
     **dict.fromkeys((Cause.UNATTRIBUTED, Cause.TAIL), PathSide.OUTSIDE),
 }

@@ -85,7 +85,7 @@ def lost_time(device: Device, chosen: Positions, trigger: Trigger) -> LostTime:
     for number, mine in RowsByKey.of(host.thread_of_call[gaps.call[chosen]]):
         call = gaps.call[chosen[mine]]
         who = int(host.threads[number]), int(host.calls["pid"][call[0]]), int(host.calls["tid"][call[0]])
-        start, end = gaps.start_ns[chosen[mine]], gaps.end_ns[chosen[mine]]
+        start, end = (np.clip(edge[chosen[mine]], *device.steady) for edge in (gaps.start_ns, gaps.end_ns))
         is_code = trigger is Cause.HOST_CODE
         launched = end if trigger in _NOT_THE_HOSTS else host.calls["start_ns" if is_code else "end_ns"][call]
         spans = union(start, np.clip(launched, start, end))

@@ -165,15 +165,20 @@ def framework_of(trace: Trace) -> Framework:
         proved.append(Framework.TORCH)
     if proved:
         return min(proved, key=list(SIGNS).index)
-    return _without_framework(origin, programs)
+    return _without_framework(trace, programs)
 
 
-def _without_framework(origin: Origin, programs: Sequence[str]) -> Framework:
+def is_amd(trace: Trace) -> bool:
+    """Whether the GPUs are AMD's: by what they are called, or by HIP's calls, as not every profile names its GPUs."""
+    named = any(word in gpu.name for gpu in trace.origin.gpus for word in _AMD)
+    return named or "\nhip" in _lines(trace, Table.CALLS, "name")
+
+
+def _without_framework(trace: Trace, programs: Sequence[str]) -> Framework:
     """A program of its own kernels and of libraries, unless an interpreter runs it: that has a framework, unseen."""
     if not programs or any(program.startswith(_INTERPRETERS) for program in programs):
         return Framework.ANY
-    is_amd = any(word in gpu.name for gpu in origin.gpus for word in _AMD)
-    return Framework.HIP if is_amd else Framework.CUDA
+    return Framework.HIP if is_amd(trace) else Framework.CUDA
 
 
 _MOST_NAMES: Final = 2_000

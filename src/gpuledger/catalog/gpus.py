@@ -224,14 +224,14 @@ def _pcie(generation: int, lanes: int) -> int:
 
 LINKS: Final = (
     # NVLink-C2C, 450 GB/s each way: what copies from the CPU's memory reach on a GH200
-    (r"\bGH200|\bGB[23]00", 300_000_000_000),
+    (regex(r"\bGH200|\bGB[23]00"), 300_000_000_000),
     # cards with fewer than 16 lanes, by the makers' product pages, before the others of their generation
-    (r"RTX 50[56]0", _pcie(5, 8)),
-    (r"RTX 40[56]0|RTX 3050|RX [67]6|A2$|RTX A(?:400|1000)|RTX [12]000 Ada", _pcie(4, 8)),
-    (r"RX 6[45]00", _pcie(4, 4)),
-    (r"GeForce MX", _pcie(3, 4)),
-    (r"B[123]00|H[128]00|H20\b|RTX 50|RTX PRO \d000|MI3\d\d|R9700|RX 90", _pcie(5, 16)),
-    (r"A[18]00|A10|A30|A40|A16|L4\b|L40|L20|RTX (?:30|40)|RTX A|Ada|MI[12]\d\d|RX [67]|W[67]\d00", _pcie(4, 16)),
+    (regex(r"RTX 50[56]0"), _pcie(5, 8)),
+    (regex(r"RTX 40[56]0|RTX 3050|RX [67]6|A2$|RTX A(?:400|1000)|RTX [12]000 Ada"), _pcie(4, 8)),
+    (regex(r"RX 6[45]00"), _pcie(4, 4)),
+    (regex(r"GeForce MX"), _pcie(3, 4)),
+    (regex(r"B[123]00|H[128]00|H20\b|RTX 50|RTX PRO \d000|MI3\d\d|R9700|RX 90"), _pcie(5, 16)),
+    (regex(r"A[18]00|A10|A30|A40|A16|L4\b|L40|L20|RTX (?:30|40)|RTX A|Ada|MI[12]\d\d|RX [67]|W[67]\d00"), _pcie(4, 16)),
 )
 """Host link by GPU name: what pinned copies usually reach over as many lanes as the card has."""
 
@@ -250,10 +250,10 @@ about 85 % of it. GPUs that are sold with and without NVLink are not listed.
 @lru_cache(maxsize=64)
 def link_bytes_per_s(gpu_name: str) -> int:
     """What a pinned copy between host and this GPU usually reaches; PCIe 3.0 x16 for GPUs that are not listed."""
-    return next((rate for pattern, rate in LINKS if re.search(pattern, gpu_name)), _pcie(3, 16))
+    return next((rate for pattern, rate in LINKS if pattern.search(gpu_name)), _pcie(3, 16))
 
 
-_NO_BFLOAT16: Final = r"\b(?:V100|P100|T4|P40?|TITAN|GTX|Quadro|RTX 20)"
+_NO_BFLOAT16: Final = regex(r"\b(?:V100|P100|T4|P40?|TITAN|GTX|Quadro|RTX 20)")
 
 
 def has_bfloat16(gpu: Gpu | None) -> bool | None:
@@ -268,7 +268,7 @@ def has_bfloat16(gpu: Gpu | None) -> bool | None:
     peaks = peaks_of(gpu)
     if not isinstance(peaks, NotMeasured):
         return "bf16" in peaks.tera
-    return False if re.search(_NO_BFLOAT16, gpu.name) else None
+    return False if _NO_BFLOAT16.search(gpu.name) else None
 
 
 def peer_bytes_per_s(gpu_name: str) -> int | None:

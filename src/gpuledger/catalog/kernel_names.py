@@ -24,9 +24,11 @@ def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...
     Every name that has it holds one of `words`, which are in lower case: most names need no more than a look at them.
     """
 
+    expression = regex(pattern, flags)
+
     def matches(name: str) -> bool:
         lowered = name.lower()
-        return any(word in lowered for word in words) and re.compile(pattern, flags).search(name) is not None
+        return any(word in lowered for word in words) and expression.search(name) is not None
 
     return matches
 

@@ -24,7 +24,7 @@ from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
-from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
@@ -131,7 +131,7 @@ _ON_DEVICE: Final = frozenset(
     {Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT, Cause.PAGE_MIGRATION, Cause.CONTEXT_SWITCH}
 )
 _IN_CALLS: Final = {Cause[kind.name]: kind for kind in CALL_KINDS}
-_REMOVED: Final[Mapping[Cause | None, Message]] = {
+_REMOVED: Final[Mapping[Trigger | None, Message]] = {
     **dict.fromkeys(_ON_DEVICE, say("queued work starts as soon as its stream gets to it")),
     **dict.fromkeys(_IN_CALLS, say("these calls take no time; what they put on the GPU stays")),
     **dict.fromkeys(_IN_CODE, say("the code that the host runs meanwhile takes no time")),
@@ -303,7 +303,7 @@ class Changes:
 
     def _scale_causes(self, lines: Sequence[Line], share: float) -> list[Edit]:
         """Of lines of idle time those that a change can do something about; refuses if there are none."""
-        causes = [line.cause for line in lines if line.cause is not None]
+        causes = [line.cause for line in lines if isinstance(line.cause, Cause)]
         changing = [cause for cause in causes if cause in _REMOVED]
         if causes and not changing:
             raise NothingRecorded(f"no change removes '{causes[0].label}': its cause is unknown")

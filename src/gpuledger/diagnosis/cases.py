@@ -131,6 +131,12 @@ class DiagnosisBenchmark(Struct, frozen=True, forbid_unknown_fields=True, dict=T
         there = {case.group for case in self.cases}
         return [group for group in self.groups if group.id in there]
 
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """The programs with a fault that no rule of ours was made on."""
+        unused = {group.id for group in self.groups if group.seen == "not used"}
+        return tuple(case.id for case in self.cases if case.faults and case.group in unused)
+
     def only(self, ids: Collection[str]) -> DiagnosisBenchmark:
         return msgspec.structs.replace(self, cases=tuple(case for case in self.cases if case.id in ids))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -96,6 +96,9 @@ class ToolScore:
 
     def of_group(self, group: str) -> ScoreTally:
         return tally(score for score in self.cases if score.case.group == group)
+
+    def of_cases(self, ids: Collection[str]) -> ScoreTally:
+        return tally(score for score in self.cases if score.case.id in ids)
 
 
 def tool_score(benchmark: DiagnosisBenchmark, answers: DiagnosisAnswers) -> ToolScore:

@@ -43,7 +43,7 @@ from gpuledger.findings.finding import (
     per_step,
     worth_telling,
 )
-from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS, Fixes
+from gpuledger.findings.fixes import SMALL_COPY_NS, Fixes
 from gpuledger.findings.kernels import LEAST_LAUNCHES, are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State, of_layers, short_function_name
@@ -55,7 +55,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
-from gpuledger.trace.keys import Positions, distinct, is_among, leave_out
+from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, intersection, total, union
 from gpuledger.trace.statistics import median
@@ -456,12 +456,14 @@ def _device_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seq
 def _host_waited(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The host waits, the queue runs dry, and the device then waits for the host."""
     device = subject.device
-    time = _waited_ns(device)
+    idle, time = _lost_ns(device, *_WAITED)[0], _waited_ns(device)
     if 2 * _time_between_copies(device) > time or not worth_telling(device, time):
         return ()
     edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device) + _longer_waited_ns(device))
-    claim = say("syncs drain the queue, and the GPU idles after them: {rounds}", rounds=_rounds(device, time))
+    claim = say("syncs drain the queue, and the GPU idles after them: {rounds}", rounds=_rounds(device, idle))
+    if per_step(device, idle) != per_step(device, time):
+        claim = say("{claim}, and {more} more for what they read", claim=claim, more=per_step(device, time - idle))
     claim = _with_what_follows(device, claim, time, saving)
     assumption = say("no syncs: they go away, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
@@ -476,7 +478,7 @@ def _waits_for_uploads(subject: OneGpu) -> bool:
     before = gaps.before[drained]
     upload = [subject.trace.strings.code(label) for label in TO_DEVICE]
     is_upload = (before >= 0) & (work.state[before] == State.COPY) & is_among(work.name[before], upload)
-    lost_ns = gaps.length_ns[drained]
+    lost_ns = device.steady_gap_ns[drained]
     return bool(2 * lost_ns[is_upload].sum() > lost_ns.sum())
 
 
@@ -495,7 +497,7 @@ def _longer_waited_ns(device: Device) -> int:
     """Gaps that begin with a wait, though what the host did then set them off: without the wait it was done before."""
     gaps = device.ledger.gaps
     occupied = is_among(gaps.trigger, [TRIGGERS.index(cause) for cause in OCCUPATIONS])
-    return int(gaps.length_ns[device.steady_gaps & occupied & (gaps.by_cause.of(Cause.SYNC) > 0)].sum())
+    return int(device.steady_gap_ns[occupied & (gaps.by_cause.of(Cause.SYNC) > 0)].sum())
 
 
 def _read_ns(device: Device) -> int:
@@ -504,9 +506,9 @@ def _read_ns(device: Device) -> int:
     read = distinct(gaps.before[chosen])
     read = read[(read >= 0) & (work.state[read] == State.COPY)]
     length = work.end_ns[read] - work.start_ns[read]
-    launched_late = is_among(gaps.trigger, [TRIGGERS.index(trigger) for trigger in (*_WAITED, QueueTrigger.BEHIND)])
-    before = np.flatnonzero(is_among(gaps.after, read[length < SMALL_COPY_NS]) & launched_late & device.steady_gaps)
-    return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[leave_out(before, chosen)].sum())
+    small, launched_late = length < SMALL_COPY_NS, gaps.trigger == TRIGGERS.index(QueueTrigger.BEHIND)
+    before_ns = device.steady_gap_ns[is_among(gaps.after, read[small]) & launched_late]
+    return int(length[small].sum() + before_ns.sum())
 
 
 def _small_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -540,7 +542,7 @@ def _time_between_copies(device: Device) -> int:
     before, after = gaps.before[drained], gaps.after[drained]
     small = (work.state == State.COPY) & (work.end_ns - work.start_ns < SMALL_COPY_NS)
     same_way = work.name[before] == work.name[after]  # not there and back
-    return int(gaps.length_ns[drained][small[before] & small[after] & same_way].sum())
+    return int(device.steady_gap_ns[drained][small[before] & small[after] & same_way].sum())
 
 
 def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -558,7 +560,11 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
     launches = count_words(device, len(device.steady_launches), say("launch"), say("launches"))
-    what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
+    what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, own))
+    if not own:
+        what = say("{launches}, {time} idle after syncs", launches=launches, time=per_step(device, lost))
+    elif per_step(device, own) != per_step(device, lost):
+        what = say("{what}, and {more} more after syncs", what=what, more=per_step(device, lost - own))
     claim = say("CPU launches can't keep up with the GPU: {what}", what=what)
     assumption = say("launches become free, as in a captured graph or with far fewer, larger kernels")
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)

@@ -57,7 +57,7 @@ def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     if not len(cast_rows):
         return ()
     # where the host cannot keep up, launches that go away save their share of what is lost between launches
-    late = int(device.ledger.gaps.length_ns[device.gaps_of(QueueTrigger.BEHIND)].sum())
+    late = device.idle_by_trigger.get(QueueTrigger.BEHIND, 0)
     time = int(cast_rows.duration_ns.sum()) + late * len(cast_rows) // len(kernels)
     if time < LEAST_CAST * device.steady_ns:
         return ()
@@ -102,10 +102,10 @@ def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return ()
     tiny = steady & (kernels.duration_ns < TINY_NS)
     share = float(np.count_nonzero(tiny) / np.count_nonzero(steady))
-    gaps, chosen = device.ledger.gaps, np.concatenate((behind, between))
+    gaps, gap_ns, chosen = device.ledger.gaps, device.steady_gap_ns, np.concatenate((behind, between))
     before_tiny = _ends_before_tiny(device, chosen)
-    all_ns, tiny_gaps = int(gaps.length_ns[chosen].sum()), chosen[before_tiny]
-    time = int(gaps.length_ns[tiny_gaps].sum())
+    all_ns, tiny_gaps = int(gap_ns[chosen].sum()), chosen[before_tiny]
+    time = int(gap_ns[tiny_gaps].sum())
     kept = GRAPH_TURNAROUND_NS * int(np.count_nonzero(before_tiny[len(behind) :]))
     lost = max(time - kept, 0)
     if np.count_nonzero(tiny) < LEAST_LAUNCHES or share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
@@ -119,7 +119,7 @@ def _tiny(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     )
     assumption = say("the gaps close, as in a captured graph")
     evidence = _of_kernels(rule.fix or "", kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
-    longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
+    longest = int(tiny_gaps[gap_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
     return [rule.finding(device, claim, (evidence,), saving, assumption, explains=time, edit=edit)]
 

@@ -15,9 +15,8 @@ from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
 from gpuledger.findings.rules import RULE_OF, findings_of, subjects_of
-from gpuledger.ledger.activity import State
-from gpuledger.ledger.books import Line, LineKind
-from gpuledger.ledger.causes import Cause, Trigger, by_trigger, idle_label
+from gpuledger.ledger.books import Line, LineKind, with_triggers
+from gpuledger.ledger.causes import Cause, by_trigger
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.levels import AT_START
 from gpuledger.records import dataclass
@@ -222,17 +221,16 @@ def time_before_work(run: ProfiledRun) -> tuple[int, float] | None:
 
 def headline(device: Device, findings: Sequence[Finding]) -> Headline:
     """The headline for one GPU, whose findings come with the most profitable first."""
-    total, steady = device.ledger.total(), device.line_ns
+    total, steady = device.ledger.shown_total(), device.shown_ns
     window_ns = max(device.ledger.window_ns, 1)
     told = (finding for rank, finding in enumerate(findings) if rank == 0 or finding.code in NOT_BY_SAVING)
     first = next(
         (finding for finding in told if max(finding.saving_ns, finding.explains_ns) >= LITTLE * device.steady_ns), None
     )
-    gaps = device.ledger.gaps
-    lost, of_all = _losses(steady, device.idle_by_trigger), _losses(total, by_trigger(gaps.trigger, gaps.length_ns))
+    lost, of_all = _losses(steady), _losses(total)
     largest = _largest(lost, max(device.steady_ns, 1))
     explained_ns = 0 if first is None else max(first.explains_ns, first.saving_ns)
-    outside = {label: ns - lost.get(label, 0) for label, ns in of_all.items()}
+    outside = {line: ns - lost.get(line, 0) for line, ns in of_all.items()}
     return Headline(
         busy_share=_busy_ns(total) / window_ns,
         steady_busy_share=_busy_ns(steady) / max(device.steady_ns, 1),
@@ -241,8 +239,8 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         finding=first,
         loss=largest if largest is not None and 2 * explained_ns < largest.time_ns else None,
         outside=_largest(outside, window_ns),
-        unrecorded=_notable(_UNRECORDED.label, total.get(_UNRECORDED, 0), window_ns),
-        lost=_notable(_LOST.label, total.get(_LOST, 0), window_ns),
+        unrecorded=_notable(_UNRECORDED, total, window_ns),
+        lost=_notable(_LOST, total, window_ns),
         start=_start(device),
         kernels=main_kernels(device, findings),
     )
@@ -258,31 +256,30 @@ def _start(device: Device) -> Loss | None:
     lines = {line: ns for line, ns in zip(books.lines, amounts, strict=True) if ns}
     idle = by_trigger(gaps.trigger, np.clip(gaps.end_ns, None, first_ns) - np.clip(gaps.start_ns, None, first_ns))
     computed_ns = sum(ns for line, ns in lines.items() if line.is_compute)
-    losses = _losses(lines, idle)
-    largest = max(losses, key=lambda label: losses[label], default=None)
+    losses = _losses(with_triggers(lines, idle))
+    largest = max(losses, key=lambda line: losses[line], default=None)
     works_ns = computed_ns + lines.get(_UNRECORDED, 0)
     is_much = before_ns > AT_START * books.window_ns
     if largest is None or not is_much or 2 * losses[largest] < before_ns or works_ns > AT_START * before_ns:
         return None
-    return Loss(largest, before_ns, before_ns / books.window_ns)
+    return Loss(largest.label, before_ns, before_ns / books.window_ns)
 
 
 def main_kernels(device: Device, findings: Sequence[Finding]) -> tuple[tuple[str, float], ...]:
     """The few kernels that hold most of the time, with their shares; none where a fix saves more than they might."""
-    steady_ns, work = max(device.steady_ns, 1), device.work
+    steady_ns = max(device.steady_ns, 1)
     saved_ns = max((finding.saving_ns for finding in findings if finding.gpu == device.gpu), default=0)
-    compute_ns = sum(ns for line, ns in device.line_ns.items() if line.is_compute)
-    if compute_ns < MOST_OF_TIME * steady_ns or saved_ns >= FASTER * compute_ns:
+    if device.compute_ns < MOST_OF_TIME * steady_ns or saved_ns >= FASTER * device.compute_ns:
         return ()
-    mine = (work.state == State.COMPUTE) & (work.gpu == device.gpu) & (work.name >= 0)
-    rows = np.flatnonzero(mine & device.begins_steady(work.start_ns))
-    took = np.bincount(work.name[rows], weights=(work.end_ns - work.start_ns)[rows])
+    took = device.kernel_ns
     codes = np.argsort(-took, kind="stable")[:FEW_KERNELS]
     for count in range(1, len(codes) + 1):
-        held_ns = float(took[codes[:count]].sum())
+        held_ns = int(took[codes[:count]].sum())
         if held_ns >= max(MOST_OF_BUSY * _busy_ns(device.line_ns), MOST_OF_TIME * steady_ns, saved_ns / FASTER):
             strings = device.host.calls.strings
-            return tuple((strings.text(int(code)) or "", min(took[code] / steady_ns, 1.0)) for code in codes[:count])
+            return tuple(
+                (strings.text(code) or "", min(int(took[code]) / steady_ns, 1.0)) for code in codes[:count].tolist()
+            )
     return ()
 
 
@@ -290,20 +287,20 @@ def _busy_ns(lines: Mapping[Line, int]) -> int:
     return sum(ns for line, ns in lines.items() if not line.is_idle)
 
 
-def _losses(lines: Mapping[Line, int], idle: Mapping[Trigger, int]) -> dict[str, int]:
-    """Exposed work, and idle time by what set it off, by what it is called; without what is nobody's loss."""
-    exposed = {line.label: ns for line, ns in lines.items() if not (line.is_compute or line.is_idle)}
-    return exposed | {idle_label(trigger): ns for trigger, ns in idle.items() if trigger not in _UNKNOWN}
+def _losses(lines: Mapping[Line, int]) -> dict[Line, int]:
+    """Exposed work and idle time, without what is nobody's loss."""
+    return {line: ns for line, ns in lines.items() if not line.is_compute and line.cause not in _UNKNOWN}
 
 
-def _largest(losses: Mapping[str, int], whole_ns: int) -> Loss | None:
+def _largest(losses: Mapping[Line, int], whole_ns: int) -> Loss | None:
     """The largest of the losses; None where it is small."""
-    label = max(losses, key=lambda label: losses[label], default=None)
-    return None if label is None else _notable(label, losses[label], whole_ns)
+    line = max(losses, key=lambda line: losses[line], default=None)
+    return None if line is None else _notable(line, losses, whole_ns)
 
 
-def _notable(label: str, ns: int, whole_ns: int) -> Loss | None:
-    return Loss(label, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
+def _notable(line: Line, lines: Mapping[Line, int], whole_ns: int) -> Loss | None:
+    ns = lines.get(line, 0)
+    return Loss(line.label, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
 
 
 def finding_place(finding: Finding, device: Device) -> Span:

@@ -251,7 +251,7 @@ def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """The context, the code or the process was not there yet. Nothing is saved: a longer run pays it once too."""
     device = subject.device
     gaps, chosen = device.ledger.gaps, device.gaps_of(QueueTrigger.COLD)
-    time = int(gaps.length_ns[chosen].sum())
+    time = device.idle_by_trigger.get(QueueTrigger.COLD, 0)
     if not len(chosen) or not worth_telling(device, time):
         return ()
     creating = device.causes_of(QueueTrigger.COLD).get(Cause.CONTEXT, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import Busy, busy
-from gpuledger.ledger.causes import CAUSES, Cause, idle_label
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, Trigger, by_trigger, idle_label
 from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
@@ -51,20 +52,20 @@ class Line(str):
     kind: LineKind
     family: str
     """Of compute; else empty."""
-    cause: Cause | None
-    """Of idle time; else None."""
+    cause: Trigger | None
+    """Of idle time; else None. In the books a cause, in what reports show first a trigger."""
 
     def __new__(cls, name: str) -> Line:
         """The line that is called so; ValueError where there can be none."""
         if isinstance(name, Line):
             return name
         kind, _, rest = name.partition(".")
-        if kind == LineKind.IDLE and rest not in CAUSES:
+        if kind == LineKind.IDLE and rest not in TRIGGERS:
             raise ValueError(f"{rest!r} is no cause of idle time")
         line = super().__new__(cls, name)
         line.kind = LineKind(kind)
         line.family = rest if line.kind is LineKind.COMPUTE else ""
-        line.cause = Cause[rest.upper()] if line.kind is LineKind.IDLE else None
+        line.cause = TRIGGERS[TRIGGERS.index(rest)] if line.kind is LineKind.IDLE else None
         return line
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,7 +76,7 @@ class Line(str):
         return cls(f"{LineKind.COMPUTE}.{family}")
 
     @classmethod
-    def of_cause(cls, cause: Cause) -> Line:
+    def of_cause(cls, cause: Trigger) -> Line:
         return cls(f"{LineKind.IDLE}.{cause}")
 
     @property
@@ -153,6 +154,24 @@ class Ledger:
         """The whole window by line, lines without time left out."""
         sums = self.books.sum(axis=0).tolist()
         return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
+
+    def shown_total(self) -> dict[Line, int]:
+        """The same as reports show it: idle time by what set it off."""
+        return with_triggers(self.total(), by_trigger(self.gaps.trigger, self.gaps.length_ns))
+
+    def shown_tiles(self) -> tuple[tuple[Line, ...], NDArray[np.int64]]:
+        """The books as reports show them: lines, and a row per tile."""
+        work = [not line.is_idle for line in self.lines]
+        gaps, trigger = self.gaps, self.gaps.trigger.astype(np.int16)
+        idle = sweep.tiles(gaps.start_ns, gaps.end_ns, trigger, self.tiles_ns, len(TRIGGERS))
+        lines = (*compress(self.lines, work), *map(Line.of_cause, TRIGGERS))
+        return lines, np.concatenate((self.books[:, work], idle), axis=1)
+
+
+def with_triggers(line_ns: Mapping[Line, int], idle_ns: Mapping[Trigger, int]) -> dict[Line, int]:
+    """Lines of the books with idle time by what set it off, instead of where the host was."""
+    work_ns = {line: ns for line, ns in line_ns.items() if not line.is_idle}
+    return work_ns | {Line.of_cause(trigger): ns for trigger, ns in idle_ns.items()}
 
 
 def ledger(

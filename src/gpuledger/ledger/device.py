@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.activity import Activities
-from gpuledger.ledger.books import Ledger, Line, LineKind, ledger
+from gpuledger.ledger.activity import Activities, State
+from gpuledger.ledger.books import Ledger, Line, LineKind, ledger, with_triggers
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger, by_trigger
 from gpuledger.ledger.host import Host, host_and_activities
@@ -30,7 +30,7 @@ from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
-from gpuledger.trace.sweep import side_by_side
+from gpuledger.trace.sweep import fold, side_by_side
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
@@ -117,9 +117,14 @@ class Device:
         return total(self.steady_stretches)
 
     @cached_property
+    def steady_gap_ns(self) -> Ints:
+        """How much of each gap lies in the steady stretch: together its idle time."""
+        return self.steady_part_ns(self.ledger.gaps.start_ns, self.ledger.gaps.end_ns)
+
+    @cached_property
     def steady_gaps(self) -> NDArray[np.bool_]:
-        """Which gaps begin in the steady stretch."""
-        return self.begins_steady(self.ledger.gaps.start_ns)
+        """Which gaps lie in the steady stretch, if only in part."""
+        return self.steady_gap_ns > 0
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
@@ -146,11 +151,11 @@ class Device:
 
     @cached_property
     def triggers(self) -> dict[tuple[Trigger, str], tuple[int, int]]:
-        """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
+        """For each (trigger, draining call) the idle time and the gaps of the steady stretch, the most time first."""
         gaps = self.ledger.gaps
         trigger, call = gaps.trigger[self.steady_gaps], gaps.drained_by[self.steady_gaps]
         first, number = group(trigger, call)
-        times = summarise(gaps.length_ns[self.steady_gaps], number)
+        times = summarise(self.steady_gap_ns[self.steady_gaps], number)
         by_trigger = {
             (TRIGGERS[trigger[row]], gaps.draining[call[row]]): (gaps_ns.total, gaps_ns.count)
             for row, gaps_ns in zip(first.tolist(), times, strict=True)
@@ -160,8 +165,12 @@ class Device:
     @cached_property
     def idle_by_trigger(self) -> dict[Trigger, int]:
         """The idle time of the steady stretch by what set it off, the most first: what a report shows first."""
-        gaps = self.ledger.gaps
-        return by_trigger(gaps.trigger, self.steady_part_ns(gaps.start_ns, gaps.end_ns))
+        return by_trigger(self.ledger.gaps.trigger, self.steady_gap_ns)
+
+    @cached_property
+    def shown_ns(self) -> dict[Line, int]:
+        """The steady stretch as reports show it: `line_ns` with idle time by what set it off."""
+        return with_triggers(self.line_ns, self.idle_by_trigger)
 
     def exposed_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that nothing hid."""
@@ -182,6 +191,16 @@ class Device:
     def compute_ns(self) -> int:
         """Compute in the steady stretch."""
         return sum(amount for line, amount in self.line_ns.items() if line.is_compute)
+
+    @cached_property
+    def kernel_ns(self) -> Ints:
+        """How long kernels that begin in the steady stretch compute, by the code of their name."""
+        work = self.work
+        mine = (work.state == State.COMPUTE) & (work.gpu == self.gpu)
+        rows = np.flatnonzero(mine & self.begins_steady(work.start_ns))
+        names = work.name[rows]
+        into = np.zeros(int(names.max(initial=-1)) + 1, np.int64)
+        return fold("sum", names, work.end_ns[rows] - work.start_ns[rows], into)
 
     @cached_property
     def device_floor_ns(self) -> int:

@@ -67,7 +67,9 @@ _COLD_AT: Final = TRIGGERS.index(QueueTrigger.COLD)
 
 _NEVER_NS: Final = np.iinfo(np.int64).max
 
-_LARGEST_WINS: Final = (Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER, Cause.PAGE_MIGRATION)
+_LARGEST_WINS: Final = (
+    *(Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER, Cause.PAGE_MIGRATION, Cause.UNRECORDED),
+)
 _WAITS_FOR_PAGES: Final = (Cause.SYNC, Cause.COPY_CALL)
 """A host that waits, or asks for pages, while nothing but a migration comes next, waits for that migration."""
 

@@ -237,10 +237,10 @@ def _gaps(subject: QuerySubject) -> TableValues:
                 names[gaps.after],
                 gaps.call,
                 step_of(device, gaps.start_ns),
-                device.steady_gaps,
+                device.steady_gap_ns,
             ]
         )
-    gpu, start, end, trigger, drained_by, cause, cause_ns, before, after, call, step, steady = _together(parts, 12)
+    gpu, start, end, trigger, drained_by, cause, cause_ns, before, after, call, step, steady_ns = _together(parts, 12)
     strings = subject.trace.strings
     return {
         "gap": ColumnValues(np.arange(len(start))),
@@ -255,7 +255,8 @@ def _gaps(subject: QuerySubject) -> TableValues:
         "before": ColumnValues(before, strings),
         "after": ColumnValues(after, strings),
         "step": ColumnValues(step),
-        "is_steady": ColumnValues(steady, missing=None),
+        "is_steady": ColumnValues(steady_ns > 0, missing=None),
+        "steady_ns": instants(steady_ns),
         **of_calls(subject.trace, subject.devices[0].host, call, ("launch_call", "launch_tid")),
     }
 

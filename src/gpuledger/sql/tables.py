@@ -164,7 +164,8 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("launch_call", "VARCHAR", "the CUDA call that launched the latter, by its name in calls"),
         ("launch_tid", "BIGINT", "the thread that made that call"),
         _OF_STEP,
-        _BEGINS_STEADY,
+        ("is_steady", "BOOLEAN", "whether it lies in the steady steps, if only in part"),
+        ("steady_ns", "BIGINT", "how much of it lies there, which reports are about"),
     ),
     _book_table(
         "gap_causes",

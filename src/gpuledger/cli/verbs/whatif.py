@@ -121,9 +121,10 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
     is looked at alone, then one after the other in the order given, on the GPU that the report shows first.
 
     Names are those that reports print: findings (`HOST-SYNC`), lines (`gemm`, `idle: launch calls`), ranges
-    (`compute_loop`, `layer# > mlp`) and kernels; `range:NAME` and `kernel:NAME` say which is meant. A name that the
-    profile does not have is reported as an error; the other changes are still answered. The limit is the speed-up
-    if what becomes faster took no time at all.
+    (`compute_loop`, `layer# > mlp`) and kernels; `range:NAME` and `kernel:NAME` say which is meant. `idle: host code`,
+    a line of the report's first screen, is all idle time that host code set off; `host_code` is what was booked to host
+    code, whatever set the gap off. A name that the profile does not have is reported as an error; the other changes are
+    still answered. The limit is the speed-up if what becomes faster took no time at all.
 
     PROFILE may also be tables that `nsys stats` printed: then --speedup takes ranges, and the whole is the time of the
     program's own ranges, with setup and library ranges left out.

@@ -60,7 +60,8 @@ class LineJson(Json):
 class SteadyJson(Json):
     """What text and pages show per step: the steps without warm-up together, the whole window where there are none.
 
-    A figure per step is ns divided by steps, rounded down.
+    A figure per step is ns divided by steps, rounded down. Idle time is here by where the host was; `triggers` has the
+    same time by what set it off, as text and pages show it.
     """
 
     steady_ns: Ns

@@ -318,6 +318,7 @@ def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore
         blocks=lambda: (
             Opening("bench diagnosis", _diagnosis_headline(benchmark)),
             *(Conclusion(_verdict(score)) for score in scores),
+            *([Conclusion(_of_unseen(benchmark, scores))] if benchmark.unseen else []),
             Group(tuple(tables)),
             Remarks(notes, 6),
         ),
@@ -352,6 +353,19 @@ def _verdict(score: ToolScore) -> Message:
     if total.controls:
         told.append(say("false claims in {count}", count=_of(total.claimed, total.controls)))
     return say("{tool}: {told}.", tool=score.name, told=joined(say("; "), told))
+
+
+def _of_unseen(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Message:
+    """How each does on programs that are as new to us as to others."""
+    told = [
+        joined(" ", (score.tool, _of(new.first, new.faults)))
+        for score, new in ((score, score.of_cases(benchmark.unseen)) for score in scores)
+    ]
+    return say(
+        "No rule of gpuledger was made on {programs}; there the fault is named first: {told}.",
+        programs=joined(say(", "), benchmark.unseen),
+        told=joined(say("; "), told),
+    )
 
 
 def _tally_columns(tally: Callable[[Any], ScoreTally]) -> list[Column]:

@@ -76,8 +76,7 @@ def _blocks(
     run = report.run
     # a report that joins several files is handed on, so it says when it was made
     facts = (made_line(),) if run.kernels else ()
-    whole_ns = run.main_device.steady_ns
-    findings = tuple(shown_finding(finding, finding.saving_ns / whole_ns) for finding in run.findings)
+    findings = tuple(shown_finding(finding, saving_share(run, finding)) for finding in run.findings)
     opening: tuple[Block, ...] = (
         Opening(run.name, origin_line(run.trace, report.contents), facts),
         Conclusion(verdict(run)),

@@ -10,11 +10,12 @@ from typing import Final
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.analyse.light.books import PARTS
 from gpuledger.answers.report import ReportAnswer
+from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
-from gpuledger.ledger.causes import Cause, idle_label
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
@@ -22,7 +23,6 @@ from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
 from gpuledger.present.views.light import SOURCES, is_telling, light_sentence
-from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -38,7 +38,7 @@ def verdict(run: ProfiledRun) -> Message:
     if run.lost is None:
         return _verdict(run)
     claim, rest = capitalised(run.lost.claim), _verdict(replace(run, findings=run.findings[1:]))
-    share = share_text(run.main_device.idle_ns(Cause.LOST) / run.main_device.steady_ns)
+    share = share_text(run.main_device.idle_by_trigger.get(Cause.LOST, 0) / run.main_device.steady_ns)
     if share == share_text(0):
         return say("{claim}. {verdict}", claim=claim, verdict=rest)
     return say("{claim}. Up to {share} of the time only looks idle. {verdict}", claim=claim, share=share, verdict=rest)
@@ -185,7 +185,7 @@ def drawing_order(lines: Mapping[Line, int]) -> list[Line]:
 def ledger_block(run: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> LedgerBlock:
     """Where the time of the main GPU went; `files` are pictures that lie beside a Markdown document."""
     device = run.main_device
-    lines = device.line_ns
+    lines = device.shown_ns
     compute = {line: ns for line, ns in lines.items() if line.is_compute}
     small = small_families(lines)
     by_family = sorted((entry for entry in compute.items() if entry[0] not in small), key=lambda entry: -entry[1])
@@ -194,7 +194,7 @@ def ledger_block(run: ProfiledRun, files: Sequence[tuple[str, str]] = ()) -> Led
         *((f"  {line.family}", ns, "compute") for line, ns in by_family),
         *([(OTHER_FAMILIES, sum(compute[line] for line in small), "compute")] if small else []),
         *((words, exposed, kind) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))),
-        *((idle_label(trigger), ns, "idle") for trigger, ns in device.idle_by_trigger.items()),
+        *((line.label, lines[line], "idle") for line in drawing_order(lines) if line.is_idle),
         (say("total"), device.steady_ns, ""),
     ]
     rows = tuple(
@@ -208,7 +208,7 @@ def _ledger_chart(run: ProfiledRun) -> Chart:
     main = run.main_device
     others = [device for device in run.devices if device is not main]
     bars = [
-        Bar(say("GPU {gpu}", gpu=device.gpu) if others else "", _bar_parts(device, device.line_ns))
+        Bar(say("GPU {gpu}", gpu=device.gpu) if others else "", _bar_parts(device, device.shown_ns))
         for device in (main, *others)
     ]
     work = {line: amount for line, amount in main.line_ns.items() if not line.is_idle}
@@ -221,21 +221,18 @@ def _ledger_chart(run: ProfiledRun) -> Chart:
 
 
 def _bar_parts(device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
-    """The lines as shares of what they sum to, idle time by its trigger; named with shares of the steady stretch."""
-    parts = [
-        (line_tone(line), lines[line], line.label, line.brief_label)
-        for line in drawing_order(lines)
-        if not line.is_idle
-    ]
-    if any(line.is_idle for line in lines):
-        parts += [
-            (f"idle-{trigger}", ns, idle_label(trigger), trigger.label)
-            for trigger, ns in device.idle_by_trigger.items()
-        ]
-    whole = sum(lines.values()) or 1
+    """The lines as shares of what they sum to, named with shares of the steady stretch."""
+    whole_ns = sum(lines.values()) or 1
     return tuple(
-        Part(tone, ns / whole, label, share_text(ns / device.steady_ns), time_text(ns // device.step_count), brief)
-        for tone, ns, label, brief in parts
+        Part(
+            line_tone(line),
+            lines[line] / whole_ns,
+            line.label,
+            share_text(lines[line] / device.steady_ns),
+            time_text(lines[line] // device.step_count),
+            line.brief_label,
+        )
+        for line in drawing_order(lines)
     )
 
 
@@ -320,8 +317,6 @@ def closing(report: ReportAnswer) -> list[Message]:
 
 def next_command(run: ProfiledRun) -> list[Message]:
     """What to run next: of a program that is a few kernels, what Nsight Compute should look at, on GPUs it knows."""
-    calls = run.main_device.host.calls
-    is_amd = any((name or "").startswith("hip") for name in calls.strings.decode(distinct(calls.codes("name"))))
-    if not is_amd and main_kernels(run.main_device, run.findings):
+    if main_kernels(run.main_device, run.findings) and not is_amd(run.trace):
         return [say("next: {command}", command=f"gpuledger ncu-plan {run.name}")]
     return [say("next: {command}", command=run.findings[0].next)] if run.findings else []

@@ -15,7 +15,7 @@ from gpuledger.answers.kernels import TimelineUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.ledger.causes import CAUSES
+from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import ticks
@@ -168,18 +168,15 @@ def _drawn(events: Events) -> str:
 
 
 def _idle(device: Device, span: Span, tell: Tell) -> LaneRow:
-    """The gaps of the GPU, each by the cause that it has most of."""
+    """The gaps of the GPU, each by what set it off."""
     gaps = device.ledger.gaps
     here = np.flatnonzero((gaps.end_ns > span.start_ns) & (gaps.start_ns < span.end_ns))
     here = np.sort(here[np.argsort(-gaps.length_ns[here], kind="stable")[:_MOST_GAPS]])
-    most = np.stack([gaps.by_cause.of(cause)[here] for cause in CAUSES], axis=1).argmax(axis=1)
     bars = [
-        _bar(
-            int(gaps.start_ns[gap]), int(gaps.end_ns[gap]), span, 0, f"idle-{CAUSES[cause]}", tell(CAUSES[cause].label)
-        )
-        for gap, cause in zip(here.tolist(), most.tolist(), strict=True)
+        _bar(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]), span, 0, f"idle-{trigger}", tell(trigger.label))
+        for gap, trigger in ((gap, TRIGGERS[gaps.trigger[gap]]) for gap in here.tolist())
     ]
-    return LaneRow(tell(say("GPU {gpu} idle, by cause", gpu=device.gpu)), bars, hatched=True)
+    return LaneRow(tell(say("GPU {gpu} idle, by trigger", gpu=device.gpu)), bars, hatched=True)
 
 
 def _tracks(run: ProfiledRun, finder: EventFinder, events: Events, tell: Tell) -> list[LaneRow]:
@@ -230,6 +227,6 @@ def _legend(rows: Sequence[LaneRow], tell: Tell) -> tuple[tuple[str, str], ...]:
         "host-range": say("range"),
         "host-operator": say("operator"),
         "host-python": say("Python function"),
-        **{f"idle-{cause}": cause.label for cause in CAUSES},
+        **{f"idle-{trigger}": trigger.label for trigger in TRIGGERS},
     }
     return tuple((tone, tell(words.get(tone, tone.removeprefix("compute-")))) for tone in TONES if tone in used)

@@ -189,9 +189,9 @@ _CODES: Final = 16
 """Columns of a finding's code, with the gap after it."""
 
 _WIDEST_BAR: Final = 23
-_NAMES: Final = 29
+_NAMES: Final = (29, 42)
 _NUMBERS: Final = 21
-"""Columns of a ledger line: its bar, the name before it, and the numbers after it, gaps included."""
+"""Columns of a ledger line: its bar, the name before it, at least and at most, and the numbers, gaps included."""
 
 _SHADES: Final = "·░▒▓█"
 _MOST_ROWS: Final = 32
@@ -339,8 +339,10 @@ class TextWriter:
     def _ledger(self, block: doc.LedgerBlock) -> str:
         """A line of the books a line: name, bar, share, time."""
         width = self._terminal.width
-        names = _NAMES if width is None else max(min(_NAMES, width - 2 - _NUMBERS), 1)
-        room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - 4 - _NAMES - _NUMBERS), 0)
+        longest = max((display_width(self._tell(row.name)) for row in block.rows), default=0)
+        wanted = min(max(longest + 1, _NAMES[0]), _NAMES[1])
+        names = wanted if width is None else max(min(wanted, width - 2 - _NUMBERS), 1)
+        room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - 4 - wanted - _NUMBERS), 0)
         lines = [self._title(self._tell(block.title))]
         for row in block.rows:
             drawn = bar(row.share, room) if row.tone else ""

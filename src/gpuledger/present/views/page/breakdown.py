@@ -79,8 +79,8 @@ def ledger_section(report: ReportAnswer) -> doc.Section:
 
 
 def _ledger_sheet(device: Device) -> Sheet:
-    """Per step over the steady steps, and over the whole window, as the JSON has it. Both sum to their whole."""
-    steady, window, whole_ns = device.line_ns, device.ledger.total(), device.ledger.window_ns
+    """Per step over the steady steps, as on the first screen, and over the whole window. Both sum to their whole."""
+    steady, window, whole_ns = device.shown_ns, device.ledger.shown_total(), device.ledger.window_ns
     line, share = Column("line", say("Line"), Unit.TEXT), Column("step_percent", say("Share"), Unit.SHARE_PERCENT)
     in_window = Column("window_ns", say("Whole window"), Unit.NS)
     per_step = Column("step_ns", say("Per step"), Unit.NS)
@@ -155,15 +155,16 @@ def _step_strip(device: Device, steps: Variation) -> doc.StepStrip:
     shown = tuple(
         first + int(length_ns[first : first + neighbours].argmax()) for first in range(0, len(steps.steps), neighbours)
     )
-    books = device.ledger.books[np.searchsorted(device.ledger.tiles_ns, edges_ns[:-1])[list(shown)]]
-    sums = dict(zip(device.ledger.lines, books.sum(axis=0).tolist(), strict=True))
+    all_lines, all_tiles = device.ledger.shown_tiles()
+    books = all_tiles[np.searchsorted(device.ledger.tiles_ns, edges_ns[:-1])[list(shown)]]
+    sums = dict(zip(all_lines, books.sum(axis=0).tolist(), strict=True))
     lines = tuple(drawing_order({line: amount for line, amount in sums.items() if amount}))
-    ns = books[:, [device.ledger.lines.index(line) for line in lines]]
+    ns = books[:, [all_lines.index(line) for line in lines]]
     odd = {outlier.step for outlier in steps.outliers}
     unusual = tuple(step in odd for step in shown)
     median = warm_up + int(np.flatnonzero(steps.steps.steady_ns == steps.median_ns)[0])
     tile = int(np.searchsorted(device.ledger.tiles_ns, edges_ns[median]))
-    of_median = zip(device.ledger.lines, device.ledger.books[tile].tolist(), strict=True)
+    of_median = zip(all_lines, all_tiles[tile].tolist(), strict=True)
     median_lines = {line: amount for line, amount in of_median if amount}
     return doc.StepStrip(
         chart=_strip_chart(steps, shown, lines, ns, unusual),

@@ -117,7 +117,7 @@ def _tiles(report: ReportAnswer) -> tuple[doc.Tile, ...]:
     top = next((finding for finding in report.run.findings if finding.saving_ns), None)
     if top is not None:
         saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
-        share = share_text(top.saving_ns / device.steady_ns)
+        share = share_text(saving_share(report.run, top) or 0.0)
         tiles.append(doc.Tile(say("Fix first"), time_text(saving_ns), f"{share} · {top.code}"))
     return tuple(tiles)
 

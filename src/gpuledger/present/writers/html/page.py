@@ -40,6 +40,9 @@ LARGEST: Final = 3_000_000
 ROOMS: Final = (Room(500, 400), Room(200, 240), Room(80, 120), Room(30, 60))
 """Tried in order until the page is small enough."""
 
+VERDICT_LETTERS: Final = 2_000
+"""Of the first sentences, however little room there is for the rest."""
+
 LARGEST_JSON: Final = 600_000
 """A document with more bytes is not put into the page."""
 
@@ -166,7 +169,7 @@ class _PageParts:
             "title": f"{self._cut(page.title) if page.title else name} · gpuledger",
             "name": name,
             "headline": self._cut(page.headline),
-            "verdict": self._cut(page.verdict),
+            "verdict": cut(self._tell(page.verdict), VERDICT_LETTERS, self._tell),
             "tiles": page.tiles,
             "opening": self._parts(page.opening, 1),
             "sections": [
