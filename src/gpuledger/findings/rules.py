@@ -279,7 +279,8 @@ def findings(
     first, last = (
         [finding for rule in rules for finding in rule.findings(whole)] for rules in (capture.FIRST, capture.RULES)
     )
-    ranked = in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects)
+    kept = capture.believed(trace, list(best.values()), {rule.code for rule in idle.RULES})
+    ranked = in_order(_rank(with_plain_savings(kept, subjects)), subjects)
     framework = framework_of(trace)
     return (*first, *(in_words_of(framework, finding) for finding in ranked), *last)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
+from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import LARGEST, LARGEST_BYTES, refuse_impossible, unrecorded_work, within_bounds
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
@@ -136,6 +137,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         progress(table.value, len(raw[table]["start_ns"]))
         tables[table] = finish.rows(table, wanted[table], raw.pop(table))
     refuse_impossible(name, tables, finish.devices.gpus, limits)
+    tables, damage = with_true_times(tables)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (
         *reading.notes,
@@ -145,6 +147,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         *lost_samples(export),
         *diagnostics(export),
         *unrecorded_work(tables, frozenset(wanted)),
+        *damage,
     )
     origin = describe(export, tables, finish.devices.gpus)
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
