@@ -195,7 +195,6 @@ class _Work(NamedTuple):
     in_graph: NDArray[np.bool_]
     is_copy: NDArray[np.bool_]
     name: NDArray[np.int32]
-    node: Ints
 
     def at(self, positions: NDArray[np.intp] | NDArray[np.bool_]) -> _Work:
         return _Work(*(take(column, positions) for column in self))
@@ -239,17 +238,15 @@ def _sample(tables: Mapping[Table, Rows], present: list[Table]) -> _Work:
             firsts = np.linspace(0, len(rows) - _BLOCK, _MOST_ROWS // _BLOCK).astype(np.intp)
             chosen = chosen.at((firsts[:, None] + np.arange(_BLOCK)).reshape(-1))
         stream = chosen["stream"] + (chosen["context"] << 32 if "context" in chosen else 0)
-        graphs = table is Table.GRAPHS
-        node = np.full(len(chosen), 1) if graphs else chosen["graph_node"]
+        in_graph = np.ones(len(chosen), np.bool_) if table is Table.GRAPHS else chosen["graph_node"] > 0
         parts.append(
             (
                 *(chosen[name] for name in ("start_ns", "end_ns", "pid", "gpu")),
                 stream,
                 chosen["correlation"],
-                node > 0,
+                in_graph,
                 np.full(len(chosen), table is Table.COPIES),
                 chosen.codes("name") if table is Table.KERNELS else np.full(len(chosen), -1, np.int32),
-                node,
             )
         )
     return _Work(*(one_after_another(columns) for columns in zip(*parts, strict=True)))
@@ -378,18 +375,18 @@ class _Laws:
             return
         early = np.where(self.is_launched, self.called - self.work.start, 0)
         for copies, name in ((False, say("kernels")), (True, say("copies"))):
-            mine = early[self.work.is_copy == copies]
-            yield from _told("starts-before-launch", mine > EARLY_NS, mine, what=name)
+            off = _Off.by(early[self.work.is_copy == copies], EARLY_NS)
+            yield from counted("starts-before-launch", off.rows, of=off.of, time=off.time, what=name)
         if late := [wait.after for wait in self._waits()]:
-            off = -np.concatenate(late)
-            yield from _told("sync-before-end", off > LATE_NS, off, _FEW_SYNCS)
+            off = _Off.by(-np.concatenate(late), LATE_NS, _FEW_SYNCS)
+            yield from counted("sync-before-end", off.rows, of=off.of, time=off.time)
 
     @cached_property
     def _is_twice(self) -> NDArray[np.bool_]:
         """Which rows are like the one before them in all that they say."""
         work = self.work
         is_twice: NDArray[np.bool_] = (self.stream[1:] == self.stream[:-1]) & (work.end[1:] > work.start[1:])
-        for column in (work.start, work.end, work.correlation, work.name, work.node):
+        for column in (work.start, work.end, work.correlation, work.name):
             is_twice &= column[1:] == column[:-1]
         return is_twice
 
@@ -414,10 +411,12 @@ class _Laws:
         over = np.where(same, work.end[:-1] - work.start[1:], 0)
         may = in_graph | ((self.role[launch[1:]] == _MAY_OVERLAP) & (launch[1:] >= 0))
         over[may & (over < LARGE_NS)] = 0
-        yield from _told("stream-overlap", over > EARLY_NS, over)
+        off = _Off.by(over, EARLY_NS)
+        yield from counted("stream-overlap", off.rows, of=off.of, time=off.time)
         both = same & ~in_graph & (launch[1:] >= 0) & (launch[:-1] >= 0) & (launch[1:] != launch[:-1])
         turned = np.where(both, self.called[:-1] - self.calls["end_ns"][launch[1:]], 0)
-        yield from _told("stream-order", turned > 0, turned)
+        off = _Off.by(turned, 0)
+        yield from counted("stream-order", off.rows, of=off.of)
 
     def _without_launch(self) -> Iterator[Note]:
         """Work whose launch call is missing, where work ahead of it on its stream has one, and so has its kernel."""
@@ -457,26 +456,31 @@ def _is_told(is_off: NDArray[np.bool_], by_ns: Ints, few: int = _A_FEW) -> bool:
     return count >= max(few, SMALLEST_SHARE * len(is_off)) or int(by_ns[is_off].max()) > LARGE_NS
 
 
-def _told(code: str, is_off: NDArray[np.bool_], by_ns: Ints, few: int = _A_FEW, **parts: str) -> list[Note]:
-    if not _is_told(is_off, by_ns, few):
-        return []
-    worst = time_text(int(by_ns[is_off].max()))
-    return counted(code, int(np.count_nonzero(is_off)), of=count_text(len(is_off)), time=worst, **parts)
+class _Off(NamedTuple):
+    """How many are off, of how many, and by how much at most; none where too few are to be told."""
+
+    rows: int
+    of: str
+    time: str
+
+    @classmethod
+    def by(cls, by_ns: Ints, tolerance_ns: int, few: int = _A_FEW) -> _Off:
+        is_off = by_ns > tolerance_ns
+        if not _is_told(is_off, by_ns, few):
+            return cls(0, "", "")
+        return cls(int(np.count_nonzero(is_off)), count_text(len(is_off)), time_text(int(by_ns.max())))
 
 
 def _corrected(clock: Clock, fit: ClockFit) -> list[Note]:
     """How the times of one clock were moved."""
-    late, what = fit.offset_ns < 0, {None: say("work"), False: say("kernels"), True: say("copies")}[clock.copies]
-    drift = round(abs(fit.slope) * 1e6)
-    return counted(
-        ("clock-drift-corrected" if drift else "clock-late-corrected") if late or drift else "clock-early-corrected",
-        fit.launches,
-        what=what,
-        gpu=str(clock.gpu),
-        time=time_text(abs(fit.offset_ns)),
-        drift=count_text(drift),
-        syncs=count_text(fit.syncs),
-    )
+    what = {None: say("work"), False: say("kernels"), True: say("copies")}[clock.copies]
+    gpu, time, syncs = str(clock.gpu), time_text(abs(fit.offset_ns)), count_text(fit.syncs)
+    if drift := round(abs(fit.slope) * 1e6):
+        of = count_text(drift)
+        return counted("clock-drift-corrected", fit.launches, what=what, gpu=gpu, time=time, drift=of, syncs=syncs)
+    if fit.offset_ns < 0:
+        return counted("clock-late-corrected", fit.launches, what=what, gpu=gpu, time=time, syncs=syncs)
+    return counted("clock-early-corrected", fit.launches, what=what, gpu=gpu, time=time, syncs=syncs)
 
 
 def _outside(tables: Mapping[Table, Rows], present: list[Table]) -> list[Note]:
