@@ -110,7 +110,7 @@ def _role(function: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class WorkClock:
     """The times of work on one GPU: what must be added to them, by launches and synchronize calls."""
 
     gpu: int
@@ -301,7 +301,7 @@ class _Laws:
             call = np.where(call >= 0, latest_first[call], -1)
         return np.where(work.correlation != NOT_RECORDED, call, -1)
 
-    def fits(self) -> Iterator[tuple[Clock, ClockFit]]:
+    def fits(self) -> Iterator[tuple[WorkClock, ClockFit]]:
         """The clocks that are off and can be put right, which is done: of a GPU as a whole, else its copies apart."""
         for gpu in distinct(self.work.gpu).tolist():
             whole = self._clock(gpu, None)
@@ -322,13 +322,13 @@ class _Laws:
         mine: NDArray[np.bool_] = self.work.gpu == gpu
         return mine if copies is None else mine & (self.work.is_copy == copies)
 
-    def _clock(self, gpu: int, copies: bool | None) -> Clock:
+    def _clock(self, gpu: int, copies: bool | None) -> WorkClock:
         rows = self._of_clock(gpu, copies) & self.is_launched
         start = self.work.start[rows]
         waits = [wait for wait in self._waits() if wait.gpu == gpu and copies in (None, wait.copies)]
         at = np.concatenate([np.empty(0, np.int64), *(wait.done for wait in waits)])
         most = np.concatenate([np.empty(0, np.int64), *(wait.after for wait in waits)])
-        return Clock(gpu, copies, (start, self.called[rows] - start), (at, most))
+        return WorkClock(gpu, copies, (start, self.called[rows] - start), (at, most))
 
     def _waits(self) -> Iterator[_Waits]:
         """What synchronize calls wait for.
@@ -471,7 +471,7 @@ class _Off(NamedTuple):
         return cls(int(np.count_nonzero(is_off)), count_text(len(is_off)), time_text(int(by_ns.max())))
 
 
-def _corrected(clock: Clock, fit: ClockFit) -> list[Note]:
+def _corrected(clock: WorkClock, fit: ClockFit) -> list[Note]:
     """How the times of one clock were moved."""
     what = {None: say("work"), False: say("kernels"), True: say("copies")}[clock.copies]
     gpu, time, syncs = str(clock.gpu), time_text(abs(fit.offset_ns)), count_text(fit.syncs)
