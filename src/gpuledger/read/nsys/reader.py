@@ -450,4 +450,13 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
         notes += counted("times-backward", backward, table=table.value)
+    notes += counted("metrics-implausible", _implausible(tables.get(Table.METRICS)))
     return notes + counted("graphs-opaque", len(tables.get(Table.GRAPHS, ())))
+
+
+def _implausible(metrics: Rows | None) -> int:
+    """How many samples in percent lie outside 0 to 100."""
+    if metrics is None or "name" not in metrics or "value" not in metrics or not len(metrics):
+        return 0
+    is_share = metrics.strings.each(metrics.codes("name"), lambda name: "%" in name, np.bool_)
+    return int(np.count_nonzero(is_share & ((metrics["value"] < NOT_RECORDED) | (metrics["value"] > 100))))
