@@ -12,6 +12,12 @@ from typing import Final
 _TIME: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _BYTES: Final = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
 
+FACTORS: Final = (0.001, 1_000_000)
+"""How many times as fast something may be asked to be: beyond, times are no longer whole numbers of 64 bits."""
+
+LONGEST_LAUNCH_NS: Final = 10 * 10**9
+"""No launch call may be asked to take longer."""
+
 
 def parse_instant(text: str) -> int:
     """An instant in nanoseconds, as it is printed: '1.5ms' or '1.500 ms' -> 1500000; a bare whole number is in ns."""

@@ -171,6 +171,16 @@ def test_values_that_are_no_measurement_are_left_out() -> None:
     assert figures(again)["a"].percent == pytest.approx(figures(trace)["a"].percent, abs=0.2)
 
 
+@pytest.mark.parametrize("value", [1_000, 3_159_572, -5])
+def test_percent_beyond_a_hundred_are_no_measurement(value: int) -> None:
+    launches = in_turn(["a"], [70_000], 100)
+    rows = sampled(launches, {SM_ACTIVE: {"a": 90}})["metrics"]
+    told = [(stamp, SM_ACTIVE, value) for stamp in rows["start_ns"].tolist()]
+    assert use_of_kernels(with_samples(launches, told), 0) == NotMeasured(
+        "no sample of GPU 0 holds a value that can be"
+    )
+
+
 def test_work_that_was_not_traced_is_not_booked_to_idle() -> None:
     launches = in_turn(["a"], [70_000], 200)
     trace = sampled(launches, {SM_ACTIVE: {"a": 50}})

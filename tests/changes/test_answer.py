@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuledger import open_trace, report
 from gpuledger.changes.answer import Answer, answer
 from gpuledger.changes.changes import Changes, ProgramChange
-from gpuledger.errors import NothingRecorded
+from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.rules import EDIT_OF
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Cause
@@ -282,3 +282,12 @@ def test_a_row_that_no_finding_is_about_goes_by_what_it_was_booked_to(decode: Pa
     between = Changes(run.trace, run.main_device, run.findings).remove("idle: kernel-to-kernel gaps")
     assert between.code == ""
     assert between.about_ns == run.main_device.idle_by_trigger[Cause.TURNAROUND]
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e-13, 1e300, float("nan"), float("inf")])
+def test_factors_have_bounds(factor: float) -> None:
+    changes = changes_of(program(20))
+    with pytest.raises(GpuledgerError, match="times as fast"):
+        changes.host(factor)
+    with pytest.raises(GpuledgerError, match="times as fast"):
+        changes.speed_up("gemm", factor)

@@ -54,7 +54,10 @@ def test_a_bad_change_does_not_spoil_the_others(decode: Path) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["", "--speedup=gemm", "--speedup=gemm=0", "--host=-1", "--host=fast", "--launch-cost=soon", "--launch-cost=-1us"]
+    [
+        *("", "--speedup=gemm", "--speedup=gemm=0", "--host=-1", "--host=fast", "--launch-cost=soon"),
+        *("--launch-cost=-1us", "--launch-cost=11s", "--host=1e-13", "--speedup=gemm=1e300"),  # times would wrap
+    ]
     + ["--hide=idle", "--graph=("],
 )
 def test_what_is_no_change_is_a_usage_error(decode: Path, option: str) -> None:

@@ -150,3 +150,10 @@ def test_an_empty_table_is_empty(tmp_path: Path) -> None:
 def test_a_profile_without_samples_says_so(unpacked: Callable[[str], Path]) -> None:
     trace = opened(unpacked("attn.sqlite"))
     assert trace.absent[Table.METRICS].reason == "no metrics were recorded (looked for GPU_METRICS)"
+
+
+def test_percent_that_cannot_be_are_counted(tmp_path: Path) -> None:
+    rows = [(at, at, H200, 3, value) for at, value in enumerate((0, 100, 101, 3_159_572, -7))]
+    rows.append((9, 9, H200, 5, 40))
+    [note] = [note for note in opened(export(tmp_path / "a.sqlite", rows)).health if note.code == "metrics-implausible"]
+    assert note.count == 3

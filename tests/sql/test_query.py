@@ -341,3 +341,23 @@ def test_the_guide_names_every_table() -> None:
         (ROOT / "docs" / "reference" / "query-tables.md").read_text(),
     ]
     assert [table.name for table in TABLES if f"`{table.name}`" not in "".join(pages)] == []
+
+
+def test_decimals_keep_their_digits() -> None:
+    sql = "SELECT 12345678901234567890.12::DECIMAL(38,2), 0.1::DECIMAL(3,1), 2.00::DECIMAL(9,2), -7::DECIMAL(18,0)"
+    assert ask(SMALL, None, sql).rows == (("12345678901234567890.12", 0.1, 2, -7),)
+
+
+@pytest.mark.parametrize("sql", ["SELECT now()", "SELECT [now()]", "SELECT {'at': current_timestamp}"])
+def test_times_with_a_time_zone_are_refused_in_one_sentence(sql: str) -> None:
+    with pytest.raises(QueryRefused, match="holds times with a time zone"):
+        ask(SMALL, None, sql)
+    assert ask(SMALL, None, "SELECT now()::TIMESTAMP > '2020-01-01'").rows == ((True,),)
+
+
+@pytest.mark.parametrize("call", ["current_setting('memory_limit')", "Current_Setting('threads')", "getvariable('x')"])
+def test_no_setting_is_read(call: str) -> None:
+    with pytest.raises(QueryRefused, match="which reads settings"):
+        ask(SMALL, None, f"SELECT {call}")
+    with pytest.raises(QueryRefused, match="which reads settings"):
+        ask(SMALL, None, f"SELECT count(*) FROM kernels WHERE name = {call}")

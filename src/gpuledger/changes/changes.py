@@ -18,7 +18,7 @@ import numpy as np
 from gpuledger.analyse.memory.figures import copy_flows
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
 from gpuledger.catalog.calls import CALL_KINDS, CallKind
-from gpuledger.errors import NothingRecorded
+from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
@@ -49,7 +49,7 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, covered, holds, union
 from gpuledger.trace.tables import Rows
-from gpuledger.units import time_text
+from gpuledger.units import FACTORS, time_text
 
 
 class Turn(IntEnum):
@@ -141,6 +141,14 @@ _REMOVED: Final[Mapping[Trigger | None, Message]] = {
 """What it means that idle time of a cause is not there. What the others were is not known: lost, or not recorded."""
 
 
+def _refuse_out_of_bounds(factor: float) -> None:
+    if not FACTORS[0] <= factor <= FACTORS[1]:
+        raise GpuledgerError(
+            f"nothing can be asked to be {factor:g} times as fast",
+            hint=f"factors are from {FACTORS[0]:g} to {FACTORS[1]:,}",
+        )
+
+
 class Changes:
     """Makes the changes of one device; `sampled`: of a long run of like steps for as many as are needed."""
 
@@ -189,6 +197,7 @@ class Changes:
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
+        _refuse_out_of_bounds(factor)
         meant = named_work(self.trace, self.device, name)
         if isinstance(meant, NamedLines) and meant.trigger is not None:
             raise NothingRecorded(
@@ -259,6 +268,7 @@ class Changes:
 
     def host(self, factor: float) -> ProgramChange:
         """A host that is `factor` times as fast in the steady steps."""
+        _refuse_out_of_bounds(factor)
         steady = np.flatnonzero(self.fixes.steady)
         return ProgramChange(
             say("a host {factor} x as fast", factor=f"{factor:g}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,11 +15,47 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say
+from gpuledger.trace.model import CORRECTED, Trace
 from gpuledger.trace.spans import Span, holds, total
 from gpuledger.units import count_text, share_text, time_text
 
 _NSYS_ADVICE: Final = say("record a shorter window, or flush more often: `nsys profile --cuda-flush-interval=100`")
 _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
+
+
+_NOT_KNOWN: Final = {"ids-repeated", "launches-lost", "starts-before-launch", "stream-order", "sync-before-end"}
+"""Damage after which nothing is known of why a GPU was idle: its work does not fit the host's calls."""
+
+
+def _damage(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
+    """What cannot be true of the recording, before all that is said of the program."""
+    damage = subject.trace.damage
+    if not damage:
+        return ()
+    claim = say("this recording cannot be true: {sentence}", sentence=damage[0].sentence)
+    others = [Evidence(note.sentence, count=note.count) for note in damage[1:]]
+    return [_finding(rule, claim, *others, Evidence(say("record it again, or export it again from the original")))]
+
+
+def believed(trace: Trace, findings: Sequence[Finding], about_idle: Collection[str]) -> list[Finding]:
+    """The findings as far as a damaged recording lets them be believed; `about_idle` are codes of causes of idle time.
+
+    Where clocks were put right, none is believed highly.
+    """
+    damage = {note.code for note in trace.damage}
+    if not damage:
+        is_moved = any(note.code in CORRECTED for note in trace.health)
+        return [
+            replace(found, confidence=say("medium")) if is_moved and found.confidence == "high" else found
+            for found in findings
+        ]
+    refused = about_idle if damage & _NOT_KNOWN else ()
+    guess = Evidence(say("a guess, as this recording cannot be true"))
+    return [
+        replace(found, confidence=say("low"), evidence=(guess, *found.evidence))
+        for found in findings
+        if found.code not in refused
+    ]
 
 
 def _opaque_graphs(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
@@ -158,7 +194,11 @@ def _finding(rule: Rule[Capture], claim: str, *evidence: Evidence) -> Finding:
 
 GRAPH_CAPTURE: Final = Rule("CAPTURE-WARMUP", _graph_capture, None)
 
-FIRST: Final = (Rule("CAPTURE-LOSS", _lost_work, None, triggers=(Cause.LOST, Cause.UNATTRIBUTED)), GRAPH_CAPTURE)
+FIRST: Final = (
+    Rule("CAPTURE-DAMAGED", _damage, None),
+    Rule("CAPTURE-LOSS", _lost_work, None, triggers=(Cause.LOST, Cause.UNATTRIBUTED)),
+    GRAPH_CAPTURE,
+)
 """What comes before all that a profile says of the program."""
 
 RULES: Final = (

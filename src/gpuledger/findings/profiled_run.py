@@ -86,8 +86,13 @@ class ProfiledRun:
         return self.devices[0].zero_ns
 
     @property
+    def damage(self) -> Finding | None:
+        """What cannot be true of the recording: then it is the first finding."""
+        return self.findings[0] if self.trace.damage and self.findings else None
+
+    @property
     def lost(self) -> Finding | None:
-        """What the profiler lost, if that is worth a warning: then it is the first finding."""
+        """What the profiler lost, if that is worth a warning: then it is the first finding of what can be true."""
         return self.findings[0] if self.devices[0].lost.is_notable else None
 
     @property

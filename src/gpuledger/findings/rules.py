@@ -301,7 +301,8 @@ def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, 
             key = finding.claim if finding.code == "KERNEL-HEADROOM" else finding.code
             if key not in best or finding.saving_ns > best[key].saving_ns:
                 best[key] = finding
-    ranked = in_order(_rank(with_plain_savings(list(best.values()), subjects)), subjects)
+    kept = capture.believed(trace, list(best.values()), {rule.code for rule in idle.RULES})
+    ranked = in_order(_rank(with_plain_savings(kept, subjects)), subjects)
     framework = framework_of(trace)
     return (*first, *(in_words_of(framework, finding) for finding in ranked), *last)
 

@@ -29,24 +29,50 @@ _LOSSES: Final = {
     "gpu-not-recorded": "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
     "graph-nodes-not-recorded": "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between "
     "them look like the host's",
+    "ids-repeated": "{count} of {of} kernels carry the correlation id of another one: which call launched them is not "
+    "known, nor why the GPU was idle",
+    "kernels-timeless": "{count} of {of} kernels take 0 ns or less: what the GPU did in that time looks idle",
+    "launches-lost": "{count} of {of} GPU operations lack the call that launched them, though others on their stream "
+    "have theirs: calls are missing from the profile, and why the GPU was idle is not known",
     "launches-not-recorded": "the GPU ran {count} operations, and the profile holds no call that launched any: why it "
     "was idle is not known",
     "launches-unreadable": "{file}: {lost} of {count} launches cannot be read",
     "links-missing": "no row of {table} has a usable {column}; {lost}",
     "mtia": "{count} events of an MTIA accelerator were left out: only GPUs are supported",
+    "outside-recording": "{count} GPU operations lie outside the time that the host was recorded in, by up to {time}: "
+    "their times cannot be right, nor any sum over the whole profile",
     "rows-damaged": "{file}: {count} rows are damaged and were left out",
     "rows-dropped": "{count} rows of {table} have no usable {columns} and were left out",
+    "rows-twice": "{count} of {of} GPU operations are in the profile twice: counts, and sums of their times, are too "
+    "high",
     "samples-lost": "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU "
     "is not known",
+    "starts-before-launch": "{count} of {of} {what} start before the call that launched them, by up to {time}: "
+    "times of the host and the GPU do not fit together, and why the GPU was idle is not known",
+    "stream-order": "{count} of {of} GPU operations ran in another order than they were launched in on their stream: "
+    "which call launched them is not known, nor why the GPU was idle",
+    "stream-overlap": "{count} of {of} GPU operations start before the one ahead of them on their stream has ended, "
+    "by up to {time}: how long they take is wrong, and so are sums and idle time",
+    "sync-before-end": "{count} of {of} synchronize calls return before the work that they wait for has ended, by up "
+    "to {time}: times of the host and the GPU do not fit together, and why the GPU was idle is not known",
     "table-unusable": "{reason}; it was left out",
     "work-not-recorded": "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
 }
 _WARNINGS: Final = {
+    "clock-drift-corrected": "the clock of the {what} on GPU {gpu} ran away from the host's by {drift} us "
+    "per second, and was off by {time} at first: their times were corrected, by {count} launches and "
+    "{syncs} synchronize calls",
+    "clock-early-corrected": "the clock of the {what} on GPU {gpu} was {time} early: their times were corrected, by "
+    "{count} launches and {syncs} synchronize calls",
+    "clock-late-corrected": "the clock of the {what} on GPU {gpu} was {time} late: their times were corrected, by "
+    "{count} launches and {syncs} synchronize calls",
     "copy-kind-unknown": "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
     "counters-unnamed": "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
     "events-odd": "{count} events hold malformed values; what could be read was kept",
     "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
     "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
+    "metrics-implausible": "{count} samples of GPU counters in percent lie outside 0 to 100: how well kernels use the "
+    "GPU is told without them",
     "names-cut": "{count} names longer than {longest} bytes were truncated",
     "names-missing": "{count} names are missing from the export; their events show the string's number",
     "ranges-open": "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",

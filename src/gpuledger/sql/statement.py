@@ -31,6 +31,9 @@ _GROWING: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "list_resize": 1, "array_r
 """Functions that make a value as long as one of their arguments says, in one go that no deadline interrupts."""
 _LONGEST: Final = 10_000
 
+_READING_SETTINGS: Final = ("current_setting", "getvariable", "getenv")
+"""Functions that say how this process was set up."""
+
 _UNKNOWN_COLUMN: Final = re.compile(r'column(?: named)? "(?P<name>[^"]+)"', re.IGNORECASE)
 _SCHEMAS: Final = ("", "main")
 _LISTS_TABLES: Final = "`gpuledger query --schema` lists the tables and columns"
@@ -83,6 +86,7 @@ def _parser() -> DuckDBPyConnection:
 def refusal(error: Exception, tables: Iterable[str]) -> QueryRefused:
     """What DuckDB says about a query of these tables, as our sentence: its message, where in the text, what is near."""
     message, _, place = str(error).partition("\n\nLINE ")
+    message = message.partition("Traceback (most recent call last)")[0]
     claim = " ".join(message.split("\n\n")[0].split()).partition(" Candidate bindings:")[0]
     columns = sorted({column.name for table in tables for column in BY_NAME[table].columns})
     unknown = _UNKNOWN_COLUMN.search(claim)
@@ -155,7 +159,7 @@ def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], names: _Names) -
         case "SHOW_REF" if node.get("query") is None:
             raise QueryRefused("SHOW has nothing to show here", hint=_LISTS_TABLES)
         case "FUNCTION" | "FUNCTION_EXPRESSION":
-            _allow_growth_of(node)
+            _allow_call_of(node)
         case "COLUMN_REF":
             mentioned = [str(name).lower() for name in node["column_names"]]
             names.columns.update(mentioned)
@@ -180,8 +184,10 @@ def _allow_rows_of(function: str) -> None:
         )
 
 
-def _allow_growth_of(node: Mapping[str, Any]) -> None:
+def _allow_call_of(node: Mapping[str, Any]) -> None:
     function = str(node.get("function_name", "")).lower()
+    if function in _READING_SETTINGS:
+        raise QueryRefused(f"a query may not call {function}(), which reads settings", hint=_LISTS_TABLES)
     if function not in _GROWING:
         return
     children = node.get("arguments") or node.get("children") or ()

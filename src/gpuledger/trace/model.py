@@ -47,10 +47,22 @@ class Note:
 NAMES_FROM = "names-from"
 """The code of the note that says how much of the work inside graphs a second file names: it belongs to every answer."""
 
+CORRECTED: Final = frozenset({"clock-drift-corrected", "clock-early-corrected", "clock-late-corrected"})
+"""The codes of notes that say that the times of a GPU were moved."""
+
 
 def always_shown(notes: Iterable[Note]) -> list[str]:
     """The sentences that people see in any case, besides what was lost."""
-    return [note.sentence for note in notes if note.code == NAMES_FROM]
+    return [note.sentence for note in notes if note.code == NAMES_FROM or note.code in CORRECTED]
+
+
+DAMAGE: Final = frozenset(
+    {
+        *("ids-repeated", "kernels-timeless", "launches-lost", "outside-recording", "rows-twice"),
+        *("starts-before-launch", "stream-order", "stream-overlap", "sync-before-end"),
+    }
+)
+"""The codes of notes on what cannot be true: no cause of idle time, and no saving, is believed after one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +272,11 @@ class Trace(TablesByName):
     @property
     def _tool(self) -> str:
         return f"{self.origin.tool} {self.origin.tool_version or ''}".strip()
+
+    @property
+    def damage(self) -> tuple[Note, ...]:
+        """What in it cannot be true."""
+        return tuple(note for note in self.health if note.code in DAMAGE)
 
     def missing(self, *needed: Table) -> NotMeasured | None:
         """Why a question that needs these tables cannot be answered; None if it can."""

@@ -28,7 +28,8 @@ Floats = NDArray[Any]
 NEEDS: Final = (Table.METRICS,)
 
 _MOST_COUNTERS: Final = 200  # of a sample, where rows are taken by their place
-_LARGEST: Final = 2**40  # of a measurement, which is not negative either: nsys lets some counters overflow
+_LARGEST: Final = 2**40  # hertz, which are not negative either: nsys lets some counters overflow
+_WHOLE: Final = 100  # percent
 
 MetricColumns = Mapping[GpuMetric, Ints]
 
@@ -61,6 +62,8 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
         if metric is not None:
             codes.setdefault(metric, code)
     stamp, values = (here.all() and _regular_columns(rows, codes)) or _aligned_columns(rows, codes, here)
+    if not values and codes and here.any():
+        return NotMeasured(say("no sample of GPU {gpu} holds a value that can be", gpu=gpu))
     if not values:
         return NotMeasured(say("no known counter of GPU {gpu} was sampled", gpu=gpu))
     if len(stamp) < 2:
@@ -68,6 +71,11 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
     apart = np.diff(stamp)
     usual = apart[apart <= 1.5 * np.median(apart)]  # without those after a gap
     return GpuSamples(gpu, stamp, max(round(float(usual.mean())), 1), values)
+
+
+def _most(metric: GpuMetric) -> int:
+    """What a counter can show at most."""
+    return _LARGEST if metric is GpuMetric.SM_CLOCK else _WHOLE
 
 
 def _regular_columns(rows: Rows, codes: Mapping[GpuMetric, int]) -> tuple[Ints, MetricColumns] | None:
@@ -81,7 +89,7 @@ def _regular_columns(rows: Rows, codes: Mapping[GpuMetric, int]) -> tuple[Ints, 
     if (stamp[count - 1 :: count] != stamps).any() or (stamps[1:] <= stamps[:-1]).any():
         return None
     values = {metric: value[order.index(code) :: count].copy() for metric, code in codes.items()}
-    real = all(column.min() >= 0 and column.max() < _LARGEST for column in values.values())
+    real = all(column.min() >= 0 and column.max() <= _most(metric) for metric, column in values.items())
     return (stamps, values) if real else None
 
 
@@ -90,7 +98,7 @@ def _aligned_columns(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[n
     columns = dict[GpuMetric, tuple[Ints, Ints]]()
     for metric, code in codes.items():
         chosen = np.flatnonzero(equal(rows.codes("name"), code) & here)
-        chosen = chosen[(rows["value"][chosen] >= 0) & (rows["value"][chosen] < _LARGEST)]
+        chosen = chosen[(rows["value"][chosen] >= 0) & (rows["value"][chosen] <= _most(metric))]
         chosen = chosen[np.argsort(rows["start_ns"][chosen], kind="stable")]
         stamp = rows["start_ns"][chosen]
         last = np.append(stamp[1:] != stamp[:-1], True)[: len(stamp)]

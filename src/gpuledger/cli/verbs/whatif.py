@@ -22,7 +22,7 @@ from gpuledger.cli.main import answering, sentence
 from gpuledger.cli.output import Output, page_options
 from gpuledger.limits import Limits
 from gpuledger.selection import Selection
-from gpuledger.units import parse_instant
+from gpuledger.units import FACTORS, LONGEST_LAUNCH_NS, parse_instant, time_text
 
 if TYPE_CHECKING:
     from gpuledger.ledger.books import LineKind
@@ -33,21 +33,21 @@ def _factor(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if 0 < number < float("inf") else None
+    return number if FACTORS[0] <= number <= FACTORS[1] else None
 
 
 def _speed_up(value: str) -> tuple[str, float]:
     name, _, number = value.rpartition("=")
     factor = _factor(number)
     if not name or factor is None:
-        raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2")
+        raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2, from {FACTORS[0]:g} to {FACTORS[1]:,}")
     return name, factor
 
 
 def _host(value: str) -> float:
     factor = _factor(value)
     if factor is None:
-        raise click.BadParameter(f"{value!r}: expected a factor, e.g. 2")
+        raise click.BadParameter(f"{value!r}: expected a factor, e.g. 2, from {FACTORS[0]:g} to {FACTORS[1]:,}")
     return factor
 
 
@@ -58,6 +58,8 @@ def _cost(value: str) -> int:
         raise click.BadParameter(str(error)) from None
     if cost < 0:
         raise click.BadParameter("a call cannot take less than no time")
+    if cost > LONGEST_LAUNCH_NS:
+        raise click.BadParameter(f"{value!r}: no launch takes longer than {time_text(LONGEST_LAUNCH_NS)}")
     return cost
 
 

@@ -25,7 +25,7 @@ from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.system.kept_files import KeptOfProfile
-from gpuledger.trace.model import Decoding, NotMeasured, Origin, Severity, Trace, os_pid
+from gpuledger.trace.model import CORRECTED, Decoding, NotMeasured, Origin, Severity, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
@@ -74,9 +74,13 @@ def _verdict(trace: Trace, found: Contents) -> Message:
     """Whether the profile is good for a report, and what it lacks."""
     if not any(process.gpu_work for process in found.processes):
         return say("No GPU work was recorded: there is nothing to report on (`gpuledger explain CAPTURE-EMPTY`).")
+    if trace.damage:
+        return say("Damaged: {sentence}.", sentence=trace.damage[0].sentence)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if losses:
         return say("Incomplete: {sentence}.", sentence=losses[0])
+    if moved := [note.sentence for note in trace.health if note.code in CORRECTED]:
+        return say("Good for a report, corrected: {sentence}.", sentence=moved[0])
     if not found.missing:
         return say("Good for a report: nothing was lost, and everything it needs was recorded.")
     names = joined(say(", "), [missing.what for missing in found.missing])

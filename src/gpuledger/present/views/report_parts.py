@@ -34,7 +34,12 @@ _KINDS: Final = tuple(LineKind)
 
 
 def verdict(run: ProfiledRun) -> Message:
-    """What was lost, then two or three sentences: how much the GPU works, and what stands in the way."""
+    """What was lost, then two or three sentences: how much the GPU works, and what stands in the way.
+
+    Of a recording that cannot be true, that and nothing else.
+    """
+    if run.damage is not None:
+        return say("{claim}. What follows is a guess.", claim=capitalised(run.damage.claim))
     if run.lost is None:
         return _verdict(run)
     claim, rest = capitalised(run.lost.claim), _verdict(replace(run, findings=run.findings[1:]))
@@ -310,7 +315,7 @@ def closing(report: ReportAnswer) -> list[Message]:
         )
         lines.append(say("Note: {sentence}.", sentence=skewed))
     notes = (*run.trace.health, *run.kernel_health)
-    losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
+    losses = [note.sentence for note in notes if note.severity is Severity.LOSS and note not in run.trace.damage]
     lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *always_shown(notes))]
     return [*lines, *next_command(run)]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
+from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import LARGEST, LARGEST_BYTES, refuse_impossible, unrecorded_work, within_bounds
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
@@ -136,6 +137,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         progress(table.value, len(raw[table]["start_ns"]))
         tables[table] = finish.rows(table, wanted[table], raw.pop(table))
     refuse_impossible(name, tables, finish.devices.gpus, limits)
+    tables, damage = with_true_times(tables)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (
         *reading.notes,
@@ -145,6 +147,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         *lost_samples(export),
         *diagnostics(export),
         *unrecorded_work(tables, frozenset(wanted)),
+        *damage,
     )
     origin = describe(export, tables, finish.devices.gpus)
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
@@ -447,4 +450,13 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
         notes += counted("times-backward", backward, table=table.value)
+    notes += counted("metrics-implausible", _implausible(tables.get(Table.METRICS)))
     return notes + counted("graphs-opaque", len(tables.get(Table.GRAPHS, ())))
+
+
+def _implausible(metrics: Rows | None) -> int:
+    """How many samples in percent lie outside 0 to 100."""
+    if metrics is None or "name" not in metrics or "value" not in metrics or not len(metrics):
+        return 0
+    is_share = metrics.strings.each(metrics.codes("name"), lambda name: "%" in name, np.bool_)
+    return int(np.count_nonzero(is_share & ((metrics["value"] < NOT_RECORDED) | (metrics["value"] > 100))))

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
+from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work
 from gpuledger.read.other_tools import other_trace
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_gpus
@@ -291,6 +292,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     strings = Strings(codes)
     tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
     refuse_impossible(name, tables, devices.gpus, limits)
+    tables, damage = with_true_times(tables)
     absent = {
         table: NotMeasured(say("no {table} were recorded", table=table.value))
         for table in wanted
@@ -299,7 +301,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
     return Trace(
         origin,
-        (*whole.notes, *_doubts(whole, tables), *devices.notes(), *unrecorded_work(tables, frozenset(wanted))),
+        (*whole.notes, *_doubts(whole, tables), *devices.notes(), *unrecorded_work(tables, frozenset(wanted)), *damage),
         strings,
         tables,
         absent,
