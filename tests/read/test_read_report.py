@@ -1,4 +1,4 @@
-""".nsys-rep files: exported with nsys where it is found, into the user's cache, again when the report has changed.
+""".nsys-rep files by way of nsys, where that is asked for: into the user's cache, again when the report has changed.
 
 nsys itself is not on every machine that runs these tests, so a stand-in that copies an export plays its part. Where the
 real one is, `test_read_report_real.py` uses it.
@@ -39,6 +39,7 @@ def install(tmp_path: Path, decode: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     monkeypatch.setenv("NSYS_LOG", str(log))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("EXPORT", str(decode))
+    monkeypatch.setenv("GPULEDGER_EXPORTER", "nsys")
 
     def installed(body: str) -> Path:
         tool = tmp_path / "bin" / "nsys"
@@ -94,6 +95,7 @@ def test_an_nsys_without_its_importer_is_named(report: Path, install: Callable[[
 
 def test_without_nsys_one_sentence_says_how(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("GPULEDGER_EXPORTER", "nsys")
     monkeypatch.setattr("gpuledger.capture.nsys.find_nsys", lambda: None)
     with pytest.raises(MissingPackage, match="opening it needs nsys, which was not found") as raised:
         open_trace(report)

@@ -154,7 +154,7 @@ class _Part(Protocol):
     damaged: int
     damaged_blocks: int
 
-    def column(self, table: int, column: int, out: Ints) -> ColumnRange: ...
+    def take(self, table: int, columns: Sequence[int], out: tuple[Ints, ...]) -> list[ColumnRange]: ...
     def texts(self, table: int) -> bytes: ...
 
 
@@ -182,18 +182,26 @@ class Events:
 
     def column(self, table: str, name: str) -> tuple[Ints, ColumnRange]:
         """A column, and what is known of it."""
-        place = self._places[table]
-        number = self._plan.columns[place].index(name)
-        whole = np.empty(self.count(table), np.int64)
-        first, least, most, nulls = 0, 2**63 - 1, NULL, 0
+        return self.take(table, (name,))[name]
+
+    def take(self, table: str, names: Sequence[str]) -> dict[str, tuple[Ints, ColumnRange]]:
+        """Some columns, and what is known of each."""
+        place, rows = self._places[table], self.count(table)
+        numbers = [self._plan.columns[place].index(name) for name in names]
+        whole = [np.empty(rows, np.int64) for _ in names]
+        known = [ColumnRange(2**63 - 1, NULL, 0) for _ in names]
+        first = 0
         for part, rows_before in zip(self._parts, self._rows_before(place), strict=True):
-            some = whole[first : first + part.counts[place]]
-            known = part.column(place, number, some)
-            if number == 0 and rows_before:
-                some += rows_before
-            least, most, nulls = min(least, known.least), max(most, known.most), nulls + known.nulls
-            first += len(some)
-        return whole, ColumnRange(least, most, nulls) if number else ColumnRange.of(whole)
+            some = tuple(values[first : first + part.counts[place]] for values in whole)
+            for at, here in enumerate(part.take(place, numbers, some)):
+                if numbers[at] == 0 and rows_before:
+                    some[at][:] += rows_before
+                    here = ColumnRange(here.least + rows_before, here.most + rows_before, 0)
+                known[at] = ColumnRange(
+                    min(known[at].least, here.least), max(known[at].most, here.most), known[at].nulls + here.nulls
+                )
+            first += part.counts[place]
+        return dict(zip(names, zip(whole, known, strict=True), strict=True))
 
     def _rows_before(self, place: int) -> Iterator[int]:
         """Of the table around this one, in the parts before each; 0 for a table of events."""
@@ -258,8 +266,9 @@ class _NativePart:
         by_class = np.frombuffer(seen, np.uint64)
         self.seen = Counter({int(number): int(by_class[number]) for number in np.flatnonzero(by_class)})
 
-    def column(self, table: int, column: int, out: Ints) -> ColumnRange:
-        return ColumnRange(*native.column(self._rows, table, column, out))
+    def take(self, table: int, columns: Sequence[int], out: tuple[Ints, ...]) -> list[ColumnRange]:
+        known = native.columns(self._rows, table, np.array(columns, np.int32), out)
+        return [ColumnRange(*three) for three in np.frombuffer(known, np.int64).reshape(-1, 3).tolist()]
 
     def texts(self, table: int) -> bytes:
         return native.texts(self._rows, table)
@@ -384,9 +393,10 @@ class _PlainPart:
                 self.damaged_blocks += 1
         self.counts = [len(rows) for rows in self._rows]
 
-    def column(self, table: int, column: int, out: Ints) -> ColumnRange:
-        out[:] = [row[column] for row in self._rows[table]]
-        return ColumnRange.of(out)
+    def take(self, table: int, columns: Sequence[int], out: tuple[Ints, ...]) -> list[ColumnRange]:
+        for values, column in zip(out, columns, strict=True):
+            values[:] = [row[column] for row in self._rows[table]]
+        return [ColumnRange.of(values) for values in out]
 
     def texts(self, table: int) -> bytes:
         return b"".join(self._texts[table])

@@ -251,16 +251,17 @@ class ReportExport:
             made = {name: np.array([_signed(value) for value in rows[name]], np.int64) for name in columns}
             return IntegerColumns(made, {})
         view, read, known = self._views[table], dict[str, Ints](), dict[str, ColumnRange]()
+        stored = {name: source for name in columns if isinstance(source := view.columns[name], str)}
+        taken = self._events.take(view.events, list(stored.values())) if view.events is not None else {}
         for name in dict.fromkeys(columns):
             source = view.columns[name]
-            if isinstance(source, str) and view.events is not None:
-                read[name], summary = self._events.column(view.events, source)
-                known |= {name: summary} if view.rows is None else {}
+            if isinstance(source, str):
+                read[name], known[name] = taken[source]
             else:
                 read[name] = np.asarray(source, np.int64)
             if view.rows is not None:
                 read[name] = take(read[name], view.rows)
-        return IntegerColumns(read, {}, known)
+        return IntegerColumns(read, {}, known if view.rows is None else {})
 
     def texts(self, table: str, column: str) -> TextColumn:
         if table == _STRINGS:

@@ -26,7 +26,10 @@ int64_t report_unpack(const uint8_t *packed, size_t size, uint8_t *into, size_t 
         size_t length = token >> 4;
         if (length == 15 && !longer(&at, end, &length)) return -1;
         if (length > (size_t)(end - at) || length > (size_t)(full - to)) return -1;
-        memcpy(to, at, length);
+        if (length <= 16 && end - at >= 16)
+            memcpy(to, at, 16); /* may end in the slack behind */
+        else
+            memcpy(to, at, length);
         at += length;
         to += length;
         if (at == end) break; /* the last has no match */
@@ -53,11 +56,8 @@ struct bytes {
     const uint8_t *at, *end;
 };
 
-static int varint(struct bytes *in, uint64_t *value) {
-    if (in->at < in->end && *in->at < 128) { /* most are short */
-        *value = *in->at++;
-        return 1;
-    }
+/* Seven bits of each byte, the lowest first, as long as a byte's highest bit is set. */
+static int slow_varint(struct bytes *in, uint64_t *value) {
     uint64_t read = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (in->at >= in->end) return 0;
@@ -71,6 +71,35 @@ static int varint(struct bytes *in, uint64_t *value) {
     return 0;
 }
 
+static inline int varint(struct bytes *in, uint64_t *value) {
+    if (in->at < in->end && *in->at < 128) { /* most are short */
+        *value = *in->at++;
+        return 1;
+    }
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (in->end - in->at >= 2 && in->at[1] < 128) {
+        *value = (uint64_t)(in->at[0] & 127) | (uint64_t)in->at[1] << 7;
+        in->at += 2;
+        return 1;
+    }
+    if (in->end - in->at >= 8) { /* times and ids of processes: eight bytes at once */
+        uint64_t word, ends;
+        memcpy(&word, in->at, 8);
+        ends = ~word & 0x8080808080808080;
+        if (ends) {
+            unsigned last = (unsigned)__builtin_ctzll(ends); /* the highest bit of the last byte */
+            word &= UINT64_MAX >> (63 - last);
+            word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+            word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+            *value = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+            in->at += last / 8 + 1;
+            return 1;
+        }
+    }
+#endif
+    return slow_varint(in, value);
+}
+
 /* One field: its number, and its value or its bytes. */
 struct field {
     uint64_t number, value;
@@ -78,7 +107,7 @@ struct field {
     int is_bytes;
 };
 
-static int next_field(struct bytes *in, struct field *found) {
+static inline int next_field(struct bytes *in, struct field *found) {
     uint64_t key, length;
     if (!varint(in, &key)) return 0;
     found->number = key >> 3;
@@ -121,6 +150,8 @@ struct pass {
     struct report_rows *out;
     uint64_t most_rows;
     enum report_status status;
+    uint64_t touched;             /* tables that the event under way has rows in, a bit each */
+    size_t counts[64], sizes[64]; /* of those: rows, and bytes of texts, before it */
 };
 
 static void *with_room(void *old, size_t item, size_t needed, size_t *room) {
@@ -145,6 +176,11 @@ static int64_t *new_row(struct pass *pass, int32_t number, int64_t parent) {
         return NULL;
     }
     table->rows = rows;
+    if (!(pass->touched >> number & 1)) {
+        pass->touched |= (uint64_t)1 << number;
+        pass->counts[number] = table->count;
+        pass->sizes[number] = table->text_size;
+    }
     int64_t *row = rows + table->count++ * width;
     row[0] = parent;
     for (size_t column = 1; column < width; column++) row[column] = NOTHING;
@@ -167,28 +203,37 @@ static int keep_text(struct pass *pass, struct report_table *table, struct bytes
 /* The fields of a message into row `row` of table `table`. 0 where it is damaged, or `status` is no longer OK. */
 static int message(struct pass *pass, const struct report_node *node, struct bytes in, int32_t table, size_t row, int deep) {
     struct field field;
-    size_t width = pass->plan->widths[table];
+    struct report_table *into = &pass->out->tables[table];
+    int64_t *values = into->rows + row * pass->plan->widths[table];
     while (in.at < in.end) {
+        uint8_t key = *in.at;
+        if (key < 128 && (key & 7) == 0) { /* a number in one of the first fifteen fields, as most are */
+            in.at++;
+            if (!varint(&in, &field.value)) return 0;
+            struct report_field short_of = node->fields[key >> 3];
+            if (short_of.kind == REPORT_NUMBER) values[short_of.to] = (int64_t)field.value;
+            continue;
+        }
         if (!next_field(&in, &field)) return 0;
         if (field.number >= REPORT_FIELDS) continue;
         struct report_field what = node->fields[field.number];
-        int64_t *values = pass->out->tables[table].rows + row * width;
         if (what.kind == REPORT_NUMBER) {
             if (!field.is_bytes) values[what.to] = (int64_t)field.value;
         } else if (what.kind == REPORT_TEXT) {
             if (!field.is_bytes) continue;
             if (values[what.to] != NOTHING) return 0; /* twice: its bytes would be those of two rows */
             values[what.to] = (int64_t)(field.inside.end - field.inside.at);
-            if (!keep_text(pass, &pass->out->tables[table], field.inside)) return 0;
+            if (!keep_text(pass, into, field.inside)) return 0;
         } else if (what.kind == REPORT_MESSAGE && field.is_bytes && deep < DEEPEST) {
             const struct report_node *inner = &pass->plan->nodes[what.to];
             if (inner->table < 0) {
                 if (!message(pass, inner, field.inside, table, row, deep + 1)) return 0;
-                continue;
+            } else {
+                if (!new_row(pass, inner->table, (int64_t)row)) return 0;
+                size_t last = pass->out->tables[inner->table].count - 1;
+                if (!message(pass, inner, field.inside, inner->table, last, deep + 1)) return 0;
             }
-            if (!new_row(pass, inner->table, (int64_t)row)) return 0;
-            size_t last = pass->out->tables[inner->table].count - 1;
-            if (!message(pass, inner, field.inside, inner->table, last, deep + 1)) return 0;
+            values = into->rows + row * pass->plan->widths[table]; /* rows may have moved */
         }
     }
     return 1;
@@ -197,16 +242,13 @@ static int message(struct pass *pass, const struct report_node *node, struct byt
 /* One event as a row, and rows of what it holds several of; none at all where it is damaged. */
 static void event(struct pass *pass, int32_t number, struct bytes in) {
     const struct report_node *node = &pass->plan->nodes[number];
-    size_t counts[64], sizes[64];
-    for (size_t table = 0; table < pass->plan->table_count; table++) {
-        counts[table] = pass->out->tables[table].count;
-        sizes[table] = pass->out->tables[table].text_size;
-    }
+    pass->touched = 0;
     if (!new_row(pass, node->table, 0)) return;
-    if (message(pass, node, in, node->table, counts[node->table], 0)) return;
+    if (message(pass, node, in, node->table, pass->out->tables[node->table].count - 1, 0)) return;
     for (size_t table = 0; table < pass->plan->table_count; table++) {
-        pass->out->tables[table].count = counts[table];
-        pass->out->tables[table].text_size = sizes[table];
+        if (!(pass->touched >> table & 1)) continue;
+        pass->out->tables[table].count = pass->counts[table];
+        pass->out->tables[table].text_size = pass->sizes[table];
     }
     pass->out->damaged++;
 }
@@ -251,7 +293,7 @@ static int events(struct pass *pass, struct bytes in) {
 enum report_status report_decode(
     const struct report_plan *plan, const struct report_block *blocks, size_t count, uint64_t most_rows,
     int (*is_over)(void), struct report_rows *out) {
-    struct pass pass = {plan, out, most_rows, REPORT_OK};
+    struct pass pass = {.plan = plan, .out = out, .most_rows = most_rows, .status = REPORT_OK};
     uint8_t *plain = NULL;
     size_t room = 0;
     for (size_t at = 0; at < count && pass.status == REPORT_OK; at++) {
