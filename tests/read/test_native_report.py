@@ -51,22 +51,33 @@ def test_a_report_holds_what_was_recorded(opened: Callable[[bytes], Trace]) -> N
     assert kernels["graph_node"].tolist() == [-1, 1 << 33]
     assert kernels["smem_dynamic_bytes"].tolist() == [512, 512]
     copies = trace[Table.COPIES]
-    assert list(zip(copies.texts("kind"), copies["bytes"].tolist(), strict=True)) == [("Host-to-Device", 4096), ("Memset", 64)]
+    assert list(zip(copies.texts("kind"), copies["bytes"].tolist(), strict=True)) == [
+        ("Host-to-Device", 4096),
+        ("Memset", 64),
+    ]
     calls = trace[Table.CALLS]
     assert calls.texts("layer") == ["runtime", "runtime", "os"]
     assert calls["tid"].tolist() == [THREAD & 0xFFFFFF] * 3
-    assert trace.stacks.texts(int(calls["stack"][0]), trace.strings) == []  # a stack that CUDA's calls point to has a class of its own
+    assert (
+        trace.stacks.texts(int(calls["stack"][0]), trace.strings) == []
+    )  # a stack that CUDA's calls point to has a class of its own
     assert trace[Table.RANGES].texts("name") == ["step", "outer"]
     assert trace.origin.tool_version == "2025.3.1"
     assert (trace.origin.driver_version, trace.origin.cuda_version) == ("580.1", "13.0")
     [gpu] = trace.origin.gpus
     assert (gpu.name, gpu.sm_count) == ("NVIDIA H200", 132)
-    assert not [note for note in trace.health if note.severity is Severity.LOSS and note.code.startswith(("report", "event", "block"))]
+    assert not [
+        note
+        for note in trace.health
+        if note.severity is Severity.LOSS and note.code.startswith(("report", "event", "block"))
+    ]
 
 
 def test_what_is_not_known_is_counted(opened: Callable[[bytes], Trace]) -> None:
     unknown = [{1: 300, 200: {1: 1}}, {1: 300, 200: {1: 2}}, {1: 2**40}, call(1, 2, 3, layer=250)]
-    notes = [str(note.sentence) for note in opened(report([kernel(1, 2), *unknown])).health if note.code == "events-unknown"]
+    notes = [
+        str(note.sentence) for note in opened(report([kernel(1, 2), *unknown])).health if note.code == "events-unknown"
+    ]
     assert sorted(notes) == [
         "1 events of the report are of a kind that gpuledger does not know (classes beyond); left out",
         "1 events of the report are of a kind that gpuledger does not know (traced function 250); left out",
@@ -91,7 +102,9 @@ def test_another_layout_is_refused_in_a_sentence(opened: Callable[[bytes], Trace
 
 
 def test_a_cut_report_says_so_and_gives_what_is_whole(opened: Callable[[bytes], Trace]) -> None:
-    blocks = [[kernel(10 * number, 10 * number + 5) for number in range(first, first + 20)] for first in range(0, 200, 20)]
+    blocks = [
+        [kernel(10 * number, 10 * number + 5) for number in range(first, first + 20)] for first in range(0, 200, 20)
+    ]
     whole = report(*blocks)
     start = whole.index(b"QDTEXT00")
     seen = set()
@@ -137,7 +150,13 @@ def test_whatever_is_damaged_there_is_a_trace_or_one_sentence(opened: Callable[[
 @given(st.data())
 def test_compiled_and_plain_python_agree_on_any_bytes(data: st.DataObject) -> None:
     generator = random.Random(data.draw(st.integers(0, 2**32)))
-    pieces = [kernel(1, 2), copy(1, 2, 3), call(1, 2, 3, frames=(1, 2, 3)), push_pop(1, 2, b"x" * 50), {1: 31, 104: {1: 1, 4: [{1: 2}] * 3}}]
+    pieces = [
+        kernel(1, 2),
+        copy(1, 2, 3),
+        call(1, 2, 3, frames=(1, 2, 3)),
+        push_pop(1, 2, b"x" * 50),
+        {1: 31, 104: {1: 1, 4: [{1: 2}] * 3}},
+    ]
     plain = message({1: generator.choices(pieces, k=4), 2: [{1: 5, 2: 6, 3: b"data"}]})
     plain = varint(len(plain)) + plain
     if data.draw(st.booleans()):
@@ -188,6 +207,10 @@ def test_reports_of_others_are_read_without_nsys(path: Path, monkeypatch: pytest
     trace = open_trace(path, cache=False)
     assert trace.origin.tool_version is not None
     assert sum(map(len, trace.tables.values()))
-    assert not [note for note in trace.health if note.code in ("report-cut", "events-damaged", "blocks-damaged", "events-unknown")]
+    assert not [
+        note
+        for note in trace.health
+        if note.code in ("report-cut", "events-damaged", "blocks-damaged", "events-unknown")
+    ]
     starts = trace[Table.CALLS]["start_ns"]
     assert np.count_nonzero(starts < 0) == 0

@@ -10,7 +10,17 @@ Message = Mapping[int, "Value | Sequence[Value]"]
 PROCESS = (1 << 48) + (77 << 24)
 THREAD = PROCESS + 78
 TEXTS = (b"", b"void gemm<float>(int)", b"gemm", b"_Z4gemm", b"cudaLaunchKernel", b"read", b"outer", b"main", b"other")
-GPU: Message = {1: 0, 2: b"NVIDIA H200", 3: b"0000:06:00.0", 5: b"uuid", 10: 60 << 20, 11: 150 << 30, 14: 132, 41: 9, 42: 0}
+GPU: Message = {
+    1: 0,
+    2: b"NVIDIA H200",
+    3: b"0000:06:00.0",
+    5: b"uuid",
+    10: 60 << 20,
+    11: 150 << 30,
+    14: 132,
+    41: 9,
+    42: 0,
+}
 
 
 def varint(value: int) -> bytes:
@@ -77,7 +87,16 @@ def on_gpu(start: int, end: int, correlation: int) -> Message:
 def call(start: int, end: int, correlation: int, name: int = 4, layer: int = 0, frames: Sequence[int] = ()) -> Message:
     return {
         1: 48,
-        108: {1: start, 2: end, 3: correlation, 6: layer, 7: name, 8: 0, 13: THREAD, 15: [{1: each} for each in frames]},
+        108: {
+            1: start,
+            2: end,
+            3: correlation,
+            6: layer,
+            7: name,
+            8: 0,
+            13: THREAD,
+            15: [{1: each} for each in frames],
+        },
     }
 
 
@@ -95,7 +114,9 @@ def report(
     sections: Mapping[str, str] = {},  # noqa: B006 - it is not changed
 ) -> bytes:
     """A whole report. `sections` renames some of them."""
-    machine = message({1: {1: b"Local (CLI)", 2: {1: [{1: 205, 2: b"580.1"}, {1: 611, 2: b"13000"}]}}, 2: {2: {1: [12, 123]}}})
+    machine = message(
+        {1: {1: b"Local (CLI)", 2: {1: [{1: 205, 2: b"580.1"}, {1: 611, 2: b"13000"}]}}, 2: {2: {1: [12, 123]}}}
+    )
     counts = message({1: sum(map(len, blocks)), 3: len(texts), 9: packing})
     raw = varint(len(machine)) + machine + varint(len(counts)) + counts
     for number, events in enumerate(blocks):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Final
 
 from gpuledger.capture.nsys import export_cached
 from gpuledger.errors import UnreadableProfile
-from gpuledger.limits import Limits
+from gpuledger.limits import EXPORTER, Limits
 from gpuledger.messages import say
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.nsys.report_events import Damage, Plan, TooManyRows, decode
@@ -22,9 +21,6 @@ from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.trace.model import Note, Severity, Trace
-
-EXPORTER: Final = "GPULEDGER_EXPORTER"
-"""The setting that asks for NVIDIA's tool: `nsys`."""
 
 
 class NsysRepReader:

@@ -231,7 +231,11 @@ def decode(read: Callable[[int, int], bytes], blocks: Sequence[Block], plan: Pla
         first, last = batch[0], batch[-1]
         packed = read(first.offset, last.offset + last.size - first.offset)
         moved = [Block(block.offset - first.offset, block.size, block.plain_size) for block in batch]
-        return _NativePart(packed, moved, numbers, most_rows) if is_compiled() else _PlainPart(packed, moved, plan, most_rows)
+        return (
+            _NativePart(packed, moved, numbers, most_rows)
+            if is_compiled()
+            else _PlainPart(packed, moved, plan, most_rows)
+        )
 
     if len(batches) < 2 or not is_compiled():
         return Events(plan, [some(batch) for batch in batches])

@@ -129,7 +129,8 @@ _FEEDS: Final = {
     MEMORY: ((Table.COPIES, schema.MEMCPY), (Table.COPIES, schema.MEMSET)),
     SYNCS: ((Table.SYNCS, schema.SYNC),),
     GRAPHS: ((Table.GRAPHS, schema.GRAPH),),
-    CALLS: tuple((Table.CALLS, feed) for feed in (schema.RUNTIME, schema.OSRT)) + ((Table.OVERHEADS, schema.PROFILER_OVERHEAD),),
+    CALLS: tuple((Table.CALLS, feed) for feed in (schema.RUNTIME, schema.OSRT))
+    + ((Table.OVERHEADS, schema.PROFILER_OVERHEAD),),
     NVTX: tuple((table, schema.NVTX) for table in (Table.RANGES, Table.COLLECTIVES, Table.SAMPLES)),
     ALLOCS: ((Table.ALLOCS, schema.ALLOC),),
     SAMPLES: ((Table.SAMPLES, schema.SAMPLE),),
@@ -137,7 +138,20 @@ _FEEDS: Final = {
 }
 """Which of our tables are made of events, and as which table of an export."""
 
-_ALWAYS: Final = frozenset(("start", "eventClass", "copyKind", "eventType", "domainId", "globalTid", "syncType", "older syncType", "typeId", "timestamp"))
+_ALWAYS: Final = frozenset(
+    (
+        "start",
+        "eventClass",
+        "copyKind",
+        "eventType",
+        "domainId",
+        "globalTid",
+        "syncType",
+        "older syncType",
+        "typeId",
+        "timestamp",
+    )
+)
 """Columns that tell rows apart: how many there are of each kind is said of every report."""
 
 
@@ -270,7 +284,11 @@ class ReportExport:
             return TextColumn.of(self._small[table][column])
         view = self._views[table]
         if column == "jsonText":
-            return self._json if view.rows is None else TextColumn(self._json.distinct, take(self._json.numbers, view.rows))
+            return (
+                self._json
+                if view.rows is None
+                else TextColumn(self._json.distinct, take(self._json.numbers, view.rows))
+            )
         distinct, numbers = self._events.texts(view.events or "")
         return TextColumn(distinct, numbers if view.rows is None else take(numbers, view.rows))
 
@@ -332,7 +350,9 @@ class ReportExport:
         rows = None
         distinct, text = self._events.texts(NVTX)
         if _MPI_DOMAIN in distinct:  # nsys puts what MPI says of its calls into tables of its own
-            kind, domain, thread = (self._events.column(NVTX, name)[0] for name in ("eventType", "domainId", "globalTid"))
+            kind, domain, thread = (
+                self._events.column(NVTX, name)[0] for name in ("eventType", "domainId", "globalTid")
+            )
             created = (kind == schema.NVTX_DOMAIN) & (text == distinct.index(_MPI_DOMAIN))
             of_mpi = np.zeros(len(kind), np.bool_)
             for row in np.flatnonzero(created).tolist():
@@ -412,7 +432,9 @@ def _described(file: ReportFile, events: Events) -> dict[str, Columns]:
     commands = [_fields(command) for command in events.texts(COMMANDS)[0]]
     listed = [(_signed(command.get(2)), command.get(6) or command.get(5)) for command in commands]
     processes = [(process, name) for process, name in listed if isinstance(name, bytes)]
-    asked = [_ASKED.get(number, f"type {number}") for kinds in _inside(file.machine, 2, 2) for number in _numbers(kinds, 1)]
+    asked = [
+        _ASKED.get(number, f"type {number}") for kinds in _inside(file.machine, 2, 2) for number in _numbers(kinds, 1)
+    ]
     captured = [("CAPTURE_EVENT_TYPE", name.encode()) for name in asked]
     for number, command in enumerate(_inside(file.machine, 2, 26)):
         captured += [(f"PROCESS_{number}:COMMAND", text) for text in _inside(command, 10)]
@@ -428,7 +450,8 @@ def _described(file: ReportFile, events: Events) -> dict[str, Columns]:
     return {
         "TARGET_INFO_GPU": {name: [gpu.get(number) for gpu in gpus] for name, number in _GPU.items()},
         "TARGET_INFO_CUDA_DEVICE": {
-            name: [device.get(number) for device in devices] for number, name in enumerate(("gpuId", "cudaId", "pid"), 1)
+            name: [device.get(number) for device in devices]
+            for number, name in enumerate(("gpuId", "cudaId", "pid"), 1)
         },
         "TARGET_INFO_SYSTEM_ENV": _pairs(known),
         "META_DATA_CAPTURE": _pairs(captured),
