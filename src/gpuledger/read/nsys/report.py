@@ -49,9 +49,9 @@ class NsysRepReader:
                 raise UnreadableProfile(
                     f"{source.name}: was cut while it was read", hint="read it again when whatever writes it has ended"
                 ) from None
-            tables = ReportExport(report, events)
-            trace = read_export(tables, source.name, wanted, limits, progress)
-        return replace(trace, health=(*trace.health, *_notes(report, tables, events.damaged, events.damaged_blocks)))
+            parts = ReportExport(report, events)
+            trace = read_export(parts, source.name, wanted, limits, progress)
+        return replace(trace, health=(*trace.health, *_notes(report, parts, events.damaged, events.damaged_blocks)))
 
 
 def _notes(report: ReportFile, tables: ReportExport, damaged: int, damaged_blocks: int) -> list[Note]:

@@ -148,7 +148,7 @@ class TooManyRows(Exception):
 class _Part(Protocol):
     """The rows of some blocks."""
 
-    counts: Sequence[int]
+    counts: list[int]
     seen: Counter[int]
     generic: int
     damaged: int
@@ -343,23 +343,24 @@ def texts_of(message: bytes, number: int) -> list[bytes]:
     return found
 
 
+def _length(packed: bytes, length: int, at: int) -> tuple[int, int]:
+    """A length in an LZ4 block, which goes on from `at` where it is 15; and where what follows begins."""
+    more = 255 if length == 15 else 0
+    while more == 255:
+        if at >= len(packed):
+            raise Damage
+        more = packed[at]
+        length, at = length + more, at + 1
+    return length, at
+
+
 def _unpack(packed: bytes, plain_size: int) -> bytes:
     if plain_size // _MOST_RATIO > len(packed):
         raise Damage
     plain, at, end = bytearray(), 0, len(packed)
-
-    def longer(length: int, at: int) -> tuple[int, int]:
-        while True:
-            if at >= end:
-                raise Damage
-            length += packed[at]
-            at += 1
-            if packed[at - 1] != 255:
-                return length, at
-
     while at < end:
         token = packed[at]
-        length, at = longer(15, at + 1) if token >> 4 == 15 else (token >> 4, at + 1)
+        length, at = _length(packed, token >> 4, at + 1)
         if length > end - at or length > plain_size - len(plain):
             raise Damage
         plain += packed[at : at + length]
@@ -369,7 +370,7 @@ def _unpack(packed: bytes, plain_size: int) -> bytes:
         if end - at < 2:
             raise Damage
         back = int.from_bytes(packed[at : at + 2], "little")
-        length, at = longer(15, at + 2) if token & 15 == 15 else (token & 15, at + 2)
+        length, at = _length(packed, token & 15, at + 2)
         length += 4
         if not 0 < back <= len(plain) or length > plain_size - len(plain):
             raise Damage

@@ -161,18 +161,23 @@ def _parts(source: Source, read: FileBytes, sections: dict[str, tuple[int, int]]
         is_cut = True
     if isinstance(wanted, int) and len(texts) != wanted:
         is_cut = True
-    gpus = layouts = b""
-    if texts:
-        try:
-            _, at = read.message(at)  # names of threads
-            gpus, at = read.message(at)
-            if at < start + length:
-                block, at = _block(read, at)
-                layouts = _plain(read, block)
-        except Damage:
-            is_cut = True
+    gpus, layouts, is_whole = _behind_texts(read, at, start + length) if texts else (b"", b"", True)
+    is_cut |= not is_whole
     version = _version(source, read, sections)
     return ReportFile(version, machine, counts, tuple(blocks), texts, gpus, layouts, is_cut)
+
+
+def _behind_texts(read: FileBytes, at: int, end: int) -> tuple[bytes, bytes, bool]:
+    """The GPUs, the layouts of payloads where there are any, and whether all was there."""
+    gpus = layouts = b""
+    try:
+        _, at = read.message(at)  # names of threads
+        gpus, at = read.message(at)
+        if at < end:
+            layouts = _plain(read, _block(read, at)[0])
+    except Damage:
+        return gpus, layouts, False
+    return gpus, layouts, True
 
 
 def _searched(read: FileBytes) -> int:
@@ -219,7 +224,7 @@ def _holds_texts(read: FileBytes, block: Block) -> bool:
 
 
 def _version(source: Source, read: FileBytes, sections: dict[str, tuple[int, int]]) -> str | None:
-    """The version of the nsys that wrote the report: 2025.3.1.0, or what its first line says, which is as old as 2023."""
+    """The version of the nsys that wrote the report; that of newer ones stands in the first line too."""
     try:
         said = dict(fields(read(*sections[_UI]))).get(6) if _UI in sections else None
     except Damage:

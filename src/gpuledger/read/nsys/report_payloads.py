@@ -14,21 +14,20 @@ from typing import Any, Final, NamedTuple
 from gpuledger.read.nsys.report_events import Damage, fields, texts_of
 
 _FORMATS: Final = {
-    **{
-        3: "<b",
-        4: "<h",
-        5: "<i",
-        6: "<q",
-        7: "<q",
-        12: "<B",
-        13: "<H",
-        14: "<I",
-        15: "<I",
-        16: "<I",
-        17: "<Q",
-        18: "<Q",
-    },
-    **{22: "<Q", 80: "<Q"},
+    3: "<b",
+    4: "<h",
+    5: "<i",
+    6: "<q",
+    7: "<q",
+    12: "<B",
+    13: "<H",
+    14: "<I",
+    15: "<I",
+    16: "<I",
+    17: "<Q",
+    18: "<Q",
+    22: "<Q",
+    80: "<Q",
 }
 """NVTX's numbers of types, as far as they were seen; 80 is the number of a text."""
 _COUNTED_BY: Final = 48

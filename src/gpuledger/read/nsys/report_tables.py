@@ -7,7 +7,7 @@ our tables is taken. An event of a class that is in none of the lists here is co
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
-from gpuledger.read.nsys.report_events import CLASSES, Damage, Events, EventTable, Path, ROW, fields, texts_of
+from gpuledger.read.nsys.report_events import CLASSES, ROW, Damage, Events, EventTable, Path, fields, texts_of
 from gpuledger.read.nsys.report_file import ReportFile
 from gpuledger.read.nsys.report_payloads import Layouts
 from gpuledger.read.request import WantedColumns
@@ -129,8 +129,11 @@ _FEEDS: Final = {
     MEMORY: ((Table.COPIES, schema.MEMCPY), (Table.COPIES, schema.MEMSET)),
     SYNCS: ((Table.SYNCS, schema.SYNC),),
     GRAPHS: ((Table.GRAPHS, schema.GRAPH),),
-    CALLS: tuple((Table.CALLS, feed) for feed in (schema.RUNTIME, schema.OSRT))
-    + ((Table.OVERHEADS, schema.PROFILER_OVERHEAD),),
+    CALLS: (
+        (Table.CALLS, schema.RUNTIME),
+        (Table.CALLS, schema.OSRT),
+        (Table.OVERHEADS, schema.PROFILER_OVERHEAD),
+    ),
     NVTX: tuple((table, schema.NVTX) for table in (Table.RANGES, Table.COLLECTIVES, Table.SAMPLES)),
     ALLOCS: ((Table.ALLOCS, schema.ALLOC),),
     SAMPLES: ((Table.SAMPLES, schema.SAMPLE),),
@@ -199,12 +202,28 @@ _KNOWN_CALLS: Final = frozenset((6, 7, 8, 9, 10, 11, 12, 45, 46, 48, 68, 69, 102
 _STRINGS: Final = "StringIds"
 _MOST_SAMPLE_BYTES: Final = 1 << 16
 _GPU: Final = {
-    **{"id": 1, "name": 2, "busLocation": 3, "uuid": 5, "l2CacheSize": 10, "totalMemory": 11, "memoryBandwidth": 12},
-    **{"clockRate": 13, "smCount": 14, "cuDevice": 15, "computeMajor": 41, "computeMinor": 42},
+    "id": 1,
+    "name": 2,
+    "busLocation": 3,
+    "uuid": 5,
+    "l2CacheSize": 10,
+    "totalMemory": 11,
+    "memoryBandwidth": 12,
+    "clockRate": 13,
+    "smCount": 14,
+    "cuDevice": 15,
+    "computeMajor": 41,
+    "computeMinor": 42,
 }
 _SYSTEM: Final = {205: "NvDriverVersion", 610: "DeviceEnvironment", 611: "CudaDriverVersion", 619: "Hostname"}
 _ASKED: Final = {
-    **{1: "CpuCycles", 12: "NvtxEvents", 123: "Cuda", 124: "Graphics", 127: "OSRuntime", 128: "CuDNN", 129: "CuBLAS"},
+    1: "CpuCycles",
+    12: "NvtxEvents",
+    123: "Cuda",
+    124: "Graphics",
+    127: "OSRuntime",
+    128: "CuDNN",
+    129: "CuBLAS",
     162: "OpenACC",
 }
 _MPI_DOMAIN: Final = b"MPI"
@@ -376,11 +395,12 @@ class ReportExport:
         domain = self._events.column(NVTX, "domainId")[0][row]
         payloads, number = self._events.texts(PAYLOADS)
         texts: dict[bytes, int] = {}
-        made: dict[tuple[int, ...], int] = {}
-        columns = (values.tolist() for values in (process, domain, schema_id, number))
-        for at, key in zip(row.tolist(), zip(*columns, strict=True), strict=True):
+        made: dict[tuple[int, int, int, int], int] = {}
+        columns = (values.tolist() for values in (row, process, domain, schema_id, number))
+        for at, pid, within, layout, payload in zip(*columns, strict=True):
+            key = (pid, within, layout, payload)
             if key not in made:
-                text = self._layouts.text(*key[:3], payloads[key[3]]) if key[3] >= 0 else None
+                text = self._layouts.text(pid, within, layout, payloads[payload]) if payload >= 0 else None
                 made[key] = -1 if text is None else texts.setdefault(text, len(texts))
             numbers[at] = made[key]
         return TextColumn(list(texts), numbers)
@@ -444,7 +464,9 @@ def _described(file: ReportFile, events: Events) -> dict[str, Columns]:
             for pair in _inside(command, 30)
         ]
     system = [_fields(pair) for pair in _inside(file.machine, 1, 2, 1)]
-    known = [(_SYSTEM[pair[1]], pair.get(2, b"")) for pair in system if pair.get(1) in _SYSTEM]
+    known = [
+        (_SYSTEM[key], pair.get(2, b"")) for pair in system if isinstance(key := pair.get(1), int) and key in _SYSTEM
+    ]
     began = _began_ns(file)
     versions = [] if file.version is None else [("EXPORT_PRODUCT_VERSION", file.version.encode())]
     return {
@@ -465,7 +487,7 @@ def _described(file: ReportFile, events: Events) -> dict[str, Columns]:
             "utcEpochNs": [] if began is None else [began],
             "utcTime": []
             if began is None
-            else [datetime.fromtimestamp(began // 10**9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S").encode()],
+            else [datetime.fromtimestamp(began // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()],
         },
         "TARGET_INFO_GPU_METRICS": _metric_names(file),
     }
@@ -553,7 +575,7 @@ def _text(message: bytes, number: int) -> bytes:
     return next(iter(texts_of(message, number)), b"")
 
 
-def _signed(value: int | None) -> int:
-    if value is None:
+def _signed(value: int | bytes | None) -> int:
+    if not isinstance(value, int):
         return NULL
     return value - 2**64 if value >= 2**63 else value
