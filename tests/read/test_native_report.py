@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, Trace, UnreadableProfile, open_trace
 from gpuledger.read.nsys import report_events
-from gpuledger.read.nsys.report_events import Block, Damage, EventTable, Plan, decode, unpack
+from gpuledger.read.nsys.report_events import Damage, EventPlan, EventTable, PackedBlock, decode, unpack
 from gpuledger.read.nsys.report_tables import EVENTS
 from gpuledger.trace.model import Severity
 from support import report_files
@@ -90,7 +90,7 @@ def test_what_is_not_known_is_counted(opened: Callable[[bytes], Trace]) -> None:
     ("content", "found"),
     [
         (report([kernel(1, 2)], packing=b"zstd"), "packed by b'zstd', not by LZ4"),
-        (report([kernel(1, 2)], sections={"Raw Sampling Data": "Raw Events"}), "its sections are"),
+        (report([kernel(1, 2)], sections={"Raw Sampling Data": "Raw DecodedEvents"}), "its sections are"),
         (report([kernel(1, 2)]).replace(b"QDTEXT00", b"QDTEXT01"), "do not begin with QDTEXT00"),
         (b"NVIDIA Tegra Profiler Report 1." + bytes(1000), "of which nothing can be read"),
         (b"NVIDIA Tegra Profiler Report", "of which nothing can be read"),
@@ -163,12 +163,12 @@ def test_compiled_and_plain_python_agree_on_any_bytes(data: st.DataObject) -> No
     packed = report_files.lz4(plain)
     if data.draw(st.booleans()):
         packed = damaged(packed, generator)
-    block = Block(0, len(packed), len(plain))
+    block = PackedBlock(0, len(packed), len(plain))
     answers = []
     for is_compiled in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(report_events, "is_compiled", lambda is_compiled=is_compiled: is_compiled)
-            events = decode(lambda offset, size: packed[offset : offset + size], [block], Plan(EVENTS), 1000)
+            events = decode(lambda offset, size: packed[offset : offset + size], [block], EventPlan(EVENTS), 1000)
             answers.append(
                 (
                     [[events.column(t.name, name)[0].tolist() for name in events.columns(t.name)] for t in EVENTS],
@@ -193,11 +193,11 @@ def test_a_block_that_says_it_holds_more_than_lz4_can_is_damaged() -> None:
 
 
 def test_more_rows_than_are_allowed_are_refused() -> None:
-    plan = Plan([EventTable("all", (79,), {"start": (107, 1)})])
+    plan = EventPlan([EventTable("all", (79,), {"start": (107, 1)})])
     plain = message({1: [kernel(1, 2)] * 5})
     packed = report_files.lz4(varint(len(plain)) + plain)
     with pytest.raises(report_events.TooManyRows):
-        decode(lambda *_: packed, [Block(0, len(packed), len(plain) + len(varint(len(plain))))], plan, 4)
+        decode(lambda *_: packed, [PackedBlock(0, len(packed), len(plain) + len(varint(len(plain))))], plan, 4)
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name)

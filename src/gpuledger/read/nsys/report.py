@@ -14,7 +14,7 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import EXPORTER, Limits
 from gpuledger.messages import say
 from gpuledger.read.nsys.reader import read_export
-from gpuledger.read.nsys.report_events import Damage, Plan, TooManyRows, decode
+from gpuledger.read.nsys.report_events import Damage, EventPlan, TooManyRows, decode
 from gpuledger.read.nsys.report_file import MAGIC, FileBytes, ReportFile, open_report
 from gpuledger.read.nsys.report_tables import ReportExport, event_tables
 from gpuledger.read.nsys.sqlite import open_sqlite
@@ -41,7 +41,7 @@ class NsysRepReader:
             report = open_report(source, file)
             progress("the report", len(report.blocks))
             try:
-                plan = Plan(event_tables(wanted))
+                plan = EventPlan(event_tables(wanted))
                 events = decode(FileBytes(file, source.size), report.blocks, plan, limits.rows_per_table)
             except TooManyRows:
                 raise too_many_rows(source.name, "of events", limits.rows_per_table) from None

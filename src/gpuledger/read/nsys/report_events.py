@@ -44,7 +44,7 @@ def is_compiled() -> bool:
     return native is not None and os.environ.get("GPULEDGER_NATIVE") != "0"
 
 
-class Block(NamedTuple):
+class PackedBlock(NamedTuple):
     """One LZ4 block of a file."""
 
     offset: int
@@ -81,7 +81,7 @@ class _Node:
         self.fields: dict[int, tuple[int, int]] = {}
 
 
-class Plan:
+class EventPlan:
     """Which fields of which events become which columns."""
 
     def __init__(self, tables: Sequence[EventTable]) -> None:
@@ -145,7 +145,7 @@ class TooManyRows(Exception):
     """A table holds more rows than are allowed."""
 
 
-class _Part(Protocol):
+class _DecodedPart(Protocol):
     """The rows of some blocks."""
 
     counts: list[int]
@@ -158,10 +158,10 @@ class _Part(Protocol):
     def texts(self, table: int) -> bytes: ...
 
 
-class Events:
+class DecodedEvents:
     """The decoded events of a report; a column is made when it is asked for."""
 
-    def __init__(self, plan: Plan, parts: Sequence[_Part]) -> None:
+    def __init__(self, plan: EventPlan, parts: Sequence[_DecodedPart]) -> None:
         self._plan, self._parts = plan, parts
         self._places = {table.name: place for place, table in enumerate(plan.tables)}
         self.seen: Counter[int] = sum((part.seen for part in parts), Counter[int]())
@@ -222,15 +222,17 @@ class Events:
         return b"".join(part.texts(self._places[table]) for part in self._parts)
 
 
-def decode(read: Callable[[int, int], bytes], blocks: Sequence[Block], plan: Plan, most_rows: int) -> Events:
+def decode(
+    read: Callable[[int, int], bytes], blocks: Sequence[PackedBlock], plan: EventPlan, most_rows: int
+) -> DecodedEvents:
     """The events in these blocks; `read` gives bytes of the file, from an offset, so many."""
     batches = list(_batches(blocks))
     numbers = plan.numbers()
 
-    def some(batch: Sequence[Block]) -> _Part:
+    def some(batch: Sequence[PackedBlock]) -> _DecodedPart:
         first, last = batch[0], batch[-1]
         packed = read(first.offset, last.offset + last.size - first.offset)
-        moved = [Block(block.offset - first.offset, block.size, block.plain_size) for block in batch]
+        moved = [PackedBlock(block.offset - first.offset, block.size, block.plain_size) for block in batch]
         return (
             _NativePart(packed, moved, numbers, most_rows)
             if is_compiled()
@@ -238,13 +240,13 @@ def decode(read: Callable[[int, int], bytes], blocks: Sequence[Block], plan: Pla
         )
 
     if len(batches) < 2 or not is_compiled():
-        return Events(plan, [some(batch) for batch in batches])
+        return DecodedEvents(plan, [some(batch) for batch in batches])
     with ThreadPoolExecutor(min(len(batches), os.cpu_count() or 1)) as pool:
-        return Events(plan, list(pool.map(some, batches)))
+        return DecodedEvents(plan, list(pool.map(some, batches)))
 
 
-def _batches(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    batch, size = list[Block](), 0
+def _batches(blocks: Sequence[PackedBlock]) -> Iterator[list[PackedBlock]]:
+    batch, size = list[PackedBlock](), 0
     for block in blocks:
         batch.append(block)
         size += block.size
@@ -258,7 +260,7 @@ def _batches(blocks: Sequence[Block]) -> Iterator[list[Block]]:
 class _NativePart:
     """By native/report_events.c."""
 
-    def __init__(self, packed: bytes, blocks: Sequence[Block], plan: NDArray[np.int32], most_rows: int) -> None:
+    def __init__(self, packed: bytes, blocks: Sequence[PackedBlock], plan: NDArray[np.int32], most_rows: int) -> None:
         places = np.array(blocks, np.int64).reshape(-1, 3)
         status, self._rows, self.counts, seen, self.generic, self.damaged, self.damaged_blocks = native.decode(
             packed, places, plan, most_rows
@@ -384,7 +386,7 @@ def _unpack(packed: bytes, plain_size: int) -> bytes:
 class _PlainPart:
     """The same in Python."""
 
-    def __init__(self, packed: bytes, blocks: Sequence[Block], plan: Plan, most_rows: int) -> None:
+    def __init__(self, packed: bytes, blocks: Sequence[PackedBlock], plan: EventPlan, most_rows: int) -> None:
         self._plan, self._most = plan, most_rows
         self._rows: list[list[list[int]]] = [[] for _ in plan.tables]
         self._texts: list[list[bytes]] = [[] for _ in plan.tables]

@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import BinaryIO, Final
 
 from gpuledger.errors import UnreadableProfile
-from gpuledger.read.nsys.report_events import Block, Damage, fields, texts_of, unpack, varint
+from gpuledger.read.nsys.report_events import Damage, PackedBlock, fields, texts_of, unpack, varint
 from gpuledger.read.source import Source
 from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
@@ -44,7 +44,7 @@ class ReportFile:
     """The machines, what was asked for, clocks, processes."""
     counts: bytes
     """How many events and texts there are, and what generic events are made of."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[PackedBlock, ...]
     texts: list[bytes] = field(repr=False)
     """By number."""
     gpus: bytes = b""
@@ -143,7 +143,7 @@ def _parts(source: Source, read: FileBytes, sections: dict[str, tuple[int, int]]
     if (packing := dict(fields(counts)).get(9)) != b"lz4":
         raise _other_layout(source, f"its events are packed by {packing!r}, not by LZ4")
     events_end = _events_end(read, sections, start, length)
-    blocks, texts, is_cut = list[Block](), list[bytes](), not sections
+    blocks, texts, is_cut = list[PackedBlock](), list[bytes](), not sections
     wanted, seen_texts = dict(fields(counts)).get(3), b""
     try:
         while at < (events_end if events_end is not None else start + length):
@@ -198,15 +198,15 @@ def _events_end(read: FileBytes, sections: dict[str, tuple[int, int]], start: in
     return start + len(_EVENTS_MAGIC) + value if isinstance(value, int) and value <= length else None
 
 
-def _block(read: FileBytes, at: int) -> tuple[Block, int]:
+def _block(read: FileBytes, at: int) -> tuple[PackedBlock, int]:
     size, at = read.number(at)
     plain_size, at = read.number(at)
     if at + size > read.size or plain_size // 256 > size:
         raise Damage
-    return Block(at, size, plain_size), at + size
+    return PackedBlock(at, size, plain_size), at + size
 
 
-def _plain(read: FileBytes, block: Block) -> bytes:
+def _plain(read: FileBytes, block: PackedBlock) -> bytes:
     """The message that a block holds."""
     plain = unpack(read(block.offset, block.size), block.plain_size)
     size, at = varint(plain, 0)
@@ -215,7 +215,7 @@ def _plain(read: FileBytes, block: Block) -> bytes:
     return plain[at:]
 
 
-def _holds_texts(read: FileBytes, block: Block) -> bool:
+def _holds_texts(read: FileBytes, block: PackedBlock) -> bool:
     """Whether this is the block behind the events: its first fields are texts, not events, which begin with a class."""
     message = _plain(read, block)
     for number, inside in fields(message):

@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
     counted_by: int
 
 
-class Layout(NamedTuple):
+class PayloadLayout(NamedTuple):
     """One kind of payload."""
 
     name: str
@@ -52,11 +52,11 @@ class Layout(NamedTuple):
     size: int
 
 
-class Layouts:
+class PayloadLayouts:
     """The layouts and enumerations of a report, by process, domain and number."""
 
     def __init__(self, message: bytes) -> None:
-        self.layouts: dict[tuple[int, int, int], Layout] = {}
+        self.layouts: dict[tuple[int, int, int], PayloadLayout] = {}
         self.labels: dict[tuple[int, int, int], dict[int, str]] = {}
         for process in texts_of(message, 3):
             try:
@@ -72,7 +72,7 @@ class Layouts:
                 _Entry(_name(entry, 7), *(_number(entry, number) for number in (1, 2, 3, 4)))
                 for entry in (dict(fields(each)) for each in texts_of(described, 4))
             )
-            self.layouts[pid, _number(of, 9), _number(of, 1)] = Layout(_name(of, 5), entries, _number(of, 6))
+            self.layouts[pid, _number(of, 9), _number(of, 1)] = PayloadLayout(_name(of, 5), entries, _number(of, 6))
         for described in texts_of(process, 4):
             of = dict(fields(described))
             pairs = [dict(fields(pair)) for pair in texts_of(described, 4)]
@@ -90,7 +90,9 @@ class Layouts:
         whole = {layout.name: values} if layout.name else values
         return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
-    def _values(self, pid: int, domain: int, layout: Layout, payload: bytes, start: int, deep: int) -> dict[str, Any]:
+    def _values(
+        self, pid: int, domain: int, layout: PayloadLayout, payload: bytes, start: int, deep: int
+    ) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for entry in layout.entries:
             at = start + entry.offset

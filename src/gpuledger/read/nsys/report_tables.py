@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
-from gpuledger.read.nsys.report_events import CLASSES, ROW, Damage, Events, EventTable, Path, fields, texts_of
+from gpuledger.read.nsys.report_events import CLASSES, ROW, Damage, DecodedEvents, EventTable, Path, fields, texts_of
 from gpuledger.read.nsys.report_file import ReportFile
-from gpuledger.read.nsys.report_payloads import Layouts
+from gpuledger.read.nsys.report_payloads import PayloadLayouts
 from gpuledger.read.request import WantedColumns
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import same, take
@@ -251,7 +251,7 @@ class ReportExport:
     decoding = None
     views: Mapping[str, frozenset[str]] = {}
 
-    def __init__(self, file: ReportFile, events: Events) -> None:
+    def __init__(self, file: ReportFile, events: DecodedEvents) -> None:
         self._file, self._events = file, events
         self._small = {name: rows for name, rows in _described(file, events).items() if any(rows.values())}
         self._views: dict[str, _View] = {}
@@ -386,7 +386,7 @@ class ReportExport:
 
     def _payloads(self) -> TextColumn:
         """The payload of each event as JSON."""
-        self._layouts = Layouts(self._file.layouts)
+        self._layouts = PayloadLayouts(self._file.layouts)
         numbers = np.full(self._events.count(NVTX), -1, np.int64)
         if not self._layouts.layouts or not self._events.has(PAYLOADS):
             return TextColumn([], numbers)
@@ -445,7 +445,7 @@ class ReportExport:
                 self.unknown[f"class {number}" if number < CLASSES - 1 else "classes beyond"] = count
 
 
-def _described(file: ReportFile, events: Events) -> dict[str, Columns]:
+def _described(file: ReportFile, events: DecodedEvents) -> dict[str, Columns]:
     """The tables of an export that say what was recorded, and where."""
     gpus = [_fields(gpu) for gpu in _inside(file.gpus, 1, 2, 7)]
     devices = [_fields(device) for device in _inside(file.gpus, 1, 2, 9)]
