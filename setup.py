@@ -54,6 +54,13 @@ def _compiled() -> list[Extension]:
             "pickle_tree_module.c",
             headers=("pickle_tree.h", "watched.h"),
         ),
+        _part(
+            "trace",
+            "_report_events",
+            "report_events.c",
+            "report_events_module.c",
+            headers=("report_events.h", "watched.h"),
+        ),
         _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h", "watched.h")),
         _part(
             "replay",

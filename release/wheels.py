@@ -31,6 +31,7 @@ PARTS = frozenset(
         "replay/native/_replay",
         "trace/native/_btree",
         "trace/native/_pickle_tree",
+        "trace/native/_report_events",
         "trace/native/_sweep",
     )
 )

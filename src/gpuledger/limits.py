@@ -5,7 +5,12 @@ On the command line `--limit=NAME=VALUE` raises or lowers one, for the names bel
 
 from __future__ import annotations
 
+from typing import Final
+
 from gpuledger.records import dataclass
+
+EXPORTER: Final = "GPULEDGER_EXPORTER"
+"""The setting, also `--exporter`, that has reports of nsys read by way of NVIDIA's tool: `nsys`."""
 
 
 @dataclass(frozen=True, slots=True)

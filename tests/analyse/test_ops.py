@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, Trace, open_trace
-from gpuledger.analyse.operators.arithmetic import COUNTERS, parse_inputs, work_done
+from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, parse_inputs, work_done
 from gpuledger.analyse.operators.graph_launches import Runs
 from gpuledger.analyse.operators.graph_places import graph_names
 from gpuledger.analyse.operators.operators import Ops, nest, ops
@@ -463,8 +463,9 @@ def test_inputs_are_read_however_they_are_laid_out() -> None:
         json.dumps([[512, 2048], [2048, 3072], []], indent=2) + "\n" + json.dumps(["float", "", "Scalar"], indent=2)
     )
     found = parse_inputs(pretty)
-    assert found is not None and found[:2] == (((512, 2048), (2048, 3072), ()), ("float", "", "Scalar"))
-    assert parse_inputs('\n["float"]') == ((), ("float",))
+    assert found is not None
+    assert found[:2] == (((512, 2048), (2048, 3072), ()), ("float", "", "Scalar"))
+    assert parse_inputs('\n["float"]') == Inputs((), ("float",))
 
 
 @pytest.mark.parametrize(

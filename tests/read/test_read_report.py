@@ -1,4 +1,4 @@
-""".nsys-rep files: exported with nsys where it is found, into the user's cache, again when the report has changed.
+""".nsys-rep files by way of nsys, where that is asked for: into the user's cache, again when the report has changed.
 
 nsys itself is not on every machine that runs these tests, so a stand-in that copies an export plays its part. Where the
 real one is, `test_read_report_real.py` uses it.
@@ -14,6 +14,7 @@ import pytest
 
 from gpuledger import MissingPackage, Table, ToolFailed, open_trace
 from gpuledger.system.machine import find_nsys
+from support.command import gpuledger
 
 HEAD = b"NVIDIA Tegra Profiler Report 36398880."
 
@@ -39,6 +40,7 @@ def install(tmp_path: Path, decode: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     monkeypatch.setenv("NSYS_LOG", str(log))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("EXPORT", str(decode))
+    monkeypatch.setenv("GPULEDGER_EXPORTER", "nsys")
 
     def installed(body: str) -> Path:
         tool = tmp_path / "bin" / "nsys"
@@ -94,6 +96,7 @@ def test_an_nsys_without_its_importer_is_named(report: Path, install: Callable[[
 
 def test_without_nsys_one_sentence_says_how(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("GPULEDGER_EXPORTER", "nsys")
     monkeypatch.setattr("gpuledger.capture.nsys.find_nsys", lambda: None)
     with pytest.raises(MissingPackage, match="opening it needs nsys, which was not found") as raised:
         open_trace(report)
@@ -131,3 +134,12 @@ def test_the_newest_of_several_versions_is_taken(tmp_path: Path, monkeypatch: py
     found = find_nsys(tmp_path)
     assert found is not None
     assert "2024.10.1" in str(found)
+
+
+def test_the_command_line_asks_for_nsys(report: Path, install: Callable[[str], Path], tmp_path: Path) -> None:
+    log = install('cp "$EXPORT" "$target"')
+    settings = {"PATH": os.environ["PATH"], "NSYS_LOG": str(log), "EXPORT": os.environ["EXPORT"]}
+    result = gpuledger("info", report, "--exporter=nsys", XDG_CACHE_HOME=str(tmp_path / "cache"), **settings)
+    assert (result.exit_code, "2,446" in result.stdout) == (0, True)
+    native = gpuledger("info", report, "--exporter=native", XDG_CACHE_HOME=str(tmp_path / "cache"), **settings)
+    assert native.stderr.startswith("error: run of mine.nsys-rep: a damaged report of Nsight Systems")

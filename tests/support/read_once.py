@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from gpuledger import read
 from gpuledger.findings import profiled_run
-from gpuledger.findings.rules import findings
+from gpuledger.findings.rules import findings_of, subjects_of
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.limits import Limits
 from gpuledger.read.plain_window import plain_window_ns
@@ -40,7 +40,8 @@ def read_once() -> Iterator[None]:
         patch.object(read, "_read_trace", _opened_once),
         patch.object(questions, "analyse_devices", _analysed_once),
         patch.object(profiled_run, "analyse_devices", _analysed_once),
-        patch.object(profiled_run, "findings", _found_once),
+        patch.object(profiled_run, "subjects_of", _subjects_once),
+        patch.object(profiled_run, "findings_of", _found_once),
         patch.object(profiled_run, "sampled_use", _sampled_once),
     ):
         yield
@@ -91,5 +92,6 @@ def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
 
 _opened_once: Final = _reading_once(read._read_trace)
 _analysed_once: Final = _once(analyse_devices)
-_found_once: Final = _once(findings)
+_subjects_once: Final = _once(subjects_of)
+_found_once: Final = _once(findings_of)
 _sampled_once: Final = _once(profiled_run.sampled_use)

@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.limits import DEFAULT_LIMITS, EXPORTER, Limits
 from gpuledger.system.kept_files import SETTING
 
 Parsed = TypeVar("Parsed")
@@ -262,7 +262,33 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """--limit, handed to the verb as `limits`."""
+    """--limit, handed to the verb as `limits`; and --exporter, which is a setting of the process while it runs."""
+    exporter = click.option(
+        "--exporter",
+        type=click.Choice(("native", "nsys")),
+        expose_value=False,
+        callback=_set_exporter,
+        help="Who reads a .nsys-rep: gpuledger (native, the default), or the nsys on this machine.",
+    )
+    return exporter(_limits_only(verb))
+
+
+def _set_exporter(context: click.Context, _: click.Parameter, given: str | None) -> None:
+    """Readers, in whatever process, look at the environment; it is put back when the command is done."""
+    if given is None:
+        return
+    before = os.environ.get(EXPORTER)
+    os.environ[EXPORTER] = given
+
+    def put_back() -> None:
+        os.environ.pop(EXPORTER)
+        if before is not None:
+            os.environ[EXPORTER] = before
+
+    context.call_on_close(put_back)
+
+
+def _limits_only(verb: Callable[..., None]) -> Callable[..., None]:
     return click.option(
         "--limit",
         "limits",

@@ -116,8 +116,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def cli() -> None:
     """Show where a GPU's time went, and what to do about it.
 
-    Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, .nsys-rep files
-    where nsys is installed, what torch.profiler writes (.json, .json.gz), and reports of Nsight Compute (.ncu-rep,
+    Reads reports of Nsight Systems (.nsys-rep, .qdrep) and their exports (SQLite, parquetdir, arrowdir) without an
+    nsys installation, what torch.profiler writes (.json, .json.gz), and reports of Nsight Compute (.ncu-rep,
     CSV). Results go to stdout, everything else to stderr.
     """
 

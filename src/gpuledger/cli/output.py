@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -171,6 +171,10 @@ def english_options(verb: Callable[..., None]) -> Callable[..., None]:
     return output_options(verb, languages=("en",))
 
 
+_NOT_ASKED: Final = ("force", "quiet", "no_cache", "limits", "exporter")
+"""Parameters that change no answer."""
+
+
 def asked() -> str:
     """The command that is running, to be run again: options as they were given, folders left out of names of files."""
     from gpuledger.present.safe_text import shell_lines
@@ -180,7 +184,7 @@ def asked() -> str:
     options = list[str]()
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
-        if given is None or given.name != "COMMANDLINE" or parameter.name in ("force", "quiet", "no_cache", "limits"):
+        if given is None or given.name != "COMMANDLINE" or parameter.name in _NOT_ASKED:
             continue
         value = context.params[parameter.name or ""]
         for each in value if isinstance(value, tuple) and (parameter.multiple or parameter.nargs == -1) else (value,):

@@ -109,8 +109,8 @@ def profile(patient: ExaminedMachine) -> DoctorOutcome:
         return not_checked("no PROFILE given")
     if written.tool == "nsys report":
         return not_checked(
-            f"{written.name}: a .nsys-rep says only to nsys which version wrote it",
-            "an older nsys refuses it; `gpuledger info` tries",
+            f"{written.name}: a report, which gpuledger reads without nsys",
+            "an nsys that is older than the one that wrote it refuses it; `gpuledger info` says which one that was",
         )
     if written.tool != "nsys":
         return ok(f"{written.name}: written by {written.tool}", "it is read without nsys")

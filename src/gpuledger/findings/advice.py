@@ -474,4 +474,6 @@ TAIL_WAVE: Final = FixWords.of(
     say("smaller blocks, or a grid that is a multiple of the blocks that fit on all SMs"),
     {Framework.TRITON: say("another BLOCK size, or a persistent kernel: a grid of as many programs as fit on all SMs")},
 )
-FAR_FROM_ROOF: Final = FixWords.of(say("see what holds the kernel back: the next command profiles it"), {})
+FAR_FROM_ROOF: Final = FixWords.of(
+    say("see what holds the kernel back: `gpuledger ncu-plan` prints the command that measures it"), {}
+)

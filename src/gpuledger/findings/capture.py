@@ -131,11 +131,13 @@ def _calls_words(operation: DeviceOperation, missing: int, calls: int) -> Messag
 
 
 def _loss(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
-    """Work whose launch is missing, where no work is."""
+    """Work whose launch is missing, where no work is; and a report whose end is."""
     evidence = _without_launches(subject)
-    if not evidence or subject.devices[0].lost.is_notable:
+    cut = [Evidence(note.sentence) for note in subject.trace.health if note.code == "report-cut"]
+    if not (cut or evidence) or subject.devices[0].lost.is_notable:
         return ()
-    return [_finding(rule, evidence[0].sentence)]
+    first, *others = (*cut, *evidence)
+    return [_finding(rule, first.sentence, *others)]
 
 
 def _without_launches(subject: Capture) -> tuple[Evidence, ...]:

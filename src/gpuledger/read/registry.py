@@ -29,7 +29,7 @@ class Reader(Protocol):
 READERS: Final = (
     "nsys.sqlite.SqliteReader",
     "nsys.other_exports.ArrowReader",
-    "nsys.other_exports.NsysRepReader",
+    "nsys.report.NsysRepReader",
     "archive.ArchiveReader",
     "torch.reader.TorchReader",
 )

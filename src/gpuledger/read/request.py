@@ -23,6 +23,8 @@ WantedColumns = Mapping[Table, frozenset[str]]
 
 
 _LOSSES: Final = {
+    "blocks-damaged": "{count} blocks of the report are damaged; the events in them were left out",
+    "events-damaged": "{count} events of the report are damaged and were left out",
     "events-begin-end": "{count} events are given by begin and end, which torch does not do; left out",
     "events-unreadable": "{count} events could not be read and were left out",
     "events-untimed": "{count} events have no usable time or duration and were left out or truncated",
@@ -68,6 +70,7 @@ _WARNINGS: Final = {
     "{count} launches and {syncs} synchronize calls",
     "copy-kind-unknown": "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
     "counters-unnamed": "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
+    "events-unknown": "{count} events of the report are of a kind that gpuledger does not know ({kind}); left out",
     "events-odd": "{count} events hold malformed values; what could be read was kept",
     "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
     "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",

@@ -197,16 +197,7 @@ def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
     attention = kernels.of_families(frozenset({"attention"}))
     far = light.is_known & (light.source < LightSource.LAUNCH) & (light.high_ns < VERY_FAR * took) & ~attention
     far &= (took > LONG_NS) & (2 * kernels.page_ns < took)  # what waits for pages waits for no roof
-    for way in (
-        even_waves,
-        newer_attention,
-        aligned_products,
-        fused_attention,
-        vectorized,
-        spread,
-        views,
-        narrower_types,
-    ):
+    for way in REASONS:
         far[kernels.place_of(kernels.once(way).operations)] = False
     reached = np.where(light.roof == Roof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
     less = np.where(far, np.maximum(took - reached, 0), 0.0)

@@ -15,7 +15,7 @@ from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools, h
 from gpuledger.doctor.checks import examine
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.other_exports import NsysRepReader
+from gpuledger.read.nsys.report import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
 

@@ -201,7 +201,9 @@ def decoding_sentence(how: Decoding) -> str:
 
 def _sentence(origin: Origin) -> str:
     schema = (
-        say("export schema {version}", version=visible(origin.schema_version))
+        say("report, read without nsys")
+        if origin.container == "nsys-rep"
+        else say("export schema {version}", version=visible(origin.schema_version))
         if origin.schema_version
         else say("export without a schema version")
     )

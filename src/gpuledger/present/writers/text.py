@@ -331,7 +331,7 @@ class TextWriter:
             return [head]
         saving, width = self._terminal.painted(saves, *styles), self._terminal.width
         is_narrow = width is not None and 5 + _CODES + display_width(saves) > width
-        return [head, f"     {saving}"] if is_narrow else [f"{head}{' ' * (_CODES - len(code))}{saving}"]
+        return [head, f"     {saving}"] if is_narrow else [f"{head}{' ' * max(_CODES - len(code), 2)}{saving}"]
 
     def _indented(self, text: str, margin: int = 5) -> str:
         return wrapped(f"     {self._tell(text)}", self._width, margin)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gpuledger.limits import Limits
+from gpuledger.limits import EXPORTER, Limits
 from gpuledger.read.cache.store import FORMAT, fingerprint, pack_trace, unpack_trace
 from gpuledger.read.nsys import btree
 from gpuledger.read.request import WantedColumns
@@ -39,7 +39,12 @@ def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limi
     if profile is None or (profile.state.size_bytes < SMALL_BYTES and not always):
         return read()
     state = (profile.state.digest, FORMAT, code_state("read", "trace"))
-    request = (btree.is_there(), limits, sorted((table.value, sorted(names)) for table, names in wanted.items()))
+    request = (
+        btree.is_there(),
+        os.environ.get(EXPORTER),
+        limits,
+        sorted((table.value, sorted(names)) for table, names in wanted.items()),
+    )
     name = kept_name(profile.place, state, _digest(request)[:16])
     key = f"{profile.place} {_digest(state)} {_digest(request)}"
     trace = _from_folder(folder, name, key, wanted)

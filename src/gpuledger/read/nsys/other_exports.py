@@ -1,7 +1,6 @@
 """nsys's other formats -> the same Trace. parquetdir and arrowdir are folders with one file per table.
 
-They need pyarrow, an optional package; where it is missing, that is said. A .nsys-rep is read by way of NVIDIA's own
-`nsys export`: the format is NVIDIA's and not documented.
+They need pyarrow, an optional package; where it is missing, that is said.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gpuledger.capture.nsys import export_cached
 from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
-from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
-from gpuledger.read.source import Source, in_time, look_at
+from gpuledger.read.source import Source, in_time
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import one_after_another, same
 from gpuledger.trace.model import Trace
@@ -233,18 +230,3 @@ class ArrowReader:
             return read_export(
                 ArrowExport(source.path, suffix, limits, progress), source.name, wanted, limits, progress
             )
-
-
-class NsysRepReader:
-    """Nsight Systems report -> Trace, where nsys is installed."""
-
-    name = "nsys report"
-
-    def recognises(self, source: Source) -> bool:
-        return source.head.startswith(b"NVIDIA Tegra Profiler Report")
-
-    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
-        progress("the report, with nsys export", 0)
-        export = look_at(export_cached(source.path, seconds=limits.export_seconds))
-        with open_sqlite(export, limits, progress) as tables:
-            return read_export(tables, source.name, wanted, limits, progress)

@@ -1,0 +1,65 @@
+"""A .nsys-rep or .qdrep -> Trace, without NVIDIA's tools; with GPULEDGER_EXPORTER=nsys by way of `nsys export`.
+
+The format was worked out from report files and their exports alone: see `report_file`, which takes a file apart,
+`report_events`, which makes columns of its events, and `report_tables`, which names them as an export does.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from gpuledger.capture.nsys import export_cached
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import EXPORTER, Limits
+from gpuledger.messages import say
+from gpuledger.read.nsys.reader import read_export
+from gpuledger.read.nsys.report_events import Damage, EventPlan, TooManyRows, decode
+from gpuledger.read.nsys.report_file import MAGIC, FileBytes, ReportFile, open_report
+from gpuledger.read.nsys.report_tables import ReportExport, event_tables
+from gpuledger.read.nsys.sqlite import open_sqlite
+from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
+from gpuledger.read.source import Source, in_time, look_at, opened
+from gpuledger.trace.model import Note, Severity, Trace
+
+
+class NsysRepReader:
+    """Nsight Systems report -> Trace."""
+
+    name = "nsys report"
+
+    def recognises(self, source: Source) -> bool:
+        return source.head.startswith(MAGIC)
+
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
+        if os.environ.get(EXPORTER) == "nsys":
+            progress("the report, with nsys export", 0)
+            export = look_at(export_cached(source.path, seconds=limits.export_seconds))
+            with open_sqlite(export, limits, progress) as tables:
+                return read_export(tables, source.name, wanted, limits, progress)
+        with in_time(source.name, limits), opened(source) as file:
+            report = open_report(source, file)
+            progress("the report", len(report.blocks))
+            try:
+                plan = EventPlan(event_tables(wanted))
+                events = decode(FileBytes(file, source.size), report.blocks, plan, limits.rows_per_table)
+            except TooManyRows:
+                raise too_many_rows(source.name, "of events", limits.rows_per_table) from None
+            except Damage:
+                raise UnreadableProfile(
+                    f"{source.name}: was cut while it was read", hint="read it again when whatever writes it has ended"
+                ) from None
+            parts = ReportExport(report, events)
+            trace = read_export(parts, source.name, wanted, limits, progress)
+        return replace(trace, health=(*trace.health, *_notes(report, parts, events.damaged, events.damaged_blocks)))
+
+
+def _notes(report: ReportFile, tables: ReportExport, damaged: int, damaged_blocks: int) -> list[Note]:
+    """What of the report is not in the trace."""
+    notes = [*counted("events-damaged", damaged), *counted("blocks-damaged", damaged_blocks)]
+    if report.is_cut:
+        sentence = say("the report ends before it should: what came last is missing, and with it names of kernels")
+        notes.append(Note(Severity.LOSS, "report-cut", sentence, 1))
+    for kind, count in tables.unknown.items():
+        notes += counted("events-unknown", count, kind=kind)
+    return notes
