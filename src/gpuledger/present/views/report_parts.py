@@ -106,9 +106,9 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
                 line=summary.outside.label,
             )
         )
-    if summary.loss is not None or summary.outside is not None or summary.kernels or started:
-        return sentences
     bound = None if run.light is None else light_sentence(run.main_device, run.light)
+    if summary.loss is not None or summary.outside is not None or summary.kernels or started:
+        return [*sentences, bound] if summary.kernels and bound is not None else sentences
     if findings and findings[0].saving_ns:
         little = say(
             "Only faster kernels would help much: {code} would save {share}.",

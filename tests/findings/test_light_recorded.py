@@ -1,0 +1,115 @@
+"""Programs that keep a GPU busy in a wrong way, recorded with shapes: what is told first, and whether it comes true.
+
+What each should be told stands in `lab/programs/paired/light.py`, written before its first run. What fixing saved is
+without a profiler, of the same minute. See docs/concepts/light.md.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from gpuledger import build_report, open_trace
+from gpuledger.analyse.light.kernel_light import kernel_light
+from gpuledger.verbs.report import Report
+from support.command import ROOT
+
+WITHIN = 0.25
+FIRST = {
+    "odd_vocabulary": ("MISALIGNED", 34.19),
+    "odd_inner": ("MISALIGNED", 17.81),
+    "odd_channels": ("MISALIGNED", 1.719),
+    "checkpointed": ("RECOMPUTE", 9.78),
+    "dense_mask": ("ATTENTION-SLOW-PATH", 22.46),
+    "mask_in_layers": ("ATTENTION-SLOW-PATH", 21.65),
+    "odd_heads": ("ATTENTION-SLOW-PATH", 0.458),
+    "older_attention": ("OLD-KERNEL", 0.843),
+    "older_attention_trained": ("OLD-KERNEL", 1.926),
+    "float32_attention": ("PRECISION", 3.877),
+    "float32_products": ("PRECISION", 5.069),
+    "repeated_heads": ("DEVICE-COPY", 5.549),
+    "all_logits": ("UNUSED-RESULT", 13.33),
+    "frozen_backbone": ("UNUSED-RESULT", 2.891),
+    "cleared_first": ("REDUNDANT-FILL", 0.161),
+    "cleared_gradients": ("REDUNDANT-FILL", 0.524),
+    "transposed_operands": ("UNVECTORIZED", 1.422),
+    "one_wave_more": ("TAIL-WAVE", 9.593),
+    "one_hot_lookup": ("ONE-HOT", 1.83),
+    "unfused_adam": ("OPTIMIZER-UNFUSED", 11.18),
+}
+"""The first finding, and the milliseconds that fixing it saved of a step."""
+
+FAR_OFF = {
+    "colliding_sums": ("KERNEL-HEADROOM", 1.234),
+    "dense_table": ("DENSE-EMBEDDING", 1.631),
+    "widened_loss": ("UNFUSED-CHAIN", 11.09),
+}
+"""Named, but more than a quarter off."""
+
+OTHERWISE = {"tall_sums": "UNDER-FILLED", "many_small_products": "GEMM-LOOP"}
+"""Named in other words than were expected."""
+
+TUNED = ("tuned_decode", "tuned_fp8", "tuned_gpt", "tuned_products", "tuned_resnet", "tuned_vit")
+
+
+@lru_cache(maxsize=2)
+def _report(path: Path) -> Report:
+    return build_report(open_trace(path, cache=False))
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("light")
+    with tarfile.open(ROOT / "captures" / "torch" / "light.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "light"
+
+
+@pytest.mark.parametrize("program", FIRST)
+def test_the_first_finding_names_the_fault_and_its_saving_comes_true(program: str, light: Path) -> None:
+    first = _report(light / f"{program}.bad.json").findings[0]
+    code, saved_ms = FIRST[program]
+    assert first.code == code
+    assert first.saving_ns_per_step == pytest.approx(saved_ms * 1e6, rel=WITHIN)
+
+
+@pytest.mark.parametrize("program", FAR_OFF)
+def test_others_are_named_with_a_saving_that_is_off(program: str, light: Path) -> None:
+    first = _report(light / f"{program}.bad.json").findings[0]
+    code, saved_ms = FAR_OFF[program]
+    assert first.code == code
+    assert first.saving_ns_per_step == pytest.approx(saved_ms * 1e6, rel=0.5)
+
+
+@pytest.mark.parametrize("program", OTHERWISE)
+def test_two_are_named_in_other_words(program: str, light: Path) -> None:
+    assert _report(light / f"{program}.bad.json").findings[0].code == OTHERWISE[program]
+
+
+@pytest.mark.parametrize("program", TUNED)
+def test_a_tuned_program_is_told_nothing_that_saves_much(program: str, light: Path) -> None:
+    report = _report(light / f"{program}.tuned.json")
+    assert [finding for finding in report.findings if finding.saving_ns > 0.05 * report.main_device.steady_ns] == []
+
+
+def test_a_tuned_program_is_told_how_near_it_is(light: Path) -> None:
+    assert "GPU-bound at 81" in _report(light / "tuned_products.tuned.json").headline
+
+
+@pytest.mark.parametrize("name", [*(f"{program}.bad" for program in FIRST), *(f"{name}.tuned" for name in TUNED)])
+def test_the_four_sum_to_compute_and_light_is_never_longer_than_the_kernel(name: str, light: Path) -> None:
+    report = _report(light / f"{name}.json")
+    device, books = report.main_device, report.light
+    assert books is not None
+    assert books.whole.whole_ns == sum(ns for line, ns in device.line_ns.items() if line.is_compute)
+    assert books.whole.whole_ns == sum(part.whole_ns for _, part in books.families)
+    assert min(min(part.light_ns, part.lost_ns, part.avoidable_ns, part.unknown_ns) for _, part in books.families) >= 0
+    kernels = report.subjects[device.gpu].fixes.busy
+    found = kernels.once(kernel_light)
+    known = found.is_known
+    assert (found.low_ns[known] <= found.light_ns[known] + 1).all()
+    assert (found.light_ns[known] <= found.high_ns[known] + 1).all()
+    assert (found.high_ns[known] <= kernels.took_ns[known]).all()
