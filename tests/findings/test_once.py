@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuledger.errors import NothingRecorded
@@ -136,7 +138,9 @@ def test_a_recording_of_graph_captures_says_so_first(name: str) -> None:
 
 def graphs(captures: int, launches: int) -> ProfiledRun:
     """Captures of thirty launches, with a kernel before each, and then launches of a graph of three kernels."""
-    ops, calls, at = [], [], 0
+    ops: list[Any] = []
+    calls: list[Any] = []
+    at = 0
     for _ in range(captures):
         calls.append(Launch(at, at + 5, ((at + 6, at + 9, "fill"),)))
         more_ops, more, at = captured(at + 20, ["norm", "gemm", "act"] * 10)

@@ -22,7 +22,7 @@ from gpuledger.read.nsys.report_tables import EVENTS
 from gpuledger.trace.model import Severity
 from support import report_files
 from support.command import ROOT, gpuledger
-from support.report_files import THREAD, call, copy, kernel, memset, message, push_pop, report, varint
+from support.report_files import THREAD, Message, Value, call, copy, kernel, memset, message, push_pop, report, varint
 
 REPORTS = sorted((ROOT.parent / "shared" / "corpus" / "nsysrep").glob("*.nsys-rep"))
 EVERYTHING = (
@@ -75,7 +75,7 @@ def test_a_report_holds_what_was_recorded(opened: Callable[[bytes], Trace]) -> N
 
 
 def test_what_is_not_known_is_counted(opened: Callable[[bytes], Trace]) -> None:
-    unknown = [{1: 300, 200: {1: 1}}, {1: 300, 200: {1: 2}}, {1: 2**40}, call(1, 2, 3, layer=250)]
+    unknown: list[Message] = [{1: 300, 200: {1: 1}}, {1: 300, 200: {1: 2}}, {1: 2**40}, call(1, 2, 3, layer=250)]
     notes = [
         str(note.sentence) for note in opened(report([kernel(1, 2), *unknown])).health if note.code == "events-unknown"
     ]
@@ -149,7 +149,7 @@ def test_whatever_is_damaged_there_is_a_trace_or_one_sentence(opened: Callable[[
 @given(st.data())
 def test_compiled_and_plain_python_agree_on_any_bytes(data: st.DataObject) -> None:
     generator = random.Random(data.draw(st.integers(0, 2**32)))
-    pieces = [
+    pieces: list[Value] = [
         kernel(1, 2),
         copy(1, 2, 3),
         call(1, 2, 3, frames=(1, 2, 3)),

@@ -14,7 +14,7 @@ import pytest
 
 from gpuledger import MissingPackage, Table, ToolFailed, open_trace
 from gpuledger.system.machine import find_nsys
-from support.command import gpuledger
+from support.command import called
 
 HEAD = b"NVIDIA Tegra Profiler Report 36398880."
 
@@ -139,7 +139,8 @@ def test_the_newest_of_several_versions_is_taken(tmp_path: Path, monkeypatch: py
 def test_the_command_line_asks_for_nsys(report: Path, install: Callable[[str], Path], tmp_path: Path) -> None:
     log = install('cp "$EXPORT" "$target"')
     settings = {"PATH": os.environ["PATH"], "NSYS_LOG": str(log), "EXPORT": os.environ["EXPORT"]}
-    result = gpuledger("info", report, "--exporter=nsys", XDG_CACHE_HOME=str(tmp_path / "cache"), **settings)
+    settings |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    result = called(("info", report, "--exporter=nsys"), settings)
     assert (result.exit_code, "2,446" in result.stdout) == (0, True)
-    native = gpuledger("info", report, "--exporter=native", XDG_CACHE_HOME=str(tmp_path / "cache"), **settings)
+    native = called(("info", report, "--exporter=native"), settings)
     assert native.stderr.startswith("error: run of mine.nsys-rep: a damaged report of Nsight Systems")

@@ -128,7 +128,7 @@ def report(
     gpus = message({1: {1: 1 << 48, 2: {7: GPU, 9: {1: 0, 2: 0, 3: 77}}}})
     raw += varint(0) + varint(len(gpus)) + gpus
     whole = b"NVIDIA Tegra Profiler Report 1."
-    directory = []
+    directory: list[Message] = []
     parts = {
         "Analysis Options Data": b"options",
         "Raw Sampling Data": b"QDTEXT00" + raw,

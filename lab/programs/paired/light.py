@@ -36,7 +36,7 @@ def graphed(work: Callable[[], Tensor], device: str) -> Step:
     return lambda _index: run()
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc, unused-ignore]
     """A layer of a GPT."""
 
     def __init__(self, width: int, heads: int, inner: int, attend: Attend = causal) -> None:
@@ -57,7 +57,7 @@ class Block(nn.Module):
         return out
 
 
-class Gpt(nn.Module):
+class Gpt(nn.Module):  # type: ignore[misc, unused-ignore]
     """Embedding, layers, logits."""
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int, inner: int = 0, **more: Any) -> None:
