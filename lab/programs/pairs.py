@@ -42,6 +42,7 @@ GROUPS = {
     "busy": ("busy", "PROGRAMS"),
     "unseen": ("unseen", "PROGRAMS"),
     "light": ("light", "PROGRAMS"),
+    "unlit": ("light", "HELD_OUT"),
     "jax": ("library", "JAX"),
 }
 """The module under `paired`, and its programs."""

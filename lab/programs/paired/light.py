@@ -535,6 +535,130 @@ def tuned_products(device: str) -> Step:
     return lambda _index: first @ second
 
 
+# programs that were written when all rules were there, and that no rule was changed for
+
+
+def odd_head(device: str, fixed: bool) -> Step:
+    """Logits over a vocabulary with one more token."""
+    torch.manual_seed(0)
+    tokens = sized(device, 32_064 if fixed else 32_001, 101)
+    weights = torch.randn(4096, tokens, device=device, dtype=BF16) / 64
+    hidden = torch.randn(sized(device, 8192, 16), 4096, device=device, dtype=BF16)
+    return lambda _index: (hidden @ weights).argmax(-1) + 1
+
+
+def position_bias(device: str, fixed: bool) -> Step:
+    """Attention of images with a bias for each pair of positions, which is the same in all layers."""
+    torch.manual_seed(0)
+    length = sized(device, 2048, 16)
+    query, key, value = (torch.randn(8, 16, length, 64, device=device, dtype=BF16) for _ in range(3))
+    bias = torch.randn(1, 16, length, length, device=device, dtype=BF16)
+    if fixed:
+        return lambda _index: F.scaled_dot_product_attention(query, key, value)
+    return lambda _index: F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
+def checkpointed_mlp(device: str, fixed: bool) -> Step:
+    """Layers without attention, whose activations are made again."""
+    torch.manual_seed(0)
+    width = sized(device, 4096, 32)
+    layers = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(8)).to(device, BF16)
+    given = torch.randn(8192, width, device=device, dtype=BF16, requires_grad=True)
+
+    def loss() -> Tensor:
+        hidden = given
+        for layer in layers:
+            hidden = layer(hidden) if fixed else checkpoint(layer, hidden, use_reentrant=True)
+        return hidden.square().mean()
+
+    return training(layers, loss)
+
+
+def dense_momentum(device: str, fixed: bool) -> Step:
+    """A table of two million rows under SGD with momentum, which passes over all of them."""
+    torch.manual_seed(0)
+    rows, looked_up = sized(device, 2_000_000, 1000), sized(device, 20_000, 10)
+    table = nn.Embedding(rows, 128, sparse=fixed).to(device)
+    numbers = torch.randint(0, rows, (looked_up,), device=device)
+    weights = torch.randn(128, 4096, device=device)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1, momentum=0.0 if fixed else 0.9)
+
+    def step(_index: int) -> Tensor:
+        with torch.enable_grad():
+            loss = (table(numbers) @ weights).relu().mean()
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    return step
+
+
+def one_token_read(device: str, fixed: bool) -> Step:
+    """A wide head over all positions, of which the first one's is read."""
+    torch.manual_seed(0)
+    width = sized(device, 2048, 32)
+    first, head = (
+        torch.randn(width, wide, device=device, dtype=BF16) / 45 for wide in (width, sized(device, 21_840, 80))
+    )
+    given = torch.randn(32, sized(device, 512, 4), width, device=device, dtype=BF16)
+
+    def step(_index: int) -> Tensor:
+        hidden = F.gelu(given @ first)
+        return F.softmax(hidden[:, 0] @ head, -1) if fixed else F.softmax((hidden @ head)[:, 0], -1)
+
+    return step
+
+
+def cleared_cache(device: str, fixed: bool) -> Step:
+    """A cache that is cleared before a longer one is copied over all of it."""
+    torch.manual_seed(0)
+    source = torch.randn(sized(device, 1 << 28, 1 << 10), device=device, dtype=BF16)
+    cache = torch.empty_like(source)
+
+    def step(_index: int) -> Tensor:
+        if not fixed:
+            cache.zero_()
+        cache.copy_(source)
+        return cache[:1000]
+
+    return step
+
+
+def across_images(device: str, fixed: bool) -> Step:
+    """A sum of images of which one has its channels last."""
+    torch.manual_seed(0)
+    first, second = (
+        torch.randn(64, 256, sized(device, 112, 4), sized(device, 112, 4), device=device, dtype=BF16) for _ in range(2)
+    )
+    if not fixed:
+        second = second.to(memory_format=torch.channels_last)
+    return lambda _index: torch.addcmul(first, first, second)
+
+
+def few_bins(device: str, fixed: bool) -> Step:
+    """A histogram of many values in sixteen bins, one addition at a time."""
+    torch.manual_seed(0)
+    values = torch.randint(0, 16, (sized(device, 1 << 26, 1 << 8),), device=device)
+    ones, bins = torch.ones(len(values), device=device), torch.zeros(16, device=device)
+
+    def step(_index: int) -> Tensor:
+        if fixed:
+            return torch.histc(values.float(), 16, 0, 15)
+        return bins.zero_().scatter_add_(0, values, ones)
+
+    return step
+
+
+def tuned_groups(device: str) -> Step:
+    """Grouped queries without copies, and sizes that are multiples of 8 but not of 64."""
+    torch.manual_seed(0)
+    width, length = sized(device, 4040, 32), sized(device, 4096, 16)
+    weights = torch.randn(width, width, device=device, dtype=BF16) / width**0.5
+    given = torch.randn(length, width, device=device, dtype=BF16)
+    return lambda _index: F.gelu(given @ weights) @ weights
+
+
 _FASTER = "the kernels take what they take elsewhere"
 _GONE = "the kernels go"
 
@@ -565,9 +689,29 @@ FAULTS: Sequence[tuple[str, str, str, str, Callable[[str, bool], Step]]] = (
     ("tall_sums", "a cumulative sum over rows", "KERNEL-HEADROOM", _FASTER, tall_sums),
     ("mask_in_layers", "a mask made in every layer", "ATTENTION-SLOW-PATH", _FASTER, mask_in_layers),
 )
+UNSEEN: Sequence[tuple[str, str, str, str, Callable[[str, bool], Step]]] = (
+    ("odd_head", "a vocabulary that is no multiple of 8", "MISALIGNED", _FASTER, odd_head),
+    ("position_bias", "attention is given a bias as a tensor", "ATTENTION-SLOW-PATH", _FASTER, position_bias),
+    ("checkpointed_mlp", "makes activations again that there is room for", "RECOMPUTE", _GONE, checkpointed_mlp),
+    (
+        "dense_momentum",
+        "an optimizer's passes over rows that were not looked up",
+        "DENSE-EMBEDDING",
+        _GONE,
+        dense_momentum,
+    ),
+    ("one_token_read", "results of all positions, of which one is read", "UNUSED-RESULT", _FASTER, one_token_read),
+    ("cleared_cache", "a buffer cleared and then overwritten", "REDUNDANT-FILL", _GONE, cleared_cache),
+    ("across_images", "an operand that lies across", "UNVECTORIZED", _FASTER, across_images),
+    ("few_bins", "atomic additions to few places", "KERNEL-HEADROOM", _FASTER, few_bins),
+)
 _TUNED = (tuned_vit, tuned_gpt, tuned_decode, tuned_resnet, tuned_attention, tuned_fp8, tuned_products)
 
 PROGRAMS: tuple[PairedProgram, ...] = (
     *(pair(*fault) for fault in FAULTS),
     *(PairedProgram(work.__name__, "nothing", (), "", {"tuned": partial(work)}) for work in _TUNED),
+)
+HELD_OUT: tuple[PairedProgram, ...] = (
+    *(pair(*fault) for fault in UNSEEN),
+    PairedProgram("tuned_groups", "nothing", (), "", {"tuned": tuned_groups}),
 )

@@ -117,7 +117,7 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
             duration[padding] = 0.0
             which[here] = True
             duration[here] = took[here] * head / wider
-    return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(which.any()))
+    return kernels.taking(which, np.minimum(duration, took))  # that a mask is causal is not in the profile
 
 
 OLDER_THAN: Final = (9, 0)
