@@ -24,6 +24,7 @@ from gpuledger.analyse.light.reachable import (
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import narrower_types, spread, views
 from gpuledger.catalog.kernel_types import (
+    BY_ELEMENT,
     copies_tensor,
     is_backward,
     is_flash_attention_2,
@@ -148,6 +149,7 @@ def vectorized(kernels: SteadyKernels) -> Shortened:
     """Kernels by element that go element by element, at the pace of those that read what lies side by side."""
     light = kernels.once(kernel_light)
     single = (kernels.elements > 0) & ~kernels.named(is_vectorized) & ~kernels.named(copies_tensor)
+    single &= kernels.of_families(BY_ELEMENT)  # what is gathered or scattered lies where it lies
     which = single & light.is_known & (light.roof == Roof.MEMORY) & (light.share < FAR)
     return kernels.taking(
         which, stream_ns(light.light_ns), was_sampled=bool((light.source[which] < LightSource.LAUNCH).any())
