@@ -160,6 +160,10 @@ NEAR_ROOF: Final = 0.7
 """Kernels from this share of the roof on are not held up by their last wave."""
 
 
+LEAST_TAIL: Final = 0.05
+"""Of a kernel's time: a shorter tail is no reason."""
+
+
 def even_waves(kernels: SteadyKernels) -> Shortened:
     """Kernels whose last blocks run in a nearly empty GPU take as long as if all waves were full.
 
@@ -176,7 +180,7 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     last = waves - np.floor(waves)
     tail = np.ceil(last * room) / np.maximum(room, 1)  # of a full wave's time
     duration = took * waves / np.maximum(np.floor(waves) + tail, 1e-9)
-    return kernels.taking(may_be & (last > 0), np.minimum(duration, took))
+    return kernels.taking(may_be & (duration < (1 - LEAST_TAIL) * took), duration)
 
 
 LEAST_LOST: Final = 0.05
