@@ -113,7 +113,7 @@ def test_gaps_over_a_length_are_in_every_format_and_can_be_pasted(unpacked: Call
     assert len(table["rows"]) == 22
     text = gpuledger(*asked, COLUMNS="80").stdout
     assert "22 of 2,370 gaps are 1.00 ms or longer, 89.4 % of the idle time, GPU 0" in text
-    assert "50.0 ms  0.001058224 s  0.051057530 s  module load  Memset" in text
+    assert "50.0 ms  0.001058224 s  0.051057530 s  cold start   Memset" in text
     one = gpuledger("gaps", path, "--time=0.001058224 s:0.051057530 s", "--format=json")
     assert [row["length_ns"] for row in json.loads(one.stdout)["tables"][-1]["rows"]] == [table["rows"][0]["length_ns"]]
     last_table = gpuledger(*asked, "--format=csv").stdout.split("\n\n")[-1]

@@ -206,7 +206,19 @@ def test_a_profile_of_another_rank_is_part_of_the_question(folder: Path, profile
 
 
 VALUES = {
-    *("anyway", "auto", "brief", "command", "control", "coverage", "device", "fix", "forwards_e2e", "forwards_mock"),
+    *(
+        "anyway",
+        "auto",
+        "brief",
+        "command",
+        "control",
+        "coverage",
+        "device",
+        "exporter",
+        "fix",
+        "forwards_e2e",
+        "forwards_mock",
+    ),
     *("graph", "hide", "host", "kernel_pattern", "language", "launch_cost", "level", "limits", "measured", "metrics"),
     *("mock_range", "named", "no_cache", "over_ns", "range_pattern", "raw", "remove", "reports", "schema"),
     *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),

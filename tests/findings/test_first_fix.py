@@ -10,7 +10,7 @@ from gpuledger.findings.rules import RULES
 from gpuledger.verbs.report import build_report
 from support.program import Program
 
-WITHOUT = {"KERNEL-HEADROOM", "STEP-OUTLIERS", "STEP-DRIFT", "COLD-START", "MEM-OOM", "MEM-PEAK"}
+WITHOUT = {"STEP-OUTLIERS", "STEP-DRIFT", "COLD-START", "MEM-OOM", "MEM-PEAK"}
 """Their claim or evidence says what to do, or they only say when time is lost; MEM-OOM has words for each case."""
 
 

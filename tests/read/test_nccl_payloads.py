@@ -100,10 +100,9 @@ def test_bus_bandwidth_needs_no_torch(ranks: Path) -> None:
     assert reduced["bus_gb_per_s"] == pytest.approx(reduced["bytes"] / reduced["transfer_ns"], rel=0.2)
 
 
-def test_a_page_without_steps_does_not_deny_what_was_matched(ranks: Path, tmp_path: Path) -> None:
+def test_a_page_does_not_deny_what_was_matched(ranks: Path, tmp_path: Path) -> None:
     page = tmp_path / "fleet.html"
     gpuledger("fleet", ranks / "rank0.sqlite", ranks / "rank1.sqlite", "--workers=1", "-o", page)
-    assert "Not drawn: no steps were found" in page.read_text()
     assert "neither collectives nor steps" not in page.read_text()
 
 

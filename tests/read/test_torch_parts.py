@@ -37,7 +37,7 @@ def made(count: int) -> list[dict[str, object]]:
     events = []
     for at in range(count):
         name = f"k<{at % 7}>"
-        events += [each | {"ts": 10 * at + 0.125} for each in SMALL[:2]]
+        events += [SMALL[0] | {"ts": 10 * at + 0.125}, SMALL[1] | {"ts": 10 * at + 0.125, "args": {"correlation": at}}]
         events.append(KERNEL | {"ts": 10 * at + 1.5, "name": name, "args": KERNEL_ARGS | {"correlation": at}})
     return events
 

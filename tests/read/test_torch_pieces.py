@@ -211,7 +211,7 @@ def test_a_broken_gzip_is_read_in_one_piece(tmp_path: Path) -> None:
         found = read(path, parts=3, window=2000)
         assert isinstance(found, dict)
         assert found == read(path)
-        assert [note.code for note in found["health"]] == ["trace-cut-off"]
+        assert [note.code for note in found["health"]] == ["trace-cut-off", "ids-repeated"]
 
 
 def test_more_rows_than_allowed_are_refused_in_parts_too(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.light.kernel_light import LightSource, Roof, kernel_light
+from gpuledger.analyse.light.kernel_light import LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.light.slow_kernels import (
     LEAST_LOST,
@@ -173,7 +173,7 @@ def _of_light(subject: OneGpu, operations: Positions) -> tuple[Evidence, ...]:
         return ()
     share = float(light.light_ns[known].sum() / max(took[known].sum(), 1))
     source = LightSource(int(np.bincount(light.source[known], took[known]).argmax()))
-    is_memory = bool(took[known & (light.roof == Roof.MEMORY)].sum() * 2 > took[known].sum())
+    is_memory = bool(took[known & (light.roof == LightRoof.MEMORY)].sum() * 2 > took[known].sum())
     roof = say("the memory's bandwidth") if is_memory else say("the arithmetic peak")
     sentence = say("they reach {share} of {roof}, {by}", share=share_text(share), roof=roof, by=_BY[source])
     return (Evidence(sentence, count=int(np.count_nonzero(mine))),)

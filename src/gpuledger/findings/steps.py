@@ -182,7 +182,8 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     periodic, edges, gaps = periodic_steps(device), varies.steps.edges_ns, device.ledger.gaps
     cold = device.gaps_of(QueueTrigger.COLD)
     step = np.searchsorted(edges, gaps.start_ns[cold], side="right") - 1
-    cold_ns = np.bincount(step, gaps.length_ns[cold], len(edges))
+    in_steps = step >= 0
+    cold_ns = np.bincount(step[in_steps], gaps.length_ns[cold][in_steps], len(edges))
     outliers = [
         outlier
         for outlier in varies.outliers

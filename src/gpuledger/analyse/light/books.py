@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, Roof, kernel_light
+from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
@@ -55,7 +55,7 @@ class LightRow:
     low_ns: int
     high_ns: int
     source: LightSource
-    roof: Roof
+    roof: LightRoof
 
     @property
     def share(self) -> float | None:
@@ -137,7 +137,7 @@ def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[
                 low_ns=low,
                 high_ns=high,
                 source=LightSource(int(light.source[place])),
-                roof=Roof(int(light.roof[place])),
+                roof=LightRoof(int(light.roof[place])),
             )
         )
     return tuple(sorted(made, key=lambda row: (-row.took_ns, row.kernel))[:MOST_ROWS])

@@ -45,7 +45,7 @@ class LightSource(IntEnum):
     UNKNOWN = 3
 
 
-class Roof(IntEnum):
+class LightRoof(IntEnum):
     """What a kernel would be limited by."""
 
     COMPUTE = 0
@@ -136,7 +136,7 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
     bandwidth: float | NotMeasured | None = None if gpu is None else gpu.bandwidth_bytes_per_s or peak_bytes_per_s(gpu)
     per_byte = 1e9 / bandwidth if isinstance(bandwidth, (int, float)) and bandwidth else np.nan
     light, low, high = (np.full(count, np.nan) for _ in range(3))
-    source, roof = np.full(count, LightSource.UNKNOWN, np.int8), np.full(count, Roof.UNKNOWN, np.int8)
+    source, roof = np.full(count, LightSource.UNKNOWN, np.int8), np.full(count, LightRoof.UNKNOWN, np.int8)
 
     def put(which: NDArray[np.bool_], figures: Sequence[Floats], of: LightSource, limited: NDArray[Any]) -> None:
         taken = which & (source == LightSource.UNKNOWN) & ~np.isnan(figures[0])
@@ -153,7 +153,7 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
-    put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, Roof.MEMORY))
+    put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, LightRoof.MEMORY))
     for column in (light, low, high):
         np.minimum(column, kernels.took_ns, out=column)
     return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
@@ -171,7 +171,7 @@ def _from_samples(
     plain = kernels.is_matrix & kernels.named(multiplies_without_tensor_cores)
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
-    limited = np.where(memory > arithmetic, Roof.MEMORY, Roof.COMPUTE).astype(np.int8)
+    limited = np.where(memory > arithmetic, LightRoof.MEMORY, LightRoof.COMPUTE).astype(np.int8)
     share = np.where((share < UNSEEN) & (issue > ISSUES), np.nan, share)
     most = np.fmax(share, issue)
     point, high = (kernels.took_ns * np.clip(side, 0, 1) for side in (share, most))
@@ -212,7 +212,7 @@ def _from_shapes(
     kind = np.where(rows < 0, -1, operators.kind[rows])
     widths = kernels.of_names(names_wide_type)
     figures = np.full((3, len(kernels)), np.nan)
-    limited = np.full(len(kernels), Roof.UNKNOWN, np.int8)
+    limited = np.full(len(kernels), LightRoof.UNKNOWN, np.int8)
     for number, mine in RowsByKey.of(kind):
         if number < 0 or kinds[number][1] is None:
             continue
@@ -229,7 +229,7 @@ def _from_shapes(
             chosen = mine[is_sure]
             if moved is None or not len(chosen):
                 continue
-            whole, roof, least = moved * per_byte, Roof.MEMORY, moved * per_byte / 2
+            whole, roof, least = moved * per_byte, LightRoof.MEMORY, moved * per_byte / 2
         _, instance = np.unique(rows[chosen], return_inverse=True)
         took = kernels.took_ns[chosen]
         part = took / np.maximum(np.bincount(instance, took), 1)[instance]
@@ -249,7 +249,7 @@ def _counted_around(
     return np.where(is_other, around[rows], rows)
 
 
-def _product_ns(kernels: SteadyKernels, chosen: Positions, count: Count, per_byte: float) -> tuple[float, Roof]:
+def _product_ns(kernels: SteadyKernels, chosen: Positions, count: Count, per_byte: float) -> tuple[float, LightRoof]:
     """What one product, convolution or attention takes at its roof."""
     kind = count.kind
     if kind == "fp32":
@@ -259,5 +259,5 @@ def _product_ns(kernels: SteadyKernels, chosen: Positions, count: Count, per_byt
     compute = np.nan if isinstance(peak, NotMeasured) else count.flops * 1e9 / peak
     memory = np.nan if count.moved_bytes is None else count.moved_bytes * per_byte
     if np.isnan(compute):
-        return np.nan, Roof.UNKNOWN
-    return (memory, Roof.MEMORY) if memory > compute else (compute, Roof.COMPUTE)
+        return np.nan, LightRoof.UNKNOWN
+    return (memory, LightRoof.MEMORY) if memory > compute else (compute, LightRoof.COMPUTE)

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, Roof, kernel_light
+from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.reachable import (
     NEWEST_ATTENTION,
     NEWEST_BACKWARD,
@@ -60,7 +60,7 @@ def aligned_products(kernels: SteadyKernels) -> Shortened:
     if not (which | pads).any():
         return kernels.gone(which)
     padded = pads | (kernels.is_matrix & _beside(kernels, pads))
-    known = light.is_known & (light.roof != Roof.UNKNOWN)
+    known = light.is_known & (light.roof != LightRoof.UNKNOWN)
     duration = np.where(known, product_ns(light.light_ns), MISALIGNED_PACE * took)
     duration[pads] = 0.0
     which = (which & ~(known & (light.share > FAR))) | padded
@@ -100,7 +100,8 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
     masked = attention & kernels.named(is_masked_attention)
-    which, duration = masked & ~light.has_inputs, took * np.where(masked, MASKED_PACE, 1.0)
+    seen = light.is_known & (light.share < FAR)  # without samples or shapes nothing but the name says so
+    which, duration = masked & ~light.has_inputs & seen, took * np.where(masked, MASKED_PACE, 1.0)
     for given, here in light.by_inputs(attention):
         shapes = [shape for shape in given.shapes if len(shape) == 4]
         if len(shapes) < 3:
@@ -136,7 +137,7 @@ def newer_attention(kernels: SteadyKernels) -> Shortened:
     capability = None if kernels.gpu is None else kernels.gpu.compute_capability
     if capability is None or capability < OLDER_THAN:
         return kernels.gone(which)
-    for given, here in light.by_inputs(older & (light.roof == Roof.COMPUTE)):
+    for given, here in light.by_inputs(older & (light.roof == LightRoof.COMPUTE)):
         shapes = [shape for shape in given.shapes if len(shape) == 4]
         if len(shapes) > 1 and max(shapes[1][1:3]) >= LEAST_LENGTH:
             which[here] = True
@@ -150,7 +151,7 @@ def vectorized(kernels: SteadyKernels) -> Shortened:
     light = kernels.once(kernel_light)
     single = (kernels.elements > 0) & ~kernels.named(is_vectorized) & ~kernels.named(copies_tensor)
     single &= kernels.of_families(BY_ELEMENT)  # what is gathered or scattered lies where it lies
-    which = single & light.is_known & (light.roof == Roof.MEMORY) & (light.share < FAR)
+    which = single & light.is_known & (light.roof == LightRoof.MEMORY) & (light.share < FAR)
     return kernels.taking(
         which, stream_ns(light.light_ns), was_sampled=bool((light.source[which] < LightSource.LAUNCH).any())
     )
@@ -160,6 +161,7 @@ NEAR_ROOF: Final = 0.7
 """Kernels from this share of the roof on are not held up by their last wave."""
 
 
+MOST_PROCESSORS: Final = 10_000  # no GPU has more, whatever a file says
 LEAST_TAIL: Final = 0.05
 """Of a kernel's time: a shorter tail is no reason."""
 
@@ -172,9 +174,9 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     """
     light, took = kernels.once(kernel_light), kernels.took_ns
     room, blocks = kernels.blocks_at_once, kernels.launch_shape("grid")
-    count = 0 if kernels.gpu is None else kernels.gpu.sm_count or 0
+    count = 0 if kernels.gpu is None else min(kernels.gpu.sm_count or 0, MOST_PROCESSORS)
     may_be = (room > 0) & (blocks > room * count) & (took >= LONG_NS)
-    moves = (light.roof == Roof.MEMORY) & (light.share > VERY_FAR)
+    moves = (light.roof == LightRoof.MEMORY) & (light.share > VERY_FAR)
     may_be &= ~(light.is_known & ((light.high_ns > NEAR_ROOF * took) | moves))
     waves = blocks / np.maximum(room * count, 1)
     last = waves - np.floor(waves)
@@ -205,7 +207,7 @@ def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
     far &= (took > LONG_NS) & (2 * kernels.page_ns < took)  # what waits for pages waits for no roof
     for way in REASONS:
         far[kernels.place_of(kernels.once(way).operations)] = False
-    reached = np.where(light.roof == Roof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
+    reached = np.where(light.roof == LightRoof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
     less = np.where(far, np.maximum(took - reached, 0), 0.0)
     codes, number = np.unique(kernels.names, return_inverse=True)
     by_name = np.bincount(number.ravel(), less, len(codes))

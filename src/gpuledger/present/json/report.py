@@ -115,9 +115,6 @@ class DeviceJson(Json):
     hidden_comm_ns: Ns
     hidden_copy_ns: Ns
     triggers: list[TriggerJson]
-    busy: Annotated[BusyJson | None, Meta(description="Sums to the compute of `steady`; null where nothing ran.")]
-    busy_families: Annotated[list[FamilyBusyJson], Meta(description="The same by family; sums to `busy`.")]
-    light: Annotated[list[LightJson], Meta(description="The kernels that take the most time, and their light.")]
     use: Annotated[
         DeviceUseJson | None,
         Meta(
@@ -126,6 +123,15 @@ class DeviceJson(Json):
             "of `against_ncu` there; null where it was not sampled."
         ),
     ]
+    busy: Annotated[
+        BusyJson | UnsetType | None, Meta(description="Sums to the compute of `steady`; null where nothing ran.")
+    ] = UNSET
+    busy_families: Annotated[
+        list[FamilyBusyJson] | UnsetType, Meta(description="The same by family; sums to `busy`.")
+    ] = UNSET
+    light: Annotated[
+        list[LightJson] | UnsetType, Meta(description="The kernels that take the most time, and their light.")
+    ] = UNSET
 
 
 class PhasesJson(Json):

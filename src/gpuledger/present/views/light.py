@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from gpuledger.analyse.light.books import BusyTime, LightBooks, LightRow
-from gpuledger.analyse.light.kernel_light import LightSource, Roof
-from gpuledger.catalog.kernel_names import label
+from gpuledger.analyse.light.kernel_light import LightRoof, LightSource
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
@@ -25,7 +25,7 @@ SOURCES: Final = {
     LightSource.LAUNCH: say("launch sizes"),
     LightSource.UNKNOWN: say("unknown"),
 }
-ROOFS: Final = {Roof.COMPUTE: say("arithmetic"), Roof.MEMORY: say("memory"), Roof.UNKNOWN: "-"}
+ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
 
 MOSTLY_KNOWN: Final = 0.5
 """Books of which less is known say nothing of the whole."""
@@ -134,7 +134,7 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
         "light_kernels",
         say("Kernels and their light, the longest first"),
         (
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row.kernel)),
+            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: cut_label(label(row.kernel))),
             Column("operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1),
             Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
             Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
@@ -144,7 +144,7 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
                 Unit.SHARE_PERCENT,
                 lambda row: None if row.share is None else 100 * row.share,
             ),
-            Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
+            Column("roof", say("LightRoof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
             Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
         ),
         books.rows,
