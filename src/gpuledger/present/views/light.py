@@ -144,7 +144,7 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
                 Unit.SHARE_PERCENT,
                 lambda row: None if row.share is None else 100 * row.share,
             ),
-            Column("roof", say("LightRoof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
+            Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
             Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
         ),
         books.rows,
