@@ -136,9 +136,8 @@ def read_results(kernels: SteadyKernels) -> Shortened:
             continue
         read = _rows_read(light, number, rows, columns)
         if read is not None and read < FEW_READ * rows:
-            weights = light.light_ns[here] * 0 + 0.0
             which[here] = True
-            duration[here] = np.maximum(product_ns(light.light_ns[here] * read / rows), weights)
+            duration[here] = product_ns(light.light_ns[here] * read / rows)
     return kernels.taking(which, np.minimum(duration, took), was_sampled=True)
 
 
@@ -180,6 +179,8 @@ def _behind_last_gradient(light: KernelLight) -> Mask:
             if given is None or not any(given.lists):
                 return nobody
             updated |= {shape for shapes in given.lists for shape in shapes}
+        elif name.endswith("_") and name not in FILLS and given is not None and len(light.kernels_of(number)):
+            updated |= set(given.shapes[:1])  # by an optimizer that goes parameter by parameter
     gradients = [
         (number, bool(given is not None and given.shapes and given.shapes[0] in updated))
         for number, (name, given) in enumerate(light.kinds)
