@@ -342,11 +342,15 @@ def _device(
     )
 
 
+_LONGEST_NAME = 4000
+"""Letters of a kernel's name: no compiler makes longer ones that are worth a page."""
+
+
 def _light(row: LightRow, steps: int) -> LightJson:
     is_known = row.source is not LightSource.UNKNOWN
     light, low, high = (amount // steps if is_known else None for amount in (row.light_ns, row.low_ns, row.high_ns))
     return LightJson(
-        kernel=row.kernel,
+        kernel=row.kernel[:_LONGEST_NAME],
         operator=row.operator,
         count=row.count,
         ns=row.took_ns // steps,
