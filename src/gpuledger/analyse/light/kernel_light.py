@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,10 +30,11 @@ from gpuledger.catalog.kernel_types import (
 )
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, RowsByKey, is_among
-from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.trace.spans import Ints
 
 Floats = NDArray[np.float64]
+_NONE: Final = np.zeros(0, np.intp)
 
 
 class LightSource(IntEnum):
@@ -80,31 +81,35 @@ class KernelLight:
         return () if self.operators is None else self.operators.kinds
 
     @cached_property
-    def _kernels_of(self) -> dict[int, Positions]:
+    def kind(self) -> Positions:
+        """Of each kernel, which of `kinds` launched it; -1 for none."""
         if self.operators is None or not len(self.operators):
-            return {}
+            return np.full(len(self.took_ns), -1, np.intp)
         rows = self.operators.row
-        kind = np.where(rows >= 0, self.operators.kind[rows], -1)
-        return {number: here for number, here in RowsByKey.of(kind)}  # noqa: C416 - it has keys of its own
+        return np.where(rows >= 0, self.operators.kind[rows], -1)
+
+    @cached_property
+    def _kernels_of(self) -> dict[int, Positions]:
+        return {number: here for number, here in RowsByKey.of(self.kind)}  # noqa: C416 - it has keys of its own
 
     def kernels_of(self, number: int) -> Positions:
         """The kernels that operators of one of `kinds` launched by themselves."""
-        return self._kernels_of.get(number, np.zeros(0, np.intp))
+        return self._kernels_of.get(number, _NONE)
 
     @cached_property
     def has_inputs(self) -> NDArray[np.bool_]:
         """Which kernels have an operator of which it was recorded what it was given."""
-        mask = np.zeros(len(self.took_ns), np.bool_)
-        for _, here in self.by_inputs(np.ones(len(self.took_ns), np.bool_)):
-            mask[here] = True
+        given = np.array([*(inputs is not None for _, inputs in self.kinds), False], np.bool_)  # the last is for -1
+        mask: NDArray[np.bool_] = given[self.kind]
         return mask
 
     def by_inputs(self, which: NDArray[np.bool_]) -> Iterator[tuple[Inputs, Positions]]:
         """Some of the kernels by what their operators were given, where that was recorded."""
-        for number, (_, given) in enumerate(self.kinds):
-            here = self.kernels_of(number)
-            if given is not None and which[here].any():
-                yield given, here[which[here]]
+        places = np.flatnonzero(which)
+        for number, here in RowsByKey.of(self.kind[places]):
+            given = self.kinds[number][1] if number >= 0 else None
+            if given is not None:
+                yield given, places[here]
 
     def inside(self, name: str) -> NDArray[np.bool_]:
         """Which kernels were launched anywhere inside operators of a name."""
@@ -210,32 +215,42 @@ def _from_shapes(
     counts = [count_of(name, given, seen) for name, given in kinds]
     rows = _counted_around(operators, np.array([count is not None for count in counts], np.bool_), is_matrix)
     kind = np.where(rows < 0, -1, operators.kind[rows])
-    widths = kernels.of_names(names_wide_type)
-    figures = np.full((3, len(kernels)), np.nan)
-    limited = np.full(len(kernels), LightRoof.UNKNOWN, np.int8)
-    for number, mine in RowsByKey.of(kind):
-        if number < 0 or kinds[number][1] is None:
-            continue
-        name, given = kinds[number]
-        count = counts[number]
+    used = np.unique(kind[kind >= 0])
+    widest, types = np.zeros(len(kinds), np.int64), np.zeros((len(kinds), len(SINGLE)), np.bool_)
+    has_matrix, mine = np.zeros(len(kinds), np.bool_), kind >= 0
+    np.maximum.at(widest, kind[mine], kernels.of_names(names_wide_type)[mine])
+    has_matrix[kind[mine & is_matrix]] = True
+    for place, single in enumerate(SINGLE):
+        types[kind[mine & kernels.named(partial(_multiplies_in, single))], place] = True
+    # of each kind of operator: what one takes at its roof and at least, which roof, and whether its arithmetic counts
+    whole, least = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
+    roof, is_product = np.full(len(kinds), LightRoof.UNKNOWN, np.int8), np.zeros(len(kinds), np.bool_)
+    is_known_maker = np.zeros(len(kinds), np.bool_)
+    for number in used.tolist():
+        (name, given), count = kinds[number], counts[number]
+        is_known_maker[number] = name.startswith(("aten::", "triton_"))
         if count is not None:
-            chosen = mine[is_matrix[mine]] if is_matrix[mine].any() else mine
-            whole, roof = _product_ns(kernels, chosen, count, per_byte)
-            least = MOST_BOUND * whole if count.is_bound else whole
-            figures[:, np.setdiff1d(mine, chosen)] = 0.0
-        else:
-            moved = moved_bytes(name, given, int(widths[mine].max()) or None) if given is not None else None
-            is_sure = by_bytes[mine] | (name.startswith("aten::") & ~is_matrix[mine]) | name.startswith("triton_")
-            chosen = mine[is_sure]
-            if moved is None or not len(chosen):
-                continue
-            whole, roof, least = moved * per_byte, LightRoof.MEMORY, moved * per_byte / 2
-        _, instance = np.unique(rows[chosen], return_inverse=True)
-        took = kernels.took_ns[chosen]
-        part = took / np.maximum(np.bincount(instance, took), 1)[instance]
-        figures[:, chosen] = whole * part, least * part, whole * part
-        limited[chosen] = roof
-    return (figures[0], figures[1], figures[2]), limited
+            is_product[number] = True
+            whole[number], roof[number] = _product_ns(kernels.gpu, count, types[number], per_byte)
+            least[number] = whole[number] * (MOST_BOUND if count.is_bound else 1.0)
+        elif given is not None and (moved := moved_bytes(name, given, int(widest[number]) or None)) is not None:
+            whole[number], least[number], roof[number] = moved * per_byte, moved * per_byte / 2, LightRoof.MEMORY
+    does_it = np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | (is_known_maker[kind] & ~is_matrix))
+    does_it &= mine
+    in_one = np.bincount(rows[does_it], kernels.took_ns[does_it], len(operators))
+    part = np.where(does_it, kernels.took_ns / np.maximum(in_one[rows], 1), 0.0)
+    is_told = mine & (does_it | is_product[kind])
+    figures = np.where(is_told, np.stack([whole[kind], least[kind], whole[kind]]) * part, np.nan)
+    beside = is_told & ~does_it  # they do something for a product that is not the product
+    figures[:, beside] = 0.0
+    return (figures[0], figures[1], figures[2]), np.where(does_it, roof[kind], LightRoof.UNKNOWN).astype(np.int8)
+
+
+SINGLE: Final = ("fp32", "tf32", "fp64")
+
+
+def _multiplies_in(kind: str, name: str) -> bool:
+    return matrix_type(name) == kind
 
 
 def _counted_around(
@@ -249,13 +264,12 @@ def _counted_around(
     return np.where(is_other, around[rows], rows)
 
 
-def _product_ns(kernels: SteadyKernels, chosen: Positions, count: Count, per_byte: float) -> tuple[float, LightRoof]:
-    """What one product, convolution or attention takes at its roof."""
+def _product_ns(gpu: Gpu | None, count: Count, singles: NDArray[np.bool_], per_byte: float) -> tuple[float, LightRoof]:
+    """What one product, convolution or attention takes at its roof; `singles` says which of SINGLE its kernels are."""
     kind = count.kind
     if kind == "fp32":
-        types = {matrix_type(name) for name in kernels.texts(chosen)} - {None}
-        kind = types.pop() if len(types) == 1 else "tf32"
-    peak = peak_flops(kernels.gpu, kind) if kernels.gpu is not None and kind else NotMeasured("not known")
+        kind = SINGLE[int(singles.argmax())] if singles.sum() == 1 else "tf32"
+    peak = peak_flops(gpu, kind) if gpu is not None and kind else NotMeasured("not known")
     compute = np.nan if isinstance(peak, NotMeasured) else count.flops * 1e9 / peak
     memory = np.nan if count.moved_bytes is None else count.moved_bytes * per_byte
     if np.isnan(compute):

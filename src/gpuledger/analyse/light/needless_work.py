@@ -221,10 +221,8 @@ def unfilled(kernels: SteadyKernels) -> Shortened:
     }
     adds = light.inside(ACCUMULATES)
     for number, (name, given) in enumerate(light.kinds):
-        if given is None:
-            continue
-        here = light.kernels_of(number)
-        if name == "aten::add_" and cleared and given.shapes[0] in cleared:
+        if name == "aten::add_" and given is not None and given.shapes[0] in cleared:
+            here = light.kernels_of(number)
             gone[here[adds[here]]] = True
     if cleared and gone.any():
         for number, (name, _) in enumerate(light.kinds):
