@@ -19,8 +19,7 @@ from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import RowsByKey, group
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.keys import group
 
 WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
     *(kept_activations, looked_up_rows, read_results, unfilled, looked_up),
@@ -118,20 +117,21 @@ def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
 
 
 def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[LightRow, ...]:
-    rows = light.operators.row if light.operators is not None and len(light.operators) else None
-    kind: Ints = np.full(len(kernels), -1) if rows is None else np.where(rows >= 0, light.operators.kind[rows], -1)  # type: ignore[union-attr]
+    kind = light.kind
     first, number = group(kernels.names, kind)
     scale = compute_ns / max(int(kernels.own_ns.sum()), 1)
-    figures = np.stack([light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns))], axis=1)
+    columns = (light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns)))
+    figures = np.stack([np.bincount(number, column, len(first)) for column in columns], axis=1) * scale
+    counts = np.bincount(number, minlength=len(first)) * scale
     made = []
-    for which, here in RowsByKey.of(number):
+    for which in np.argsort(-figures[:, 0], kind="stable")[:MOST_ROWS].tolist():
         place = int(first[which])
-        took, light_ns, low, high = (round(total * scale) for total in figures[here].sum(0).tolist())
+        took, light_ns, low, high = map(round, figures[which].tolist())
         made.append(
             LightRow(
                 kernel=kernels.text(place),
                 operator=None if kind[place] < 0 else light.kinds[int(kind[place])][0],
-                count=max(round(len(here) * scale), 1),
+                count=max(round(counts[which]), 1),
                 took_ns=took,
                 light_ns=light_ns,
                 low_ns=low,

@@ -15,8 +15,15 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
+from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
+
+MOST_KINDS: Final = 1_000
+"""So many operators with other inputs are looked at: programs have hundreds, of which few take most of the time."""
+
+ALWAYS: Final = frozenset(("torch::autograd::AccumulateGrad", "aten::embedding_dense_backward"))
+"""What says something whether or not it launched a kernel itself."""
 
 
 class LaunchingOperators:
@@ -40,6 +47,7 @@ class LaunchingOperators:
             around[used] = innermost(self.nest.rows, calls)
         self.row: Final[Positions] = around[launch]
         """Of each activity; -1 for none."""
+        self._took_ns: Final = (work.end_ns - work.start_ns)[activities]
 
     def __len__(self) -> int:
         return len(self.nest)
@@ -56,7 +64,14 @@ class LaunchingOperators:
 
     @cached_property
     def kinds(self) -> list[tuple[str, Inputs | None]]:
-        """The different names, with what they were given."""
+        """The different names, with what they were given: of those whose kernels take the most, and of ALWAYS."""
         rows, first = self.nest.rows, self._groups[0]
         names, inputs = (rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs"))
-        return [(name or "", parse_inputs(given)) for name, given in zip(names, inputs, strict=True)]
+        launching = self.row >= 0
+        took = np.bincount(self.kind[self.row[launching]], self._took_ns[launching], len(first))
+        is_long = np.zeros(len(first), np.bool_)
+        is_long[largest(took, min(MOST_KINDS, len(first)))] = True
+        return [
+            (name or "", parse_inputs(given) if long or name in ALWAYS else None)
+            for name, given, long in zip(names, inputs, is_long.tolist(), strict=True)
+        ]
