@@ -19,7 +19,7 @@ from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
-MOST_KINDS: Final = 1_000
+MOST_KINDS: Final = 300
 """So many operators with other inputs are looked at: programs have hundreds, of which few take most of the time."""
 
 ALWAYS: Final = frozenset(("torch::autograd::AccumulateGrad", "aten::embedding_dense_backward"))

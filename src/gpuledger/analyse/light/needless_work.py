@@ -123,7 +123,8 @@ def read_results(kernels: SteadyKernels) -> Shortened:
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
     if light.operators is None or not len(light.operators):
         return kernels.gone(which)
-    if any(name.startswith(BACKWARD) for name, _ in light.kinds):
+    names = {name for name, _ in light.kinds}
+    if any(name.startswith(BACKWARD) for name in names):
         which = _behind_last_gradient(light)
         duration[which] = 0.0
         return kernels.taking(which, duration, was_sampled=True)
