@@ -14,9 +14,9 @@ from gpuledger.catalog.kernel_types import (
     is_backward,
     is_masked_attention,
     is_misaligned,
+    list_element_bytes,
     list_kernel,
     list_passes,
-    names_wide_type,
 )
 
 BF16, LONG = "c10::BFloat16", "long int"
@@ -111,9 +111,9 @@ LISTS = "multi_tensor_apply_kernel<at::native::TensorListMetadata<{}>, {}<{}, {}
 
 def test_kernels_over_lists_tell_what_they_move() -> None:
     add = LISTS.format(1, "BinaryOpScalarFunctor", "float", 1, 1)
-    assert (list_passes(add), names_wide_type(add), list_kernel(add)) == (2, 4, 65_536 * 4 * 2)
+    assert (list_passes(add), list_element_bytes(add), list_kernel(add)) == (2, 4, 65_536 * 4 * 2)
     scaled = LISTS.format(3, "PointwiseOpScalarFunctor", "c10::BFloat16", 3, 3)
-    assert (list_passes(scaled), names_wide_type(scaled)) == (4, 2)
+    assert (list_passes(scaled), list_element_bytes(scaled)) == (4, 2)
     assert list_kernel("void at::native::vectorized_elementwise_kernel<4>") is None
 
 

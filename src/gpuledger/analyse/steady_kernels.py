@@ -18,7 +18,7 @@ from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel
+from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel, matrix_type
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
@@ -72,6 +72,7 @@ class SteadyKernels:
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
+        self._by_type: dict[str, Mask] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
@@ -121,6 +122,12 @@ class SteadyKernels:
     @cached_property
     def is_matrix(self) -> Mask:
         return self.of_families(MATRIX_FAMILIES)
+
+    def multiply_in(self, kind: str) -> Mask:
+        """Which matrix kernels work in `fp64`, `fp32` or `tf32`, by their names."""
+        if kind not in self._by_type:
+            self._by_type[kind] = self.is_matrix & self.of_names(lambda name: matrix_type(name) == kind, np.bool_)
+        return self._by_type[kind]
 
     def of_elements(self, figure: Callable[[ElementKernel], int]) -> Ints:
         """Something about kernels by element; 0 where the name does not tell."""
@@ -216,6 +223,11 @@ class SteadyKernels:
         """Which of them these operations are."""
         mask: Mask = is_among(self.operations, operations)
         return mask
+
+    def places(self, operations: Positions) -> Positions:
+        """Where among them these operations are, each of which is one of them."""
+        order = np.argsort(self.operations, kind="stable")
+        return order[np.searchsorted(self.operations[order], operations)]
 
     @cached_property
     def page_ns(self) -> Ints:

@@ -32,7 +32,6 @@ from gpuledger.catalog.kernel_types import (
     is_multi_tensor,
     is_of_loss,
     list_passes,
-    matrix_type,
     moves_unnamed,
     names_bfloat16_gpu,
     names_tensor_core_gpu,
@@ -322,7 +321,7 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
     saved, of_kind = dict[str, float](), dict[str, Mask]()
     wide = np.zeros(len(kernels), np.bool_)
     for kind in ("fp32", "tf32"):
-        chosen = kernels.is_matrix & kernels.named(partial(_is_of, kind))
+        chosen = kernels.multiply_in(kind)
         times = _times_as_fast(kernels, kind) if chosen.any() else 0.0
         if times >= LEAST_FASTER:
             duration[chosen] /= times
@@ -362,7 +361,7 @@ def are_double(kernels: SteadyKernels) -> Mask:
     def is_integer(name: str) -> bool:
         return "long" in name.replace("unsigned long)", "") or "int64" in name
 
-    matrix = kernels.is_matrix & kernels.named(partial(_is_of, "fp64"))
+    matrix = kernels.multiply_in("fp64")
     eight = kernels.of_elements(lambda kernel: kernel.element_bytes == 8) > 0
     double: Mask = matrix | (eight & ~kernels.named(is_integer))
     unnamed = np.flatnonzero(kernels.named(moves_unnamed))
@@ -386,10 +385,6 @@ def _times_as_fast(kernels: SteadyKernels, kind: str) -> float:
 def _peaks(kernels: SteadyKernels) -> Peaks | None:
     peaks = NotMeasured("no GPU") if kernels.gpu is None else peaks_of(kernels.gpu)
     return None if isinstance(peaks, NotMeasured) else peaks
-
-
-def _is_of(kind: str, name: str) -> bool:
-    return matrix_type(name) == kind
 
 
 FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts between them do not count, but go

@@ -69,11 +69,6 @@ def matrix_type(name: str) -> str | None:
     return "fp32"
 
 
-def multiplies_without_tensor_cores(name: str) -> bool:
-    """Whether a matrix kernel's name says that it works in exact single or double precision."""
-    return matrix_type(name) in ("fp32", "fp64")
-
-
 def works_on_floats(name: str) -> bool:
     """Whether a kernel that is no matrix kernel reads or writes single precision, and nothing narrower."""
     return "float" in name and not _NARROW.search(name)
@@ -188,7 +183,7 @@ _CHUNK: Final = 65_536  # elements that a block of PyTorch's multi-tensor kernel
 _FUSED_UPDATE: Final = regex(r"Fused(?:Adam|Sgd|Adagrad)")
 
 
-def names_wide_type(name: str) -> int:
+def list_element_bytes(name: str) -> int:
     """Bytes of an element of lists of tensors, by the name of a kernel that goes through them; 0: not told."""
     if joined := _JOINED.search(name):
         return int(joined[1])
@@ -198,7 +193,7 @@ def names_wide_type(name: str) -> int:
 
 def list_kernel(name: str) -> int | None:
     """Bytes that a block of a kernel that goes through lists of tensors moves at most; None: another kind of kernel."""
-    match, width = _LISTS.search(name), names_wide_type(name)
+    match, width = _LISTS.search(name), list_element_bytes(name)
     if match is None or not width:
         return None
     return _CHUNK * width * list_passes(name)

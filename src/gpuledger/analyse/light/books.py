@@ -81,7 +81,7 @@ MOST_ROWS: Final = 40
 
 def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     """None where nothing was computed."""
-    compute_ns = sum(ns for line, ns in device.line_ns.items() if line.is_compute)
+    compute_ns = device.compute_ns
     if not compute_ns or not len(kernels):
         return None
     light, own = kernels.once(kernel_light), kernels.own_ns
@@ -90,10 +90,8 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     for way in WITHOUT:
         chosen = kernels.once(way)
         if len(chosen):
-            place = np.flatnonzero(kernels.place_of(chosen.operations))
-            order = np.argsort(chosen.operations, kind="stable")
-            by_operation = np.argsort(kernels.operations[place], kind="stable")
-            left[place[by_operation]] = np.minimum(left[place[by_operation]], chosen.duration_ns[order])
+            place = kernels.places(chosen.operations)
+            left[place] = np.minimum(left[place], chosen.duration_ns)
     known = np.where(light.is_known, np.minimum(np.nan_to_num(light.light_ns), left), 0.0)
     lost = np.where(light.is_known, left - known, 0.0)
     parts = np.stack([known, lost, kernels.took_ns - left, np.where(light.is_known, 0.0, left)], axis=1)

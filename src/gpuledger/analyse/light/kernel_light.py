@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -23,10 +23,8 @@ from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
 from gpuledger.catalog.kernel_types import (
     MATRIX_FAMILIES,
     NO_MATRIX,
+    list_element_bytes,
     list_kernel,
-    matrix_type,
-    multiplies_without_tensor_cores,
-    names_wide_type,
 )
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, RowsByKey, is_among
@@ -173,7 +171,7 @@ def _from_samples(
     and of products in single or double precision they are about what it is.
     """
     pace = _clock_share(kernels)
-    plain = kernels.is_matrix & kernels.named(multiplies_without_tensor_cores)
+    plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
     limited = np.where(memory > arithmetic, LightRoof.MEMORY, LightRoof.COMPUTE).astype(np.int8)
@@ -218,10 +216,10 @@ def _from_shapes(
     used = np.unique(kind[kind >= 0])
     widest, types = np.zeros(len(kinds), np.int64), np.zeros((len(kinds), len(SINGLE)), np.bool_)
     has_matrix, mine = np.zeros(len(kinds), np.bool_), kind >= 0
-    np.maximum.at(widest, kind[mine], kernels.of_names(names_wide_type)[mine])
+    np.maximum.at(widest, kind[mine], kernels.of_names(list_element_bytes)[mine])
     has_matrix[kind[mine & is_matrix]] = True
     for place, single in enumerate(SINGLE):
-        types[kind[mine & kernels.named(partial(_multiplies_in, single))], place] = True
+        types[kind[mine & kernels.multiply_in(single)], place] = True
     # of each kind of operator: what one takes at its roof and at least, which roof, and whether its arithmetic counts
     whole, least = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
     roof, is_product = np.full(len(kinds), LightRoof.UNKNOWN, np.int8), np.zeros(len(kinds), np.bool_)
@@ -247,10 +245,7 @@ def _from_shapes(
 
 
 SINGLE: Final = ("fp32", "tf32", "fp64")
-
-
-def _multiplies_in(kind: str, name: str) -> bool:
-    return matrix_type(name) == kind
+"""What kernels that were given `float` may work in."""
 
 
 def _counted_around(

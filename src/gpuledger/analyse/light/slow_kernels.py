@@ -89,9 +89,9 @@ def _beside(kernels: SteadyKernels, which: Mask) -> Mask:
     """Kernels right before or after these, in one part."""
     place = np.flatnonzero(which)
     beside = np.zeros(len(kernels), np.bool_)
-    for other in (place - 1, place + 1):
-        there = other[(other >= 0) & (other < len(kernels))]
-        beside[there] = True
+    for way in (-1, 1):
+        here = place[(place + way >= 0) & (place + way < len(kernels))]
+        beside[(here + way)[kernels.part[here + way] == kernels.part[here]]] = True
     return beside
 
 
@@ -152,9 +152,8 @@ def vectorized(kernels: SteadyKernels) -> Shortened:
     single = (kernels.elements > 0) & ~kernels.named(is_vectorized) & ~kernels.named(copies_tensor)
     single &= kernels.of_families(BY_ELEMENT)  # what is gathered or scattered lies where it lies
     which = single & light.is_known & (light.roof == LightRoof.MEMORY) & (light.share < FAR)
-    return kernels.taking(
-        which, stream_ns(light.light_ns), was_sampled=bool((light.source[which] < LightSource.LAUNCH).any())
-    )
+    duration = np.minimum(stream_ns(light.light_ns), kernels.took_ns)
+    return kernels.taking(which, duration, was_sampled=bool((light.source[which] < LightSource.LAUNCH).any()))
 
 
 NEAR_ROOF: Final = 0.7
