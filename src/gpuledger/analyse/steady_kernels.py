@@ -23,7 +23,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, is_among
+from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
 from gpuledger.trace.strings import NO_TEXT, Codes
@@ -163,13 +163,13 @@ class SteadyKernels:
         if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
             return np.zeros(len(self), np.int64)
         row = self._work.row[self.operations]
-        needs = np.column_stack((self.launch_shape("block"), *(kernels[column][row] for column in columns)))
-        launches, number = np.unique(needs, axis=0, return_inverse=True)
+        needs = (self.launch_shape("block"), *(kernels[column][row] for column in columns))
+        first, number = group(*needs)
         limits = [
             occupancy_limit(capability, threads, registers, max(static, 0) + max(dynamic, 0))
-            for threads, registers, static, dynamic in launches.tolist()
+            for threads, registers, static, dynamic in zip(*(need[first].tolist() for need in needs), strict=True)
         ]
-        return np.array([0 if limit is None else limit.blocks for limit in limits], np.int64)[number.ravel()]
+        return np.array([0 if limit is None else limit.blocks for limit in limits], np.int64)[number]
 
     @cached_property
     def elements(self) -> Ints:
