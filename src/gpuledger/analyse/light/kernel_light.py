@@ -79,6 +79,11 @@ class KernelLight:
         return () if self.operators is None else self.operators.kinds
 
     @cached_property
+    def told(self) -> Sequence[tuple[int, str, Inputs]]:
+        """Those of `kinds` of which it was recorded what they were given, with their number."""
+        return [(number, name, given) for number, (name, given) in enumerate(self.kinds) if given is not None]
+
+    @cached_property
     def kind(self) -> Positions:
         """Of each kernel, which of `kinds` launched it; -1 for none."""
         if self.operators is None or not len(self.operators):

@@ -90,16 +90,16 @@ def looked_up_rows(kernels: SteadyKernels) -> Shortened:
     """Passes over a whole table take as long as over the rows that were looked up."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     tables: dict[Shape, float] = {}
-    for name, given in light.kinds:
-        if name == LOOKUP_BACK and given is not None and (rows := given.argument(2)) and rows.isdecimal():
+    for _, name, given in light.told:
+        if name == LOOKUP_BACK and (rows := given.argument(2)) and rows.isdecimal():
             count, width = prod(given.shapes[1]), given.shapes[0][-1]
             if 0 < count < FEW_ROWS * int(rows):
                 tables[int(rows), width] = count / int(rows)
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
     if not tables:
         return kernels.gone(which)
-    for number, (name, given) in enumerate(light.kinds):
-        if given is None or name in COUNTERS or name == "aten::embedding":
+    for number, name, given in light.told:
+        if name in COUNTERS or name == "aten::embedding":
             continue
         lists = [shapes for shapes in given.lists if shapes] or [given.shapes]
         elements = sum(map(prod, lists[0]))
@@ -128,8 +128,8 @@ def read_results(kernels: SteadyKernels) -> Shortened:
         which = _behind_last_gradient(light)
         duration[which] = 0.0
         return kernels.taking(which, duration, was_sampled=True)
-    for number, (name, given) in enumerate(light.kinds):
-        if given is None or name not in ("aten::mm", "aten::addmm", "aten::linear"):
+    for number, name, given in light.told:
+        if name not in ("aten::mm", "aten::addmm", "aten::linear"):
             continue
         here = light.kernels_of(number)
         rows, columns = _product_shape(name, given)
@@ -153,8 +153,8 @@ def _product_shape(name: str, given: Inputs) -> tuple[int, int]:
 def _rows_read(light: KernelLight, product: int, rows: int, columns: int) -> int | None:
     """The most rows of a result of so many columns that anything reads; None where nothing reads such."""
     most = 0
-    for number, (_, given) in enumerate(light.kinds):
-        if number == product or given is None or not len(light.kernels_of(number)):
+    for number, _, given in light.told:
+        if number == product or not len(light.kernels_of(number)):
             continue
         for shape in given.shapes:
             if shape and shape[-1] == columns and len(shape) > 1:
@@ -217,12 +217,10 @@ def unfilled(kernels: SteadyKernels) -> Shortened:
     operators = light.operators
     if operators is None or not len(operators):
         return kernels.gone(gone)
-    cleared = {
-        shape for name, given in light.kinds if name == "aten::_foreach_zero_" and given for shape in given.lists[0]
-    }
+    cleared = {shape for _, name, given in light.told if name == "aten::_foreach_zero_" for shape in given.lists[0]}
     adds = light.inside(ACCUMULATES)
-    for number, (name, given) in enumerate(light.kinds):
-        if name == "aten::add_" and given is not None and given.shapes[0] in cleared:
+    for number, name, given in light.told:
+        if name == "aten::add_" and given.shapes[0] in cleared:
             here = light.kernels_of(number)
             gone[here[adds[here]]] = True
     if cleared and gone.any():
@@ -266,15 +264,12 @@ def looked_up(kernels: SteadyKernels) -> Shortened:
         return kernels.gone(which)
     made = {
         shape
-        for number, (name, given) in enumerate(light.kinds)
-        if given
+        for number, _, given in light.told
         for shape in given.shapes[:1]
         if len(light.kernels_of(number)) and inside[light.kernels_of(number)].any() and len(shape) > 1
     }
     elements, classes = {prod(shape) for shape in made}, {shape[-1] for shape in made}
-    for number, (name, given) in enumerate(light.kinds):
-        if given is None:
-            continue
+    for number, name, given in light.told:
         here = light.kernels_of(number)
         tensors = [shape for shape in given.shapes if shape]
         if name == "aten::copy_" and tensors and prod(tensors[0]) in elements:

@@ -78,8 +78,8 @@ def _has_few_channels(kernels: SteadyKernels, light: KernelLight) -> Mask:
     Those of which it is not known are taken to be such: the first layer of a network has three.
     """
     few = kernels.of_families(frozenset({"convolution"})) & ~light.has_inputs
-    for number, (name, given) in enumerate(light.kinds):
-        if given is not None and "conv" in name:
+    for number, name, given in light.told:
+        if "conv" in name:
             channels = min((shape[1] for shape in given.shapes if len(shape) > 3), default=0)
             few[light.kernels_of(number)] = channels <= FEW_CHANNELS
     return few
