@@ -126,3 +126,17 @@ def test_the_four_sum_to_compute_and_light_is_never_longer_than_the_kernel(name:
     assert (found.low_ns[known] <= found.light_ns[known] + 1).all()
     assert (found.light_ns[known] <= found.high_ns[known] + 1).all()
     assert (found.high_ns[known] <= kernels.took_ns[known]).all()
+
+
+@pytest.mark.parametrize(
+    ("operator", "other"),
+    [("aten::sum", "fbgemm::update_in_backward"), ("aten::_fused_adamw_", "apex::update")],
+)
+def test_gradients_that_others_may_use_are_not_said_to_be_unused(
+    operator: str, other: str, light: Path, tmp_path: Path
+) -> None:
+    text = (light / "frozen_backbone.bad.json").read_text()
+    assert operator in text
+    path = tmp_path / "custom.json"
+    path.write_text(text.replace(f'"{operator}"', f'"{other}"'))
+    assert "UNUSED-RESULT" not in {finding.code for finding in _report(path).findings}

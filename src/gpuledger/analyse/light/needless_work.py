@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Final
 
@@ -163,42 +164,49 @@ def _rows_read(light: KernelLight, product: int, rows: int, columns: int) -> int
 
 
 ACCUMULATES: Final = "torch::autograd::AccumulateGrad"
+TORCHS_OWN: Final = re.compile(r"aten::|autograd::|torch::autograd::|\w+Backward\d+$|Optimizer\.|nccl:|c10d::")
 
 
 def _behind_last_gradient(light: KernelLight) -> Mask:
     """Kernels of backward passes that run after the last gradient that an optimizer uses was made.
 
-    None where no optimizer's list of tensors was recorded, or not all of them.
+    None where it is not known of every tensor that is written in place, or every gradient, which it is; nor where
+    operators that are not torch's own launch kernels: they may use gradients as they come.
     """
     operators = light.operators
     nobody = np.zeros(len(light.took_ns), np.bool_)
     if operators is None:
         return nobody
     updated: set[Shape] = set()
+    gradients: list[tuple[int, Shape]] = []
     for number, (name, given) in enumerate(light.kinds):
-        if name.startswith(("aten::_fused_", "aten::_foreach_")) and len(light.kernels_of(number)):
-            if given is None or not any(given.lists):
+        if name == ACCUMULATES:
+            if given is None or not given.shapes:
                 return nobody
-            updated |= {shape for shapes in given.lists for shape in shapes}
-        elif name.endswith("_") and name not in FILLS and given is not None and len(light.kernels_of(number)):
-            updated |= set(given.shapes[:1])  # by an optimizer that goes parameter by parameter
-    gradients = [
-        (number, bool(given is not None and given.shapes and given.shapes[0] in updated))
-        for number, (name, given) in enumerate(light.kinds)
-        if name == ACCUMULATES
-    ]
-    if not updated or all(used for _, used in gradients):
+            gradients.append((number, given.shapes[0]))
+        if name in FILLS or not len(light.kernels_of(number)):
+            continue
+        if not TORCHS_OWN.match(name):
+            return nobody
+        is_list = name.startswith(("aten::_fused_", "aten::_foreach_"))
+        if is_list or name.endswith("_"):
+            lists = () if given is None else given.lists if is_list else (given.shapes[:1],)
+            written = {shape for shapes in lists for shape in shapes}
+            if not written:
+                return nobody
+            updated |= written
+    used_numbers = [number for number, shape in gradients if shape in updated]
+    unused_numbers = [number for number, shape in gradients if shape not in updated]
+    if not used_numbers or not unused_numbers:
         return nobody
     start, kind = operators.nest.rows["start_ns"], operators.kind
-    used = np.sort(start[is_among(kind, [number for number, used in gradients if used])])
-    unused = np.sort(start[is_among(kind, [number for number, used in gradients if not used])])
+    used = np.sort(start[is_among(kind, used_numbers)])
+    unused = np.sort(start[is_among(kind, unused_numbers)])
     names = np.array([name.startswith(BACKWARD) for name, _ in light.kinds], np.bool_)
     around = operators.nest.handed_down(np.where(names[kind], np.arange(len(operators)), -1))
     rows = operators.row
     is_backward = (rows >= 0) & (around[rows] >= 0)
     at = np.where(rows >= 0, start[rows], 0)
-    if not len(used) or not len(unused):
-        return nobody
     # of what follows a used gradient, the part that leads to unused ones only: the next used one is a step away
     next_used, next_unused = (
         np.append(marks, np.iinfo(np.int64).max)[np.searchsorted(marks, at)] for marks in (used, unused)
