@@ -15,7 +15,7 @@ from gpuledger.catalog.kernel_types import BY_ELEMENT
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Codes
 
@@ -72,7 +72,7 @@ def looped_kernels(device: Device, work: Activities) -> LoopedKernels:
         return LoopedKernels(chosen, ())
     step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")
     by_element = np.array([family in BY_ELEMENT for family in work.families], np.bool_)[work.family[chosen]]
-    _, stream = np.unique(work.stream[chosen], return_inverse=True)
+    _, stream = group(work.stream[chosen])
     loops = kernel_loops(work.name[chosen], stream * (len(device.steps) + 2) + step)
     return LoopedKernels(chosen, tuple(loop for loop in loops if by_element[loop.start : loop.end].all()))
 

@@ -194,7 +194,8 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
     step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right") - 1
     counts = np.bincount(step[step >= 0])
     usual = int(median(counts[counts > 0])) if counts.any() else 0
-    first = dict(zip(*(column.tolist() for column in np.unique(step, return_index=True)), strict=True))
+    begins = group(step)[0]
+    first = dict(zip(step[begins].tolist(), begins.tolist(), strict=True))
     model_step = next((number for number, count in enumerate(counts.tolist()) if count == usual), None)
     if model_step is None or usual < FEWEST_LAYERS:
         return without

@@ -52,7 +52,7 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, is_among
+from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
@@ -137,7 +137,8 @@ def _evidence(subject: OneGpu, operations: Positions, share: float) -> tuple[Evi
     """The kernels that take the most of it."""
     work, strings = subject.fixes.work, subject.trace.strings
     took = (work.end_ns - work.start_ns)[operations]
-    codes, number = np.unique(work.name[operations], return_inverse=True)
+    first_of_name, number = group(work.name[operations])
+    codes = work.name[operations[first_of_name]]
     by_name = np.bincount(number, weights=took)
     names = [strings.text(int(code)) or "" for code in codes[np.argsort(-by_name, kind="stable")]]
     shown = list(dict.fromkeys(cut_label(label(name)) for name in names))[:MOST_NAMES]

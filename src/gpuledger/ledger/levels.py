@@ -41,7 +41,7 @@ from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, equal, group, is_among
+from gpuledger.trace.keys import Positions, distinct, equal, group, is_among, occurrences
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, furthest
 from gpuledger.trace.statistics import median, nearest_percentiles
@@ -98,7 +98,7 @@ class _ActivityRun:
     def repeating(self) -> Iterator[tuple[Positions, Positions]]:
         """What is seldom and marks a repetition each time, the most seldom first; with the repetition of each."""
         names, kernel_count = self.names, np.cumsum(self.state != State.COPY)
-        codes, counts = np.unique(names, return_counts=True)
+        codes, counts = occurrences(names)
         rarest_first = codes[np.argsort(counts, kind="stable")]
         for code in rarest_first[np.sort(counts, kind="stable") >= FEWEST].tolist():
             if code < 0:

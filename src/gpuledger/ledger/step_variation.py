@@ -12,7 +12,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.levels import FEWEST
 from gpuledger.ledger.steps import Steps
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import distinct, is_among
+from gpuledger.trace.keys import distinct, is_among, occurrences
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median, nearest_percentiles
 
@@ -132,7 +132,7 @@ def _periodic(device: Device, steps: Steps) -> Periodic | None:
     run = np.cumsum(slow & ~np.append(False, slow[:-1])) - 1  # which of them each slow step goes on with
     more = np.zeros(len(begins))
     np.add.at(more, run[slow], (lengths - usual)[slow])
-    distances, counts = np.unique(np.concatenate((np.diff(begins), begins[2:] - begins[:-2])), return_counts=True)
+    distances, counts = occurrences(np.concatenate((np.diff(begins), begins[2:] - begins[:-2])))
     often = distances[np.argsort(-counts, kind="stable")[:_DISTANCES_TRIED]]
     for every in sorted(often[often > 1].tolist(), reverse=True):
         chosen = np.flatnonzero(begins % every == np.bincount(begins % every, more).argmax())

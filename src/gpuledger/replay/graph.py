@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.spans import Ints
 
 NEVER: Final = -(1 << 60)
@@ -240,7 +240,7 @@ def _move(
 ) -> DependencyGraph:
     """The same by the numbers and the clock of the whole."""
     calls, work, recorded = graph.calls, graph.operations, graph.recorded
-    first = np.unique(calls.thread, return_index=True)[1]
+    first = group(calls.thread)[0]
     code = calls.code_ns.copy()
     code[first] -= ahead_ns  # before a thread's first call stands the time at which it begins
     has_its_time = (work.call < 0) & (work.call_ns != NEVER)

@@ -27,7 +27,7 @@ from gpuledger.catalog.kernel_types import (
     list_kernel,
 )
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, RowsByKey, is_among
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.trace.spans import Ints
 
@@ -218,7 +218,7 @@ def _from_shapes(
     counts = [count_of(name, given, seen) for name, given in kinds]
     rows = _counted_around(operators, np.array([count is not None for count in counts], np.bool_), is_matrix)
     kind = np.where(rows < 0, -1, operators.kind[rows])
-    used = np.unique(kind[kind >= 0])
+    used = distinct(kind[kind >= 0])
     widest, types = np.zeros(len(kinds), np.int64), np.zeros((len(kinds), len(SINGLE)), np.bool_)
     has_matrix, mine = np.zeros(len(kinds), np.bool_), kind >= 0
     np.maximum.at(widest, kind[mine], kernels.of_names(list_element_bytes)[mine])

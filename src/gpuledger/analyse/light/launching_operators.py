@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.operators.arithmetic import Inputs, parse_inputs
 from gpuledger.analyse.operators.operators import OPERATOR
@@ -13,7 +14,7 @@ from gpuledger.attribution.ranges import Nest
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
-from gpuledger.trace.keys import Positions, distinct, group
+from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
@@ -53,9 +54,17 @@ class LaunchingOperators:
         return len(self.nest)
 
     @cached_property
-    def _groups(self) -> tuple[Positions, Positions]:
+    def _groups(self) -> tuple[Positions, Positions, NDArray[np.bool_]]:
+        """One operator of each of `kinds`, each operator's kind, and of which kinds the inputs are looked at."""
         rows = self.nest.rows
-        return group(rows.codes("name"), rows.codes("inputs"))
+        names = rows.codes("name")
+        first, number = group(names, rows.codes("inputs"))
+        launching = self.row >= 0
+        took = np.bincount(number[self.row[launching]], self._took_ns[launching], len(first))
+        is_told = is_among(names[first], [rows.strings.code(name) for name in ALWAYS])
+        is_told[largest(took, min(MOST_KINDS, len(first)))] = True
+        kept, kind = group(names[first], np.where(is_told, np.arange(len(first)), -1))  # the others by name alone
+        return first[kept], kind[number], is_told[kept]
 
     @property
     def kind(self) -> Positions:
@@ -65,13 +74,9 @@ class LaunchingOperators:
     @cached_property
     def kinds(self) -> list[tuple[str, Inputs | None]]:
         """The different names, with what they were given: of those whose kernels take the most, and of ALWAYS."""
-        rows, first = self.nest.rows, self._groups[0]
+        rows, (first, _, is_told) = self.nest.rows, self._groups
         names, inputs = (rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs"))
-        launching = self.row >= 0
-        took = np.bincount(self.kind[self.row[launching]], self._took_ns[launching], len(first))
-        is_long = np.zeros(len(first), np.bool_)
-        is_long[largest(took, min(MOST_KINDS, len(first)))] = True
         return [
-            (name or "", parse_inputs(given) if long or name in ALWAYS else None)
-            for name, given, long in zip(names, inputs, is_long.tolist(), strict=True)
+            (name or "", parse_inputs(given) if told else None)
+            for name, given, told in zip(names, inputs, is_told.tolist(), strict=True)
         ]

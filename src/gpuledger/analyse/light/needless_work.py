@@ -20,7 +20,7 @@ from gpuledger.analyse.light.reachable import product_ns, stream_ns
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, Shape
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.catalog.kernel_types import attends_forward, is_backward
-from gpuledger.trace.keys import RowsByKey, is_among
+from gpuledger.trace.keys import RowsByKey, is_among, occurrences
 
 BACKWARD: Final = "autograd::engine::evaluate_function"
 """How the operators begin in which backward passes run."""
@@ -73,9 +73,7 @@ def _again_by_names(kernels: SteadyKernels) -> Mask:
         before, behind = here[: begins[0]], here[begins[0] :]
         if not 0 < attends[before].sum() <= 1.1 * attends[behind].sum():
             continue
-        often = dict(
-            zip(*(side.tolist() for side in np.unique(kernels.names[before], return_counts=True)), strict=True)
-        )
+        often = dict(zip(*(side.tolist() for side in occurrences(kernels.names[before])), strict=True))
         for name, places in RowsByKey.of(kernels.names[behind]):
             again[behind[places[: often.get(name, 0)]]] = True
     return again

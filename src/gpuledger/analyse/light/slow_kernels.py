@@ -33,6 +33,7 @@ from gpuledger.catalog.kernel_types import (
     is_vectorized,
     pads_channels,
 )
+from gpuledger.trace.keys import group
 
 FAR: Final = 0.5
 """Below this share of the roof a kernel is far from it."""
@@ -208,11 +209,11 @@ def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
         far[kernels.place_of(kernels.once(way).operations)] = False
     reached = np.where(light.roof == LightRoof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
     less = np.where(far, np.maximum(took - reached, 0), 0.0)
-    codes, number = np.unique(kernels.names, return_inverse=True)
-    by_name = np.bincount(number.ravel(), less, len(codes))
-    if not len(codes) or by_name.max() < LEAST_LOST * took.sum():
+    first, number = group(kernels.names)
+    by_name = np.bincount(number, less, len(first))
+    if not len(first) or by_name.max() < LEAST_LOST * took.sum():
         return kernels.gone(np.zeros(len(kernels), np.bool_))
-    return kernels.taking(far & (number.ravel() == by_name.argmax()), np.minimum(reached, took), was_sampled=True)
+    return kernels.taking(far & (number == by_name.argmax()), np.minimum(reached, took), was_sampled=True)
 
 
 LONG_NS: Final = 20_000  # shorter kernels take as long as they take to begin and to end

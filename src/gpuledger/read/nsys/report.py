@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from gpuledger.capture.nsys import export_cached
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import EXPORTER, Limits
 from gpuledger.messages import say
@@ -33,6 +32,8 @@ class NsysRepReader:
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         if os.environ.get(EXPORTER) == "nsys":
+            from gpuledger.capture.nsys import export_cached  # only where nsys is asked
+
             progress("the report, with nsys export", 0)
             export = look_at(export_cached(source.path, seconds=limits.export_seconds))
             with open_sqlite(export, limits, progress) as tables:

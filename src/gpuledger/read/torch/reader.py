@@ -33,6 +33,7 @@ from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpac
 from gpuledger.read.torch.columns import CATEGORIES, Columns, TextCodes, as_kept
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.trace.deadline import check
+from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
@@ -47,7 +48,7 @@ class TorchDevices:
     """
 
     def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints], most: int) -> None:
-        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *used]))
+        numbers = distinct(np.concatenate([np.empty(0, np.int64), *used]))
         self._numbers = numbers = numbers[numbers != NOT_RECORDED]
         self._is_plain = bool(len(numbers)) and numbers[0] >= 0 and numbers[-1] < most
         listed = metadata.get("deviceProperties")
@@ -116,7 +117,7 @@ def describe(
     """The origin of one trace."""
     distributed = metadata.get("distributedInfo")
     job = distributed if isinstance(distributed, dict) else {}
-    pids = sorted({int(pid) for rows in tables.values() if "pid" in rows for pid in np.unique(rows["pid"]) if pid >= 0})
+    pids = sorted({int(pid) for rows in tables.values() if "pid" in rows for pid in distinct(rows["pid"]) if pid >= 0})
     schema, cuda = metadata.get("schemaVersion"), _int(metadata.get("cuda_runtime_version")) or 0
     # times count from a base that the trace names, in older ones from 1970, and in some on another clock
     base = _int(metadata.get("baseTimeNanoseconds")) or 0
@@ -151,7 +152,7 @@ def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, i
     calls, ranges = raw[Table.CALLS], raw[Table.RANGES]
     python = np.flatnonzero(ranges["kind"] == codes.get("python", -2))
     texts = list(codes)
-    wanted = [code for code in np.unique(calls["name"]).tolist() if MAY_BLOCK.search(texts[code])]
+    wanted = [code for code in distinct(calls["name"]).tolist() if MAY_BLOCK.search(texts[code])]
     chosen = np.flatnonzero(np.isin(calls["name"], wanted))
     if not len(python) or not len(chosen):
         return Stacks()
@@ -188,7 +189,7 @@ def _innermost(
     owner = thread_number(ranges["pid"], ranges["tid"])
     caller = thread_number(calls["pid"], calls["tid"])
     innermost = np.full(len(chosen), -1, np.intp)
-    for thread in np.unique(caller[chosen]).tolist():
+    for thread in distinct(caller[chosen]).tolist():
         mine = python[owner[python] == thread]
         if not len(mine):
             continue
@@ -313,7 +314,7 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
     """The process of most calls, else of most ranges, else the first that has a name."""
     for table in (Table.CALLS, Table.RANGES):
         if table in raw:
-            pids, counts = np.unique(raw[table]["pid"], return_counts=True)
+            pids, counts = occurrences(raw[table]["pid"])
             return int(pids[counts.argmax()])
     return min(names, default=0)
 
@@ -352,7 +353,7 @@ def _nest(columns: Columns) -> None:
     """Depth and parent of each range among those of its kind on its thread."""
     parent = np.full(len(columns["start_ns"]), NOT_RECORDED, np.int64)
     thread = thread_number(columns["pid"], columns["tid"])
-    for kind in np.unique(columns["kind"]).tolist():
+    for kind in distinct(columns["kind"]).tolist():
         mine = np.flatnonzero(columns["kind"] == kind)
         up = parents(columns["start_ns"][mine], columns["end_ns"][mine], thread[mine])
         parent[mine] = np.where(up >= 0, mine[up], NOT_RECORDED)
@@ -365,7 +366,7 @@ def _graph_nodes(raw: Mapping[Table, Columns], texts: list[str]) -> None:
     if Table.KERNELS not in raw or Table.CALLS not in raw:
         return
     kernels, calls = raw[Table.KERNELS], raw[Table.CALLS]
-    launching = [code for code in np.unique(calls["name"]).tolist() if "GraphLaunch" in texts[code]]
+    launching = [code for code in distinct(calls["name"]).tolist() if "GraphLaunch" in texts[code]]
     graphs = calls["correlation"][np.isin(calls["name"], launching)]
     mine = np.flatnonzero(np.isin(kernels["correlation"], graphs) & (kernels["graph_node"] <= 0))
     kernels["graph_node"] = np.where(kernels["graph_node"] == 0, NOT_RECORDED, kernels["graph_node"])
