@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
@@ -439,6 +438,8 @@ def side_by_side(rows: int, first: Callable[[], First], second: Callable[[], Sec
     """
     if rows < WORTH_A_THREAD:
         return first(), second()
+    from concurrent.futures import ThreadPoolExecutor  # with logging
+
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(first)
         here = second()

@@ -6,7 +6,6 @@ together column by column, with no column held twice.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -15,9 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +42,9 @@ from gpuledger.records import dataclass
 from gpuledger.trace.model import Note
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Feed = tuple[Table, str]
 """A table, and the category of events that rows of it come from."""
@@ -337,13 +338,13 @@ _Span = tuple[int, int | None]
 def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> GatheredEvents | None:
     """The whole file; None where it has to be read in one piece."""
     is_packed = source.head.startswith(GZIP)
-    if not _may_fork():
-        return None
     size = unpacked_size(source) if is_packed else source.size
     most = 4 if is_packed else 8  # more processes would only unpack the same
     count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), most)
-    if size < WORTH_IT or count < 2:
+    if size < WORTH_IT or count < 2 or not _may_fork():
         return None
+    import multiprocessing  # with sockets and subprocesses
+
     edges = [size * part // count for part in range(count)]
     spans = list(zip(edges, [*edges[1:], None], strict=True))
     context = multiprocessing.get_context("fork")
@@ -373,6 +374,8 @@ def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progr
 
 def _may_fork() -> bool:
     """Whether this process can be copied: it runs no other thread, and may have children."""
+    import multiprocessing
+
     is_alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
     return is_alone and "fork" in multiprocessing.get_all_start_methods()
 
