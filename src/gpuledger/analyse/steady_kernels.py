@@ -73,6 +73,7 @@ class SteadyKernels:
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
         self._by_type: dict[str, Mask] = {}
+        self._launch_shapes: dict[str, Ints] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
@@ -149,11 +150,13 @@ class SteadyKernels:
 
     def launch_shape(self, which: str) -> Ints:
         """Blocks of each kernel's `grid`, or threads of its `block`; 0 where it is not recorded."""
-        kernels = self._trace[Table.KERNELS]
-        if which not in kernels:
-            return np.zeros(len(self), np.int64)
-        sizes: Ints = np.maximum(kernels[which][self._work.row[self.operations]], 0).prod(1)
-        return sizes
+        if which not in self._launch_shapes:
+            kernels = self._trace[Table.KERNELS]
+            sizes = np.zeros((len(self), 3), np.int64)
+            if which in kernels:
+                sizes = np.maximum(kernels[which][self._work.row[self.operations]], 0).astype(np.int64)
+            self._launch_shapes[which] = sizes[:, 0] * sizes[:, 1] * sizes[:, 2]
+        return self._launch_shapes[which]
 
     @cached_property
     def blocks_at_once(self) -> Ints:
