@@ -38,11 +38,12 @@ from gpuledger.verbs.report import Report, build_report
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
 from support.nsys_exports import kernel, minimal
+from support.thorough import some
 
 Unpacked = Callable[[str], Path]
 CJK = re.compile("[\u4e00-\u9fff]")
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
-SHOWN = (*(f"{name}.sqlite" for name in NAMES), "decode.json.gz", "work.json.gz")
+SHOWN = some([*(f"{name}.sqlite" for name in NAMES), "decode.json.gz", "work.json.gz"], 3, first=1)
 
 
 @pytest.fixture(scope="session")

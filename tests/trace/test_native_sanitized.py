@@ -17,6 +17,7 @@ import pytest
 from gpuledger.read.nsys import btree
 from support.command import NAMES, ROOT
 from support.opened import plain
+from support.thorough import IS_THOROUGH
 
 FUZZ = ROOT / "fuzz"
 SHARED = [
@@ -98,14 +99,15 @@ def test_changed_seeds_break_nothing(replay: Path, seeds: Path, tmp_path: Path, 
 
 @pytest.mark.skipif(not btree.is_there(), reason="the decoder was not compiled")
 def test_random_databases_read_the_same(tmp_path: Path) -> None:
+    count = 60 if IS_THOROUGH else 20
     done = subprocess.run(
-        [sys.executable, FUZZ / "random_databases.py", "60", "--keep", tmp_path],
+        [sys.executable, FUZZ / "random_databases.py", str(count), "--keep", tmp_path],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "60 databases" in done.stdout
+    assert f"{count} databases" in done.stdout
     assert ", 0 differ; tables " in done.stdout
 
 
