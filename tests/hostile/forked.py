@@ -17,6 +17,7 @@ import functools
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -198,9 +199,9 @@ def _load(profiles: Sequence[str]) -> None:
         verb_named(verb)
     for name in ("numpy.ma", "tomllib"):  # what numpy and a verb load when they are first asked
         importlib.import_module(name)
-    for profile in profiles:
+    for verb, profile in itertools.product(("report", "info"), profiles):
         with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")):
-            cli.main(["report", profile, "--format=json"], standalone_mode=False)
+            cli.main([verb, profile, "--format=json"], standalone_mode=False)
     gc.collect()
     gc.freeze()  # a child that collects garbage would write to every page that it shares with us
 
