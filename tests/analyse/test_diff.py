@@ -328,7 +328,7 @@ def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[
 
 
 def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], Path]) -> None:
-    paths = some(sorted(unpacked("random.tar").glob("*.sqlite")), 20)
+    paths = some(sorted(unpacked("random.tar").glob("*.sqlite")), 40)
     runs = [read(path) for path in paths]
     for before, after in itertools.pairwise(runs):
         diff = compare(before, after, anyway=True)

@@ -26,6 +26,7 @@ from gpuledger.analyse.diff.noise import (
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from support.diff_sides import kernel, side
+from support.thorough import some
 
 STEP_NS = 10_000_000
 
@@ -65,7 +66,9 @@ def test_steps_that_are_faster_by_five_per_cent_are_found() -> None:
 
 
 def test_false_alarms_are_rare_over_many_seeds() -> None:
-    alarms = [len([each for each in called(30, 0.0, diffs=100, seed=seed) if each != NO_CHANGE]) for seed in range(5)]
+    alarms = [
+        len([each for each in called(30, 0.0, diffs=100, seed=seed) if each != NO_CHANGE]) for seed in some(range(5), 2)
+    ]
     assert sum(alarms) / len(alarms) < 3
 
 

@@ -37,7 +37,7 @@ def test_every_table_of_a_capture_equals_nvidias(capture: str, unpacked: Callabl
         assert ours(trace, name) == nvidias(CAPTURES / f"{capture}.nsys-stats", name), name
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", some(range(4), 2))
 def test_every_table_of_a_random_export_equals_nvidias(part: int, unpacked: Callable[[str], Path]) -> None:
     exports = some(sorted(unpacked("random.tar").glob("*.sqlite"))[part::4], 3)
     assert len(exports) >= 17

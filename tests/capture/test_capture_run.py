@@ -22,7 +22,7 @@ from gpuledger.system.processes import Patience, run_attended
 from gpuledger.version import own_version
 from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
 from support.command import PATIENCE_S, ROOT, gpuledger
-from support.thorough import some
+from support.thorough import IS_THOROUGH, some
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
 
@@ -132,7 +132,7 @@ def test_input_and_errors_pass_through(fake: Tools) -> None:
 words = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=8)
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6 if IS_THOROUGH else 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(words | st.sampled_from(["; touch hacked", "$(touch hacked)", "`touch hacked`", "a\nb", "'", '"', "%p"]))
 )
@@ -482,6 +482,7 @@ def test_a_server_is_recorded_piece_by_piece(fake: Tools) -> None:
     assert not [word for word in launch if word.startswith(("--sample", "--stats", "--output"))]
 
 
+@pytest.mark.usefixtures("ncu_asked_once")
 def test_kernels_are_profiled(fake: Tools, layer_report: Path) -> None:
     pytest.importorskip("ncu_report")
     ran = fake.run("ncu", "-o", "layer", "--kernel=gemm", *python("print('hi')"), FAKE_REPORT=str(layer_report))

@@ -23,6 +23,7 @@ from gpuledger.replay.scenario import excerpt
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.program import Program
+from support.thorough import tries
 
 Asked = Callable[[Changes], ProgramChange]
 
@@ -197,7 +198,7 @@ CHOICES: tuple[Asked, ...] = (
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(8))
 @given(
     st.integers(1, 60),
     st.integers(0, 40),
@@ -217,7 +218,7 @@ def test_laws_of_any_combination(gemm_us: int, host_us: int, reads: bool, wanted
     assert abs(asked(trace, *wanted).then.steady_ns - told.then.steady_ns) <= 0.005 * step
 
 
-@settings(max_examples=12)
+@settings(max_examples=tries(6))
 @given(st.integers(1, 60), st.integers(0, 40), st.booleans(), st.floats(1.1, 100))
 def test_a_line_saves_no_more_than_amdahl_and_the_idle_time_around_it(
     gemm_us: int, host_us: int, reads: bool, factor: float

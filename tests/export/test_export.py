@@ -42,6 +42,7 @@ from support.command import ROOT, gpuledger
 from support.nsys_exports import call, kernel, minimal, push
 from support.perfetto_decoder import Decoded, decode, fields, signed
 from support.random_export import write as write_random
+from support.thorough import tries
 from support.timelines import NASTY, ON_GPU, clean, counted, expected, launched, nasty_trace, perfetto
 from support.trace_notation import of_tables, table, trace
 
@@ -410,7 +411,7 @@ def test_messages_hold_the_pieces_that_they_have(seed: int, count: int, pieces: 
     assert apart[0].merged(apart[1], is_other).joined() == whole.joined()
 
 
-@settings(max_examples=25)
+@settings(max_examples=tries(10))
 @given(st.integers(0, 100_000))
 def test_every_activity_of_a_random_export_comes_back(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
     path = tmp_path_factory.getbasetemp() / "random.sqlite"

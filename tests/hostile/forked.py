@@ -1,6 +1,7 @@
 """The command in a process of its own, many times a second: a server with the package loaded forks for each call.
 
-`python forked.py` reads a request a line from stdin and answers a line on stdout. The child that it forks for a request
+`python forked.py PROFILE...` reports of clean profiles, so that a child has what is made when it is first needed; then
+it reads a request a line from stdin and answers a line on stdout. The child that it forks for a request
 has the bounds of the catalogue (address space, CPU time), a clean environment, and an audit hook that writes down what
 reaches outside: files opened for writing, sockets, processes, and anything named `canary`, to which no profile may
 lead. It then runs the command's own `main`.
@@ -16,6 +17,7 @@ import functools
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -23,6 +25,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -84,12 +87,17 @@ class Server:
     """Asks the server; one per test process."""
 
     def __init__(self) -> None:
+        from hostile import files
+
+        self._clean = tempfile.TemporaryDirectory(prefix="gpuledger-clean-")
+        folder = Path(self._clean.name)
+        profiles = files.export(folder / "clean.sqlite"), files.trace(folder / "clean.json")
         clean = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "GPULEDGER_DEBUG")}
         self._server = subprocess.Popen(
-            [sys.executable, "-B", "-P", __file__],
+            [sys.executable, "-B", "-P", __file__, *profiles],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=clean | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads should not fork
+            env=clean | {"OPENBLAS_NUM_THREADS": "1", "GPULEDGER_CACHE": "0"},  # who has threads should not fork
         )
         atexit.register(self.close)
 
@@ -142,6 +150,7 @@ class Server:
         self._server.stdin.close()
         self._server.stdout.close()
         self._server.wait()
+        self._clean.cleanup()
 
 
 @functools.cache
@@ -155,7 +164,7 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 def main() -> None:
     """Serve until stdin ends."""
-    _load()
+    _load(sys.argv[1:])
     for line in sys.stdin:
         request = json.loads(line)
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the child has made itself ready
@@ -176,9 +185,9 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _load() -> None:
-    """Import what every call would import, once."""
-    from gpuledger.cli.main import verb_named
+def _load(profiles: Sequence[str]) -> None:
+    """Import what every call would import, and compile what it would compile, once."""
+    from gpuledger.cli.main import cli, verb_named
     from gpuledger.verbs import VERBS
 
     for part in ("read", "ledger", "replay", "analyse", "findings", "present"):
@@ -190,6 +199,9 @@ def _load() -> None:
         verb_named(verb)
     for name in ("numpy.ma", "tomllib"):  # what numpy and a verb load when they are first asked
         importlib.import_module(name)
+    for verb, profile in itertools.product(("report", "info"), profiles):
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")):
+            cli.main([verb, profile, "--format=json"], standalone_mode=False)
     gc.collect()
     gc.freeze()  # a child that collects garbage would write to every page that it shares with us
 

@@ -19,6 +19,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,17 @@ def in_shell(words: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @needs_full
-@pytest.mark.parametrize("arguments", ["info", "report --format=json", "gaps --format=csv", "--help", "--version"])
-@pytest.mark.parametrize("buffered", ["", "PYTHONUNBUFFERED=1"])
+@pytest.mark.parametrize(
+    ("arguments", "buffered"),
+    some(
+        list(
+            product(
+                ["info", "report --format=json", "gaps --format=csv", "--help", "--version"], ["", "PYTHONUNBUFFERED=1"]
+            )
+        ),
+        3,
+    ),
+)
 def test_a_full_disk_behind_stdout_is_named(arguments: str, buffered: str, tmp_path: Path) -> None:
     """Found out when writing, or at the last flush."""
     path = "" if arguments.startswith("--") else export(tmp_path / "a.sqlite")

@@ -23,6 +23,7 @@ from gpuledger.trace.spans import Spans, cut_to, holds, union
 from support.book_checks import analysed, check_balance
 from support.command import NAMES, gpuledger
 from support.nsys_exports import call, kernel, minimal, push
+from support.thorough import some
 
 LAYERS = 3
 
@@ -133,7 +134,7 @@ def test_a_refusal_says_where_something_lies_from_zero(tmp_path: Path) -> None:
     assert "between 0.000000397 s and 0.000001160 s" in ran.stderr
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES, 3))
 def test_books_of_parts_of_the_window_sum_to_those_of_the_whole(name: str, unpacked: Callable[[str], Path]) -> None:
     """Whatever the window cuts, gaps included, keeps its cause."""
     trace = open_trace(unpacked(f"{name}.sqlite"))

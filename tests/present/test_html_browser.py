@@ -24,9 +24,10 @@ from support.command import ROOT
 from support.html_pages import HOSTILE, named_export
 from support.ncu_answers import asked_once
 from support.page_browser import Browser, Page, kept_open, opened
-from support.thorough import IS_THOROUGH
+from support.thorough import IS_THOROUGH, some
 
 PAGES = ("decode", "moe", "layer", "diff", "align", "ranks", "zh", "hostile")
+SHOWN = PAGES if IS_THOROUGH else [name for name in PAGES if name not in ("layer", "zh")]
 Unpacked = Callable[[str], Path]
 
 
@@ -73,7 +74,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_re
     return made
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", SHOWN)
 def test_a_page_is_quiet_and_fits_both_widths_in_light_and_dark(name: str, shelf: Shelf, browser: Browser) -> None:
     between = ((820, "light"),) if name in ("decode", "diff") else ()
     with kept_open(browser, shelf.url(name)) as page:
@@ -213,7 +214,7 @@ def test_the_critical_path_is_a_bar_with_what_buys_nothing_under_it(shelf: Shelf
             assert slack.strip() in told
 
 
-@pytest.mark.parametrize("name", PAGES if IS_THOROUGH else [name for name in PAGES if name not in ("layer", "zh")])
+@pytest.mark.parametrize("name", some(SHOWN, 2))
 def test_without_scripts_tables_and_pictures_are_there(name: str, shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url(name), scripts=False) as page:
         assert page.locator("table >> nth=0").is_visible()

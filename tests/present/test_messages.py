@@ -33,6 +33,7 @@ from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger
 from support.package_source import MODULES
+from support.thorough import some
 
 TORCH = ROOT / "captures" / "torch"
 CJK = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
@@ -274,7 +275,7 @@ def profiles(unpacked: Callable[[str], Path], name: str) -> list[Path]:
 REPORTED = (*NAMES, "host_read_stacks", "numpy_samples", "planted.tar", "decode.json.gz", "work.json.gz")
 
 
-@pytest.mark.parametrize("name", REPORTED)
+@pytest.mark.parametrize("name", some(REPORTED, 3, first=2))
 def test_a_chinese_report_is_chinese_throughout_and_fits(name: str, unpacked: Callable[[str], Path]) -> None:
     for path in profiles(unpacked, name):
         trace = open_trace(path)

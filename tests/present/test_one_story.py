@@ -1,4 +1,4 @@
-"""The first sentence, the table under it and the page say one thing, of every profile there is.
+"""The first sentence, the table under it and the page say one thing, of every profile.
 
 The same trigger, the same number, the same words: a finding's time is that of its lines in the table, and a page has no
 second number under the same name.
@@ -148,12 +148,14 @@ def check(report: Report, *, written: bool) -> None:
         check_written_page(report, rows)
 
 
-@pytest.mark.parametrize("packed", [*OURS, *OTHERS], ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "packed", [*some(OURS, 3), *some(OTHERS, 3)], ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_sentence_table_and_page_agree(packed: Path, tmp_path: Path) -> None:
     profiles, refusals = list(members(packed, tmp_path)), []
     assert profiles
-    if packed.name == "random.tar.xz":
-        profiles = list(some(profiles, 8))
+    if len(profiles) > 4:  # an archive of them
+        profiles = list(some(profiles, 5))
     for number, profile in enumerate(profiles):
         try:
             report = build_report(open_trace(profile), profile.name)

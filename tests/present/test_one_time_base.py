@@ -39,7 +39,7 @@ TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 
 
 def profiles() -> list[Path | str]:
-    return [*NAMES, *TORCH, *some(FILES, 4)]
+    return [*some(NAMES, 2), *some(TORCH, 2), *some(FILES, 4)]
 
 
 @pytest.fixture(scope="module", params=profiles(), ids=lambda given: Path(given).name.split("__")[-1])

@@ -43,7 +43,7 @@ def surroundings() -> dict[str, object]:
         "environment": dict(os.environ),
         "folder": Path.cwd(),
         "arguments": sys.argv,
-        "collector": (gc.isenabled(), gc.get_freeze_count()),
+        "collector": (gc.isenabled(), gc.get_threshold()),
         "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
         "logging": list(logging.root.handlers),
         "warnings": list(warnings.filters),
@@ -53,9 +53,10 @@ def surroundings() -> dict[str, object]:
 @pytest.mark.parametrize("arguments", CALLS, ids=" ".join)
 def test_it_leaves_everything_as_it_was(arguments: tuple[str, ...], decode: Path, tmp_path: Path) -> None:
     gpuledger(*arguments, cwd=decode.parent)  # once, so that all is imported
-    before = surroundings()
+    before, frozen = surroundings(), gc.get_freeze_count()
     gpuledger(*arguments, cwd=decode.parent, COLUMNS="80", GPULEDGER_DEBUG="1", XDG_CACHE_HOME=str(tmp_path))
     assert surroundings() == before
+    assert gc.get_freeze_count() <= frozen  # of what was frozen some may be freed, but nothing is added
 
 
 def test_what_a_process_reads_at_its_start_is_for_a_process() -> None:

@@ -128,6 +128,7 @@ def test_the_documents_of_this_version_are_stored() -> None:
     target.write_bytes(lzma.compress(json.dumps(documents, ensure_ascii=False).encode(), preset=9))
 
 
+@pytest.mark.usefixtures("profiles_read_once", "ncu_asked_once")
 @pytest.mark.parametrize("name", EVERY)
 def test_documents_of_today_hold_against_their_schemas(name: str) -> None:
     hold_against_its_schema(name, today(name))

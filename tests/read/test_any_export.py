@@ -35,7 +35,7 @@ from support.saving_laws import broken_laws
 from support.thorough import some
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", some(range(4), 2))
 def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str], Path]) -> None:
     answered = 0
     ways: tuple[Callable[[Report], str], ...] = (

@@ -43,7 +43,7 @@ from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows
 from gpuledger.verbs.report import build_report
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger, gpuledger_process
-from support.thorough import tries
+from support.thorough import some, tries
 
 WHOLE = wanted_columns(tuple(Table))
 STACKED = ("host_read_stacks", "numpy_samples")
@@ -202,7 +202,7 @@ def test_the_command_writes_before_it_ends_and_reads_what_it_wrote(kept: Path, p
 # The same with and without
 
 
-@pytest.mark.parametrize("name", [*NAMES, *STACKED])
+@pytest.mark.parametrize("name", some([*NAMES, *STACKED], 3))
 def test_every_capture_gives_the_same_report(name: str, kept: Path, unpacked: Callable[[str], Path]) -> None:
     path = settled(unpacked(f"{name}.sqlite"))
     traces = [open_trace(path, cache=False), opened(path), open_trace(path)]
@@ -211,7 +211,7 @@ def test_every_capture_gives_the_same_report(name: str, kept: Path, unpacked: Ca
     assert len({json_text(build_report(trace, name, Selection()).to_dict()) for trace in traces}) == 1
 
 
-@pytest.mark.parametrize("path", TORCH, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", some(TORCH, 3), ids=lambda path: path.name)
 def test_torch_traces_go_through_it_too(path: Path, kept: Path) -> None:
     traces = [open_trace(path, cache=False), opened(path), open_trace(path)]
     assert stored(kept)

@@ -22,6 +22,7 @@ from support.command import ROOT, gpuledger
 from support.corpus import FILES as CORPUS
 from support.damage import EXPORT_DAMAGE, TRACE_DAMAGE, damaged_export, damaged_trace
 from support.opened import plain, report_of, trace_of
+from support.thorough import some
 from support.torch_traces import FILES as TRACES
 
 CAPTURES = ROOT / "captures"
@@ -81,7 +82,7 @@ def test_a_damaged_export_is_told_or_answers_the_same(tmp_path: Path, kind: str)
     _holds(damaged_export(plain(DECODE), tmp_path / "damaged.sqlite", kind), DECODE, TOLD_AS[kind])
 
 
-@pytest.mark.parametrize("kind", TRACE_DAMAGE)
+@pytest.mark.parametrize("kind", some(list(TRACE_DAMAGE), 3))
 def test_a_damaged_trace_is_told_or_answers_the_same(tmp_path: Path, kind: str) -> None:
     _holds(damaged_trace(TORCH_DECODE, tmp_path / "damaged.json", kind), TORCH_DECODE, TOLD_AS[kind])
 
@@ -125,7 +126,7 @@ def test_a_corrected_clock_is_told_by_info_and_report(tmp_path: Path) -> None:
     assert f"Note: {sentence}" in gpuledger("report", damaged).stdout
 
 
-@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.name[:60])
+@pytest.mark.parametrize("path", some(WHOLE, 3, first=2), ids=lambda path: path.name[:60])
 def test_no_whole_profile_is_called_damaged(path: Path) -> None:
     assert not _codes(trace_of(path))
 

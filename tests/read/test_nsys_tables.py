@@ -26,6 +26,7 @@ from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries, 
 from gpuledger.trace.measured import PrintedTable, PrintedTables
 from gpuledger.trace.model import Severity
 from support.command import CAPTURES, NAMES, gpuledger
+from support.thorough import some
 
 API = """\
 Processing [{profile}] with [/opt/nvidia/nsight-systems/2026.1.1/host-linux-x64/reports/cuda_api_sum.py]...
@@ -198,7 +199,7 @@ def as_nsys_prints(sheet: Sheet, cut: int = 100, grouped: bool = False) -> str:
     return f" ** {sheet.title} ({sheet.name}):\n\n" + "".join(f" {line}\n" for line in lines) + "\n"
 
 
-@pytest.mark.parametrize("capture", NAMES)
+@pytest.mark.parametrize("capture", some(NAMES, 3, first=1))
 def test_nvidias_csv_and_text_give_what_the_profile_gives(
     capture: str, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:

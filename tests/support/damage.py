@@ -5,13 +5,15 @@ Each kind is given twice, as statements about nsys's tables and as a change of t
 
 from __future__ import annotations
 
+import functools
 import gzip
-import json
 import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 MS: Final = 1_000_000
 EPOCH: Final = 1_700_000_000 * 10**9
@@ -162,7 +164,12 @@ TRACE_DAMAGE: Final[dict[str, Callable[[list[Event]], object]]] = {
 
 def damaged_trace(source: Path, target: Path, kind: str) -> Path:
     """A copy of a torch trace with this damage, not packed."""
-    whole = json.loads(gzip.decompress(source.read_bytes()))
+    whole = msgspec.json.decode(_unpacked(source))
     TRACE_DAMAGE[kind](whole["traceEvents"])
-    target.write_text(json.dumps(whole))
+    target.write_bytes(msgspec.json.encode(whole))
     return target
+
+
+@functools.cache
+def _unpacked(source: Path) -> bytes:
+    return gzip.decompress(source.read_bytes())

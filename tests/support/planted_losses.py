@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+
+import msgspec
 
 ON_GPU = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 COPIES = ON_GPU[1:]
@@ -39,12 +40,12 @@ def without_graphs(profile: Path, target: Path, count: int, *, seed: int = 1) ->
 
 def torch_without_rows(profile: Path, target: Path, share: float, *, seed: int = 1) -> int:
     """The same for a trace of torch.profiler."""
-    trace = json.loads(gzip.decompress(profile.read_bytes()))
+    trace = msgspec.json.decode(gzip.decompress(profile.read_bytes()))
     events = trace["traceEvents"]
     work = [place for place, event in enumerate(events) if event.get("cat") in TORCH_WORK]
     gone = set(random.Random(seed).sample(work, round(share * len(work))))
     trace["traceEvents"] = [event for place, event in enumerate(events) if place not in gone]
-    target.write_text(json.dumps(trace))
+    target.write_bytes(msgspec.json.encode(trace))
     return len(gone)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.command import ROOT
+from support.thorough import IS_THOROUGH
 from torture.__main__ import _Kept
 from torture.bench import BAD, Tried, Verdict
 from torture.growth import WORST_EXPONENT, fitted
@@ -56,7 +57,14 @@ def test_what_is_found_is_kept_with_its_seed(tmp_path: Path) -> None:
 
 
 def test_some_seconds_of_it_find_nothing(tmp_path: Path) -> None:
-    words = ("-m", "torture", "--minutes=0.2", "--testers=1", "--seed=23", f"--keep={tmp_path}")
+    words = (
+        "-m",
+        "torture",
+        f"--minutes={0.2 if IS_THOROUGH else 0.05}",
+        "--testers=1",
+        "--seed=23",
+        f"--keep={tmp_path}",
+    )
     paths = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
     ran = subprocess.run(
         [sys.executable, *words], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False

@@ -44,6 +44,7 @@ ONE_PROFILE: dict[str, tuple[list[str], Answering]] = {
 }
 
 
+@pytest.mark.usefixtures("profiles_read_once")
 @pytest.mark.parametrize("verb", ONE_PROFILE)
 def test_python_gets_the_document_that_the_command_writes(verb: str) -> None:
     profile = str(capture("decode.sqlite"))
