@@ -77,11 +77,16 @@ class SteadyKernels:
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
         edges = device.ledger.window if device.steps is None else device.steps.edges_ns
-        self._step = np.searchsorted(edges, work.start_ns[self.operations], side="right")
+        self.step: Final[Positions] = np.searchsorted(edges, work.start_ns[self.operations], side="right")
         self.took_ns: Final[Ints] = (work.end_ns - work.start_ns)[self.operations]
 
     def __len__(self) -> int:
         return len(self.operations)
+
+    @cached_property
+    def step_count(self) -> int:
+        """Of how many steps they are."""
+        return max(len(np.unique(self.step)), 1)
 
     def once(self, figure: Callable[[SteadyKernels], Figure]) -> Figure:
         """What is found of all of them, found once for all who ask."""
@@ -144,7 +149,7 @@ class SteadyKernels:
     def part(self) -> Ints:
         """A number for each stretch that is of one stream and of one step."""
         stream = self._work.stream[self.operations]
-        changes = (np.diff(stream) != 0) | (np.diff(self._step) != 0)
+        changes = (np.diff(stream) != 0) | (np.diff(self.step) != 0)
         return np.concatenate(([0], np.cumsum(changes))) if len(self) else np.zeros(0, np.int64)
 
     def launch_shape(self, which: str) -> Ints:

@@ -13,7 +13,7 @@ from gpuledger.attribution.ranges import Nest
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
-from gpuledger.trace.keys import Positions, distinct, group
+from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
@@ -75,3 +75,11 @@ class LaunchingOperators:
             (name or "", parse_inputs(given) if long or name in ALWAYS else None)
             for name, given, long in zip(names, inputs, is_long.tolist(), strict=True)
         ]
+
+    def of_names(self, names: frozenset[str]) -> list[tuple[str, Inputs]]:
+        """The different operators of some names, with what they were given where that was recorded."""
+        rows, first = self.nest.rows, self._groups[0]
+        codes = {rows.strings.code(name): name for name in names}
+        mine = first[is_among(rows.codes("name")[first], [code for code in codes if code != NO_TEXT])]
+        named = zip(rows.codes("name")[mine].tolist(), rows.strings.decode(rows.codes("inputs")[mine]), strict=True)
+        return [(codes[code], given) for code, text in named if (given := parse_inputs(text)) is not None]
