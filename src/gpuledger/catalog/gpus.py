@@ -184,6 +184,9 @@ PEAKS: Final = (
 )
 """First match of the name wins."""
 
+_BY_MEMORY: Final = {48: "A100-SXM4-40GB", 96: "A100-SXM4-80GB"}
+"""Which A100 it is by its gigabytes, where the name is a board's (PG509-200): of two that differ, the faster."""
+
 _DIVIDED: Final = regex(r"\bMIG\b")
 
 
@@ -213,6 +216,9 @@ def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
     if isinstance(peaks, NotMeasured):
         return peaks
     if peaks.dram_tb_per_s is None:
+        by_memory = [name for size, name in _BY_MEMORY.items() if gpu.memory_bytes and gpu.memory_bytes < size * 1e9]
+        if by_memory and "A100" in gpu.name:
+            return peak_bytes_per_s(Gpu(by_memory[0]))
         return NotMeasured(f"the memory bandwidth of '{gpu.name}' is unknown")
     return peaks.dram_tb_per_s * 1e12
 

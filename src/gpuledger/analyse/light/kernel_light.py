@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import LaunchingOperators
-from gpuledger.analyse.light.moved_bytes import moved_bytes
+from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
 from gpuledger.catalog.kernel_types import (
+    BY_ELEMENT,
     MATRIX_FAMILIES,
     NO_MATRIX,
     list_element_bytes,
@@ -54,6 +55,9 @@ class LightRoof(IntEnum):
 
 NEVER_MATRIX: Final = NO_MATRIX | {"activation", "optimizer", "embedding", "sampling"}
 """Families of which bytes are the roof, whatever an operator that nobody counts does."""
+
+ONE_PASS: Final = BY_ELEMENT | {"norm", "softmax", "optimizer", "memset"}
+"""Families whose kernels go through their tensors once or nearly so: sorts and searches go more often."""
 
 MOST_BOUND: Final = 0.5
 """Of an upper bound of arithmetic, the least that it can be: a causal mask halves it, a stride of two quarters it."""
@@ -187,7 +191,10 @@ def _from_samples(
 
 
 UNSEEN, ISSUES = 0.1, 0.4
-"""A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not."""
+"""A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not. So
+does one of a kind that is not known, whose inputs would take less of its time."""
+
+SHORT_NS: Final = 10_000
 
 TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192}
 """Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
@@ -228,22 +235,27 @@ def _from_shapes(
     # of each kind of operator: what one takes at its roof and at least, which roof, and whether its arithmetic counts
     whole, least = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
     roof, is_product = np.full(len(kinds), LightRoof.UNKNOWN, np.int8), np.zeros(len(kinds), np.bool_)
-    is_known_maker = np.zeros(len(kinds), np.bool_)
+    in_one_pass = np.zeros(len(kinds), np.bool_)
     for number in used.tolist():
         (name, given), count = kinds[number], counts[number]
-        is_known_maker[number] = name.startswith(("aten::", "triton_"))
+        in_one_pass[number] = goes_once(name)
         if count is not None:
             is_product[number] = True
             whole[number], roof[number] = _product_ns(kernels.gpu, count, types[number], per_byte)
             least[number] = whole[number] * (MOST_BOUND if count.is_bound else 1.0)
         elif given is not None and (moved := moved_bytes(name, given, int(widest[number]) or None)) is not None:
             whole[number], least[number], roof[number] = moved * per_byte, moved * per_byte / 2, LightRoof.MEMORY
-    does_it = np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | (is_known_maker[kind] & ~is_matrix))
+    does_it = np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | ~is_matrix)
     does_it &= mine
     in_one = np.bincount(rows[does_it], kernels.took_ns[does_it], len(operators))
     part = np.where(does_it, kernels.took_ns / np.maximum(in_one[rows], 1), 0.0)
     is_told = mine & (does_it | is_product[kind])
     figures = np.where(is_told, np.stack([whole[kind], least[kind], whole[kind]]) * part, np.nan)
+    # what may go through its tensors more often: how much more is not known
+    is_open = does_it & ~is_product[kind] & ~in_one_pass[kind] & ~kernels.of_families(ONE_PASS)
+    figures[2] = np.where(is_open & ~np.isnan(figures[0]), kernels.took_ns, figures[2])
+    is_long = kernels.took_ns > SHORT_NS  # others mostly begin and end
+    figures[:, is_open & ~by_bytes & is_long & ~(figures[0] >= UNSEEN * kernels.took_ns)] = np.nan
     beside = is_told & ~does_it  # they do something for a product that is not the product
     figures[:, beside] = 0.0
     return (figures[0], figures[1], figures[2]), np.where(does_it, roof[kind], LightRoof.UNKNOWN).astype(np.int8)
