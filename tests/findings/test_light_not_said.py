@@ -166,9 +166,7 @@ ACCUMULATE = BACK + "torch::autograd::AccumulateGrad", "torch::autograd::Accumul
 def _trained(*more: Op) -> str:
     """Two gradients, of which the optimizer uses the first."""
     used, unused = [4096, 4096], [4096, 1024]
-    passes = [
-        Op("aten::mm", [X, size], GEMM, 2000, (BACK + "MmBackward0",)) for size in (used, unused, unused, unused)
-    ]
+    passes = [Op("aten::mm", [X, size], GEMM, 2000, (BACK + "MmBackward0",)) for size in (used, unused, unused, unused)]
     marks = [Op("torch::autograd::AccumulateGrad", [size], "", 0, ACCUMULATE[:1]) for size in (used, unused)]
     update = Op("aten::_fused_adam_", [[used], [used], [used], [used]], ADAM, 500)
     return program(PRODUCT, passes[0], marks[0], *passes[1:], marks[1], update, *more)
@@ -258,9 +256,21 @@ SPARSE = "void at::native::indexFuncLargeIndex<c10::BFloat16, at::native::Reduce
     [
         (Op("aten::index_add", [[4096, 1024], [], [4096], [4096, 1024], []], SPARSE, 9000), True),
         (Op("aten::sort", [[4096, 1024], [], [], []], SORT, 9000), False),  # goes over its input many times
-        (Op("aten::linalg_cholesky_ex", [[4096, 1024], [], []], "void cusolver::potrf_kernel<float>(int)", 9000), False),
+        (
+            Op("aten::linalg_cholesky_ex", [[4096, 1024], [], []], "void cusolver::potrf_kernel<float>(int)", 9000),
+            False,
+        ),
         (Op("ours::butterfly", [[4096, 1024]], "void butterfly<float>(int)", 9000), False),
     ],
 )
 def test_a_kernel_is_far_from_its_roof_where_that_is_known(operator: Op, is_told: bool, codes: Any) -> None:
     assert ("KERNEL-HEADROOM" in codes(program(operator))) is is_told
+
+
+LERP, MUL = (ELEMENT.format(f"BinaryFunctor<float, {name}Functor<float> >") for name in ("Lerp", "Mul"))
+LOOP = [Op("aten::mul", [[50_000_000]] * 2, MUL, 300), Op("aten::lerp", [[50_000_000]] * 2, LERP, 300)] * 12
+
+
+@pytest.mark.parametrize(("first", "is_told"), [(GRADIENT, True), (GELU, False)])
+def test_a_loop_over_tensors_updates_parameters_where_there_are_gradients(first: Op, is_told: bool, codes: Any) -> None:
+    assert ("OPTIMIZER-UNFUSED" in codes(program(first, *LOOP))) is is_told

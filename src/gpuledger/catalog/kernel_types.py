@@ -173,6 +173,9 @@ names_bfloat16_gpu: Final = name_matcher(r"sm_?(?:8\d|9\d|1\d\d)(?!\d)|ampere|ho
 is_fused_update: Final = name_matcher(r"Fused(?:Adam|Sgd|Adagrad)", 0, ("fused",))
 """Whether a kernel is the whole update of many parameters."""
 
+is_beside_update: Final = name_matcher(r"ZeroFunctor|LpNorm|CopyFunctor", 0, ("zerofunctor", "lpnorm", "copyfunctor"))
+"""Whether a kernel clears, measures or copies lists of tensors: no update does that."""
+
 divides_lists: Final = name_matcher(r"PointwiseOpScalar\w*Functor.*divides", 0, ("divides",))
 """Whether a kernel ends the update of many parameters at once, as Adam's does."""
 
