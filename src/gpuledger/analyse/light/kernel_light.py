@@ -1,6 +1,7 @@
 """How long each kernel would take at the GPU's roofs: its light, from the best evidence that there is.
 
-In this order: shapes that operators were given, samples of the GPU's counters, or what a kernel's name and launch say.
+In this order: shapes that operators were given, samples of the GPU's counters, what Nsight Compute counted of the same
+launches, or what a kernel's name and launch say.
 Light is the longer of arithmetic at the peak of its type and bytes at the memory's bandwidth, and never more than the
 kernel took. What shapes say of an operator is shared among the kernels that do its work, by their time.
 """
@@ -41,8 +42,9 @@ class LightSource(IntEnum):
 
     SHAPES = 0
     SAMPLES = 1
-    LAUNCH = 2
-    UNKNOWN = 3
+    NCU = 2
+    LAUNCH = 3
+    UNKNOWN = 4
 
 
 class LightRoof(IntEnum):
@@ -161,8 +163,11 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         figures, limited = _from_shapes(kernels, operators, per_byte)
         put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        figures, limited = _from_samples(kernels, *kernels.sampled_roofs)
+        figures, limited = _from_counters(kernels, kernels.sampled_hz, *kernels.sampled_roofs)
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
+    if kernels.counted is not None and kernels.counted_roofs is not None:
+        figures, limited = _from_counters(kernels, kernels.counted.hertz, *kernels.counted_roofs)
+        put(np.ones(count, np.bool_), figures, LightSource.NCU, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
     put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, LightRoof.MEMORY))
@@ -171,15 +176,15 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
     return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
 
 
-def _from_samples(
-    kernels: SteadyKernels, tensor: Floats, memory: Floats, issue: Floats
+def _from_counters(
+    kernels: SteadyKernels, hertz: float | None, tensor: Floats, memory: Floats, issue: Floats
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
-    """Light by the nearest of the sampled roofs. Percent are of the clock that there was, peaks of the GPU's own.
+    """Light by the nearest roof that has a counter. Percent are of the clock that there was, peaks of the GPU's own.
 
     Arithmetic outside tensor cores has no counter: the slots in which instructions are issued are what it is at most,
     and of products in single or double precision they are about what it is.
     """
-    pace = _clock_share(kernels)
+    pace = _clock_share(kernels, hertz)
     plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
@@ -200,9 +205,9 @@ TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 81
 """Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
 
 
-def _clock_share(kernels: SteadyKernels) -> float:
+def _clock_share(kernels: SteadyKernels, hertz: float | None) -> float:
     """The clock while kernels ran, of the one that the peak is given for; 1 where either is not known."""
-    gpu, hertz = kernels.gpu, kernels.sampled_hz
+    gpu = kernels.gpu
     per_clock = None if gpu is None or gpu.compute_capability is None else TENSOR_PER_CLOCK.get(gpu.compute_capability)
     if gpu is None or hertz is None or not per_clock or not gpu.sm_count:
         return 1.0

@@ -22,6 +22,7 @@ from gpuledger.units import share_text, time_text
 SOURCES: Final = {
     LightSource.SHAPES: say("shapes"),
     LightSource.SAMPLES: say("samples of counters"),
+    LightSource.NCU: say("Nsight Compute"),
     LightSource.LAUNCH: say("launch sizes"),
     LightSource.UNKNOWN: say("unknown"),
 }
