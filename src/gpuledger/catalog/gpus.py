@@ -115,17 +115,17 @@ PEAKS: Final = (
     _gpu(r"\bRTX 3080$", 68, 0.76, (0.47, 29.8, 29.8), (None, 29.8, 29.8, 59.5, 59.5, None, 238)),
     # NVIDIA Ampere GA102 GPU Architecture whitepaper (2020), appendix A, RTX 3090, FP32 accumulate. Seen: all
     _gpu(r"\bRTX 3090$", 82, 0.936, (0.56, 35.6, 35.6), (None, 35.6, 35.6, 71, 71, None, 284)),
-    # NVIDIA product page (2021), GeForce RTX 3060: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2021), RTX 3060: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3060$", 28, 0.36, (0.2, 12.7, 12.7), (None, 12.7, 12.7, 25.4, 25.4, None, 101.6)),
-    # NVIDIA product page (2021), GeForce RTX 3060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2021), RTX 3060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3060 Ti$", 38, 0.448, (0.25, 16.2, 16.2), (None, 16.2, 16.2, 32.4, 32.4, None, 129.6)),
-    # NVIDIA product page (2021), GeForce RTX 3070: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2021), RTX 3070: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3070$", 46, 0.448, (0.32, 20.3, 20.3), (None, 20.3, 20.3, 40.6, 40.6, None, 162.4)),
-    # NVIDIA product page (2021), GeForce RTX 3070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2021), RTX 3070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3070 Ti$", 48, 0.608, (0.34, 21.7, 21.7), (None, 21.7, 21.7, 43.4, 43.4, None, 173.6)),
-    # NVIDIA product page (2021), GeForce RTX 3080 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2021), RTX 3080 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3080 Ti$", 80, 0.912, (0.53, 34.1, 34.1), (None, 34.1, 34.1, 68.2, 68.2, None, 272.8)),
-    # NVIDIA product page (2021), GeForce RTX 3090 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2021), RTX 3090 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3090 Ti$", 84, 1.008, (0.62, 40, 40), (None, 40, 40, 80, 80, None, 320)),
     # NVIDIA L4 data sheet (2023): half of what it gives with sparsity; plain FP64, FP16 by rates. Seen: all
     _gpu(r"\bL4$", 58, 0.3, (0.47, 30.3, 30.3), (None, 30.3, 60, 121, 121, 242.5, 242.5)),
@@ -143,19 +143,19 @@ PEAKS: Final = (
     # NVIDIA Ada GPU Architecture whitepaper (2022), appendix A, RTX 4090 with FP32 accumulate, without sparsity.
     # Seen: all but FP8; recalled: FP8
     _gpu(r"\bRTX 4090$", 128, 1.008, (1.29, 82.6, 82.6), (None, 82.6, 82.6, 165.2, 165.2, 330.3, 660.6)),
-    # NVIDIA product page (2023), GeForce RTX 4060: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4060: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4060$", 24, 0.272, (0.24, 15.1, 15.1), (None, 15.1, 15.1, 30.2, 30.2, 60.4, 120.8)),
-    # NVIDIA product page (2023), GeForce RTX 4060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4060 Ti$", 34, 0.288, (0.35, 22.1, 22.1), (None, 22.1, 22.1, 44.2, 44.2, 88.4, 176.8)),
-    # NVIDIA product page (2023), GeForce RTX 4070: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4070: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4070$", 46, 0.504, (0.45, 29.1, 29.1), (None, 29.1, 29.1, 58.2, 58.2, 116.4, 232.8)),
-    # NVIDIA product page (2023), GeForce RTX 4070 SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4070 SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4070 SUPER$", 56, 0.504, (0.55, 35.5, 35.5), (None, 35.5, 35.5, 71, 71, 142, 284)),
-    # NVIDIA product page (2023), GeForce RTX 4070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4070 Ti$", 60, 0.504, (0.63, 40.1, 40.1), (None, 40.1, 40.1, 80.2, 80.2, 160.4, 320.8)),
-    # NVIDIA product page (2023), GeForce RTX 4070 Ti SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4070 Ti SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4070 Ti SUPER$", 66, 0.672, (0.69, 44.1, 44.1), (None, 44.1, 44.1, 88.2, 88.2, 176.4, 352.8)),
-    # NVIDIA product page (2023), GeForce RTX 4080 SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2023), RTX 4080 SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 4080 SUPER$", 80, 0.736, (0.82, 52.2, 52.2), (None, 52.2, 52.2, 104.4, 104.4, 208.8, 417.6)),
     # NVIDIA H100 data sheet (2023), H100 PCIe: FP64 tensor 51, FP32 51, and half of what it gives with sparsity;
     # plain FP64: the whitepaper; plain FP16 by rates. Seen: all
@@ -196,11 +196,11 @@ PEAKS: Final = (
     # NVIDIA RTX Blackwell GPU Architecture whitepaper (2025), RTX 5090 with FP32 accumulate; plain FP64 by rates.
     # Seen: all but TF32; recalled: TF32
     _gpu(r"\bRTX 5090$", 170, 1.792, (1.64, 104.8, 104.8), (None, 104.8, 104.8, 209.5, 209.5, 419, 838)),
-    # NVIDIA product page (2025), GeForce RTX 5060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2025), RTX 5060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 5060 Ti$", 36, 0.448, (0.37, 23.7, 23.7), (None, 23.7, 23.7, 47.4, 47.4, 94.8, 189.6)),
-    # NVIDIA product page (2025), GeForce RTX 5070: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2025), RTX 5070: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 5070$", 48, 0.672, (0.48, 30.9, 30.9), (None, 30.9, 30.9, 61.8, 61.8, 123.6, 247.2)),
-    # NVIDIA product page (2025), GeForce RTX 5070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    # NVIDIA product page (2025), RTX 5070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 5070 Ti$", 70, 0.896, (0.69, 43.9, 43.9), (None, 43.9, 43.9, 87.8, 87.8, 175.6, 351.2)),
     # NVIDIA RTX Blackwell PRO GPU Architecture whitepaper (2025), Workstation Edition: others are slower. Seen: all
     _gpu(
@@ -223,7 +223,7 @@ PEAKS: Final = (
     _gpu(r"\bMI300X\b", 304, 5.3, (81.7, 163.4, None), (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 2614.9)),
     # AMD Instinct MI325X data sheet (2024): the MI300X's figures. Seen: TB/s; recalled: the rest
     _gpu(r"\bMI325X\b", 304, 6.0, (81.7, 163.4, None), (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 2614.9)),
-    # AMD Instinct MI350X data sheet (2025), matrix figures without sparsity, and no XF32. Seen: TB/s, clock, FP8 by 8,192
+    # AMD Instinct MI350X data sheet (2025), matrix figures without sparsity; no XF32. Seen: TB/s, clock, FP8 by 8,192
     # operations of a compute unit and cycle; recalled: the rest
     _gpu(r"\bMI350X\b", 256, 8.0, (72.1, 144.2, None), (72.1, 144.2, None, 2306.9, 2306.9, 4613.7, 4613.7)),
     # AMD Instinct MI355X data sheet (2025), likewise. Seen: TB/s, clock, FP8; recalled: the rest
