@@ -6,6 +6,7 @@ without a profiler, of the same minute. See docs/concepts/light.md.
 
 from __future__ import annotations
 
+import json
 import tarfile
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger import build_report, open_trace
-from gpuledger.analyse.light.kernel_light import kernel_light
+from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
+from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.verbs.report import Report
 from support.command import ROOT
 from support.thorough import some
@@ -141,3 +143,37 @@ def test_gradients_that_others_may_use_are_not_said_to_be_unused(
     path = tmp_path / "custom.json"
     path.write_text(text.replace(f'"{operator}"', f'"{other}"'))
     assert "UNUSED-RESULT" not in {finding.code for finding in _report(path).findings}
+
+
+SHAPES_AGREE = ("tuned_products.tuned", "cleared_gradients.bad", "widened_loss.bad")
+DOES_MORE = ("tuned_attention.tuned", "odd_channels.bad")
+"""What these do that nobody needs is in the counters: masked scores, and padded channels."""
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("counted")
+    with tarfile.open(ROOT / "captures" / "ncu" / "light.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "light"
+
+
+@pytest.mark.parametrize("name", SHAPES_AGREE + DOES_MORE)
+def test_nsight_compute_knows_the_light_of_kernels_without_shapes(
+    name: str, light: Path, counted: Path, tmp_path: Path
+) -> None:
+    document = json.loads((light / f"{name}.json").read_text())
+    for event in document["traceEvents"]:
+        event["args"] = {key: value for key, value in event.get("args", {}).items() if not key.startswith("Input ")}
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(document))
+    by_shapes = _report(light / f"{name}.json").light
+    by_counters = build_report(open_trace(bare, cache=False), profiled=open_kernels([counted / f"{name}.csv"])).light
+    assert by_shapes is not None
+    assert by_counters is not None
+    assert (by_shapes.source, by_counters.source) == (LightSource.SHAPES, LightSource.NCU)
+    ours, theirs = (
+        sum(row.light_ns for row in books.rows) / sum(row.took_ns for row in books.rows)
+        for books in (by_shapes, by_counters)
+    )
+    assert ours == pytest.approx(theirs, abs=0.1) if name in SHAPES_AGREE else ours < theirs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -28,6 +28,9 @@ from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.utilization.against_counters import CountedUse
 
 Mask = NDArray[np.bool_]
 Figure = TypeVar("Figure")
@@ -65,9 +68,10 @@ class SteadyKernels:
         work: Activities,
         use: UseOfKernels | None = None,
         sampled_hz: float | None = None,
+        counted: CountedUse | None = None,
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
-        self._use, self._number = use, device.gpu
+        self._use, self._number, self.counted = use, device.gpu, counted
         self.sampled_hz: Final = sampled_hz
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
@@ -78,11 +82,16 @@ class SteadyKernels:
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
         edges = device.ledger.window if device.steps is None else device.steps.edges_ns
-        self._step = np.searchsorted(edges, work.start_ns[self.operations], side="right")
+        self.step: Final[Positions] = np.searchsorted(edges, work.start_ns[self.operations], side="right")
         self.took_ns: Final[Ints] = (work.end_ns - work.start_ns)[self.operations]
 
     def __len__(self) -> int:
         return len(self.operations)
+
+    @cached_property
+    def step_count(self) -> int:
+        """Of how many steps they are."""
+        return max(len(np.unique(self.step)), 1)
 
     def once(self, figure: Callable[[SteadyKernels], Figure]) -> Figure:
         """What is found of all of them, found once for all who ask."""
@@ -145,7 +154,7 @@ class SteadyKernels:
     def part(self) -> Ints:
         """A number for each stretch that is of one stream and of one step."""
         stream = self._work.stream[self.operations]
-        changes = (np.diff(stream) != 0) | (np.diff(self._step) != 0)
+        changes = (np.diff(stream) != 0) | (np.diff(self.step) != 0)
         return np.concatenate(([0], np.cumsum(changes))) if len(self) else np.zeros(0, np.int64)
 
     def launch_shape(self, which: str) -> Ints:
@@ -276,6 +285,33 @@ class SteadyKernels:
         )
         return None if tensor is None or memory is None or issue is None else (tensor, memory, issue)
 
+    @cached_property
+    def counted_roofs(self) -> tuple[NDArray[np.float64], ...] | None:
+        """The same by what Nsight Compute counted; None where it profiled none of them."""
+        if self.counted is None or not len(self):
+            return None
+        shapes, number = self._launches
+        names = [self._strings.text(int(shape[0])) or "" for shape in shapes]
+        keys: list[Any] = [
+            (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
+        ]
+        counted = [figures or {} for figures in self.counted.percent(keys)]
+        return tuple(
+            np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])[
+                number
+            ]
+            / 100
+            for roof in ({_ROOFS[0]}, set(_MEMORY), {_ROOFS[1]})
+        )
+
+    @cached_property
+    def _launches(self) -> tuple[Ints, Positions]:
+        """The different names, grids and blocks, and for each kernel the number of its own."""
+        kernels, row = self._trace[Table.KERNELS], self._work.row[self.operations]
+        keys = np.column_stack((self.names, kernels["grid"][row], kernels["block"][row]))
+        shapes, number = np.unique(keys, axis=0, return_inverse=True)
+        return shapes, number.ravel()
+
     def _sampled(
         self, metrics: tuple[GpuMetric, ...], together: Callable[[list[float]], float]
     ) -> NDArray[np.float64] | None:
@@ -287,11 +323,9 @@ class SteadyKernels:
             for kernel in self._use.kernels
             if (percent := [kernel.figures[metric].percent for metric in metrics if metric in kernel.figures])
         }
-        kernels, row = self._trace[Table.KERNELS], self._work.row[self.operations]
-        keys = np.column_stack((self.names, kernels["grid"][row], kernels["block"][row]))
-        shapes, number = np.unique(keys, axis=0, return_inverse=True)
+        shapes, number = self._launches
         canonical = [parse(self._strings.text(int(shape[0])) or "").canonical for shape in shapes]
         percent = [
             by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
         ]
-        return np.array(percent)[number.ravel()] / 100
+        return np.array(percent)[number] / 100

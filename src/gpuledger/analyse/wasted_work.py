@@ -28,6 +28,7 @@ from gpuledger.catalog.kernel_types import (
     divides_lists,
     ends_adam_update,
     goes_by_element,
+    is_beside_update,
     is_fused_update,
     is_multi_tensor,
     is_of_loss,
@@ -253,11 +254,20 @@ def updates(kernels: SteadyKernels) -> tuple[Positions, Positions, Mask]:
         for loop in kernel_loops(kernels.names, parts, FEWEST_ROUNDS)
         if loop.period > 1 and tensors[loop.start : loop.end].mean() >= LEAST_TENSORS
     ]
+    if loops and not _trains(kernels):
+        loops = []
     rounds = [np.arange(loop.start, loop.end - loop.period + 1, loop.period) for loop in loops]
     more = np.concatenate([begin[:0], *rounds])
     periods = np.repeat([loop.period for loop in loops], [len(starts) for starts in rounds]).astype(np.int64)
     is_adam = np.arange(len(begin) + len(more)) < len(begin)
     return np.concatenate((begin, more)), np.concatenate((end, more + periods)), is_adam
+
+
+def _trains(kernels: SteadyKernels) -> bool:
+    """Whether there is a backward pass; without operators, whether there are products: loops may solve equations."""
+    if kernels.operators is not None:
+        return any(name.startswith("autograd::") for name, _ in kernels.operators.kinds)
+    return bool(kernels.is_matrix.any())
 
 
 def fused_updates(kernels: SteadyKernels) -> Shortened:
@@ -288,7 +298,7 @@ FUSED_PASSES: Final = 7  # parameter, gradient and two moments are read, all but
 
 def _fuse_lists(kernels: SteadyKernels, which: Mask, duration: NDArray[np.float64]) -> None:
     """Passes over lists of parameters take their share of one that reads and writes all once."""
-    lists = kernels.named(is_multi_tensor) & ~kernels.named(is_fused_update)
+    lists = kernels.named(is_multi_tensor) & ~kernels.named(is_fused_update) & ~kernels.named(is_beside_update)
     ends = lists & kernels.named(divides_lists)
     if not ends.any():
         return

@@ -65,6 +65,8 @@ _H20: Final = (1, 44, None), (1, 44, 74, 148, 148, 296, 296)
 # what is cited from memory ("recalled"). Data sheets with sparsity only: half of that. Where they do not give plain
 # FP64 and FP16, "rates" means FP32's figure by the CUDA programming guide's table of arithmetic throughput: FP64 1/32
 # on compute capability 7.5, 1/64 on 8.6, 8.9 and 12.0; FP16 as FP32 on 8.6 and later, but twice it on 7.x and 9.0.
+# Of GeForce cards, matrix units reach FP32's figure in TF32, twice it in FP16 and BF16 with FP32 accumulate, four times
+# in FP8 and eight times in INT8, as in the rows that whitepapers give in full.
 PEAKS: Final = (
     # NVIDIA Tesla P100 data sheet (2016), PCIe 16 GB; FP16 accumulates in FP16, so not for products. Seen: all
     _gpu(r"\bP100-PCIE-16GB$", 56, 0.732, *_P100_PCIE),
@@ -113,6 +115,18 @@ PEAKS: Final = (
     _gpu(r"\bRTX 3080$", 68, 0.76, (0.47, 29.8, 29.8), (None, 29.8, 29.8, 59.5, 59.5, None, 238)),
     # NVIDIA Ampere GA102 GPU Architecture whitepaper (2020), appendix A, RTX 3090, FP32 accumulate. Seen: all
     _gpu(r"\bRTX 3090$", 82, 0.936, (0.56, 35.6, 35.6), (None, 35.6, 35.6, 71, 71, None, 284)),
+    # NVIDIA product page (2021), RTX 3060: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3060$", 28, 0.36, (0.2, 12.7, 12.7), (None, 12.7, 12.7, 25.4, 25.4, None, 101.6)),
+    # NVIDIA product page (2021), RTX 3060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3060 Ti$", 38, 0.448, (0.25, 16.2, 16.2), (None, 16.2, 16.2, 32.4, 32.4, None, 129.6)),
+    # NVIDIA product page (2021), RTX 3070: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3070$", 46, 0.448, (0.32, 20.3, 20.3), (None, 20.3, 20.3, 40.6, 40.6, None, 162.4)),
+    # NVIDIA product page (2021), RTX 3070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3070 Ti$", 48, 0.608, (0.34, 21.7, 21.7), (None, 21.7, 21.7, 43.4, 43.4, None, 173.6)),
+    # NVIDIA product page (2021), RTX 3080 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3080 Ti$", 80, 0.912, (0.53, 34.1, 34.1), (None, 34.1, 34.1, 68.2, 68.2, None, 272.8)),
+    # NVIDIA product page (2021), RTX 3090 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3090 Ti$", 84, 1.008, (0.62, 40, 40), (None, 40, 40, 80, 80, None, 320)),
     # NVIDIA L4 data sheet (2023): half of what it gives with sparsity; plain FP64, FP16 by rates. Seen: all
     _gpu(r"\bL4$", 58, 0.3, (0.47, 30.3, 30.3), (None, 30.3, 60, 121, 121, 242.5, 242.5)),
     # NVIDIA L40 data sheet (2023), the figures without sparsity: half of the L40S's, which some doubt for the same
@@ -129,6 +143,20 @@ PEAKS: Final = (
     # NVIDIA Ada GPU Architecture whitepaper (2022), appendix A, RTX 4090 with FP32 accumulate, without sparsity.
     # Seen: all but FP8; recalled: FP8
     _gpu(r"\bRTX 4090$", 128, 1.008, (1.29, 82.6, 82.6), (None, 82.6, 82.6, 165.2, 165.2, 330.3, 660.6)),
+    # NVIDIA product page (2023), RTX 4060: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4060$", 24, 0.272, (0.24, 15.1, 15.1), (None, 15.1, 15.1, 30.2, 30.2, 60.4, 120.8)),
+    # NVIDIA product page (2023), RTX 4060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4060 Ti$", 34, 0.288, (0.35, 22.1, 22.1), (None, 22.1, 22.1, 44.2, 44.2, 88.4, 176.8)),
+    # NVIDIA product page (2023), RTX 4070: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4070$", 46, 0.504, (0.45, 29.1, 29.1), (None, 29.1, 29.1, 58.2, 58.2, 116.4, 232.8)),
+    # NVIDIA product page (2023), RTX 4070 SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4070 SUPER$", 56, 0.504, (0.55, 35.5, 35.5), (None, 35.5, 35.5, 71, 71, 142, 284)),
+    # NVIDIA product page (2023), RTX 4070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4070 Ti$", 60, 0.504, (0.63, 40.1, 40.1), (None, 40.1, 40.1, 80.2, 80.2, 160.4, 320.8)),
+    # NVIDIA product page (2023), RTX 4070 Ti SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4070 Ti SUPER$", 66, 0.672, (0.69, 44.1, 44.1), (None, 44.1, 44.1, 88.2, 88.2, 176.4, 352.8)),
+    # NVIDIA product page (2023), RTX 4080 SUPER: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 4080 SUPER$", 80, 0.736, (0.82, 52.2, 52.2), (None, 52.2, 52.2, 104.4, 104.4, 208.8, 417.6)),
     # NVIDIA H100 data sheet (2023), H100 PCIe: FP64 tensor 51, FP32 51, and half of what it gives with sparsity;
     # plain FP64: the whitepaper; plain FP16 by rates. Seen: all
     _gpu(r"\bH100 PCIe\b", 114, 2.0, (25.6, 51, 102), (51, 51, 378, 756, 756, 1513, 1513)),
@@ -168,6 +196,12 @@ PEAKS: Final = (
     # NVIDIA RTX Blackwell GPU Architecture whitepaper (2025), RTX 5090 with FP32 accumulate; plain FP64 by rates.
     # Seen: all but TF32; recalled: TF32
     _gpu(r"\bRTX 5090$", 170, 1.792, (1.64, 104.8, 104.8), (None, 104.8, 104.8, 209.5, 209.5, 419, 838)),
+    # NVIDIA product page (2025), RTX 5060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 5060 Ti$", 36, 0.448, (0.37, 23.7, 23.7), (None, 23.7, 23.7, 47.4, 47.4, 94.8, 189.6)),
+    # NVIDIA product page (2025), RTX 5070: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 5070$", 48, 0.672, (0.48, 30.9, 30.9), (None, 30.9, 30.9, 61.8, 61.8, 123.6, 247.2)),
+    # NVIDIA product page (2025), RTX 5070 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 5070 Ti$", 70, 0.896, (0.69, 43.9, 43.9), (None, 43.9, 43.9, 87.8, 87.8, 175.6, 351.2)),
     # NVIDIA RTX Blackwell PRO GPU Architecture whitepaper (2025), Workstation Edition: others are slower. Seen: all
     _gpu(
         r"\bRTX PRO 6000 Blackwell Workstation Edition$",
@@ -179,10 +213,38 @@ PEAKS: Final = (
     # AMD Instinct MI250X data sheet (2021): half of the card's, as each of its two dies is a GPU to programs.
     # Seen: all but FP64 and FP32 by matrix units; recalled: those
     _gpu(r"\bMI250X\b", 110, 1.638, (23.95, 23.95, None), (47.85, 47.85, None, 191.5, 191.5, None, 191.5)),
+    # AMD Instinct MI210 data sheet (2022), one die. Recalled: all
+    _gpu(r"\bMI210\b", 104, 1.638, (22.6, 22.6, None), (45.3, 45.3, None, 181, 181, None, 181)),
+    # AMD Instinct MI250 data sheet (2021): half of the card's, as of the MI250X. Recalled: all
+    _gpu(r"\bMI250$", 104, 1.638, (22.6, 22.6, None), (45.3, 45.3, None, 181, 181, None, 181)),
+    # AMD Instinct MI300A data sheet (2023), matrix figures without sparsity. Recalled: all
+    _gpu(r"\bMI300A\b", 228, 5.3, (61.3, 122.6, None), (122.6, 122.6, 490.3, 980.6, 980.6, 1961.2, 1961.2)),
     # AMD Instinct MI300X data sheet (2023), matrix figures without sparsity; TF32 is AMD's XF32. Seen: all
     _gpu(r"\bMI300X\b", 304, 5.3, (81.7, 163.4, None), (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 2614.9)),
+    # AMD Instinct MI325X data sheet (2024): the MI300X's figures. Seen: TB/s; recalled: the rest
+    _gpu(r"\bMI325X\b", 304, 6.0, (81.7, 163.4, None), (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 2614.9)),
+    # AMD Instinct MI350X data sheet (2025), matrix figures without sparsity; no XF32. Seen: TB/s, clock, FP8 by 8,192
+    # operations of a compute unit and cycle; recalled: the rest
+    _gpu(r"\bMI350X\b", 256, 8.0, (72.1, 144.2, None), (72.1, 144.2, None, 2306.9, 2306.9, 4613.7, 4613.7)),
+    # AMD Instinct MI355X data sheet (2025), likewise. Seen: TB/s, clock, FP8; recalled: the rest
+    _gpu(r"\bMI355X\b", 256, 8.0, (78.6, 157.3, None), (78.6, 157.3, None, 2516.6, 2516.6, 5033.2, 5033.2)),
+    # AMD Radeon RX 7900 XTX page (2022), RDNA 3. Seen: TB/s, FP32, FP16, INT8; recalled: the rest
+    _gpu(r"\bRX 7900 XTX$", 96, 0.96, (1.92, 61.4, 122.8), (None, 61.4, None, 122.8, 122.8, None, 122.8)),
+    # AMD Radeon RX 7900 XT page (2022), RDNA 3, by rates of the XTX. Recalled: all
+    _gpu(r"\bRX 7900 XT$", 84, 0.8, (1.61, 51.6, 103), (None, 51.6, None, 103, 103, None, 103)),
+    # AMD Radeon PRO W7900 data sheet (2023), RDNA 3. Recalled: all
+    _gpu(r"\bPRO W7900$", 96, 0.864, (1.92, 61.3, 122.6), (None, 61.3, None, 122.6, 122.6, None, 122.6)),
+    # AMD Radeon AI PRO R9700 page (2025), RDNA 4 without sparsity. Seen: compute units, FP16 and FP8 by 1,024 and 2,048
+    # operations of a compute unit and cycle; recalled: TB/s, clock
+    _gpu(r"\bR9700\b", 64, 0.64, (0.75, 47.8, 95.7), (None, 47.8, None, 191, 191, 383, 383)),
 )
 """First match of the name wins."""
+
+_BY_MEMORY: Final = {48: "A100-SXM4-40GB", 96: "A100-SXM4-80GB"}
+"""Which A100 it is by its gigabytes, where the name is a board's (PG509-200): of two that differ, the faster."""
+
+_IN_PAIRS: Final = regex(r"\bRadeon\b")
+"""GPUs whose compute units some tools count in pairs, as HIP does."""
 
 _DIVIDED: Final = regex(r"\bMIG\b")
 
@@ -192,7 +254,8 @@ def peaks_of(gpu: Gpu) -> Peaks | NotMeasured:
     peaks = next((candidate for candidate in PEAKS if candidate.name.search(gpu.name)), None)
     if peaks is None:
         return NotMeasured(f"the peak of '{gpu.name}' is unknown")
-    if _DIVIDED.search(gpu.name) or gpu.sm_count not in (None, peaks.processors):
+    units = peaks.processors // 2 if _IN_PAIRS.search(gpu.name) else peaks.processors
+    if _DIVIDED.search(gpu.name) or gpu.sm_count not in (None, peaks.processors, units):
         return NotMeasured(f"the peak of a part of a GPU is unknown: '{gpu.name}', {gpu.sm_count} SMs")
     return peaks
 
@@ -213,6 +276,9 @@ def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
     if isinstance(peaks, NotMeasured):
         return peaks
     if peaks.dram_tb_per_s is None:
+        by_memory = [name for size, name in _BY_MEMORY.items() if gpu.memory_bytes and gpu.memory_bytes < size * 1e9]
+        if by_memory and "A100" in gpu.name:
+            return peak_bytes_per_s(Gpu(by_memory[0]))
         return NotMeasured(f"the memory bandwidth of '{gpu.name}' is unknown")
     return peaks.dram_tb_per_s * 1e12
 

@@ -104,6 +104,15 @@ is_misaligned: Final = name_matcher(
 )
 """Whether a product on tensor cores reads fewer than 16 bytes at a time, as its rows begin at odd addresses."""
 
+_ALIGN: Final = regex(r"align([124])(?!\d)")
+
+
+def aligned_elements(name: str) -> int:
+    """How many elements a misaligned product reads at a time; 0: another kernel."""
+    match = _ALIGN.search(name)
+    return int(match[1]) if match and is_misaligned(name) else 0
+
+
 pads_channels: Final = name_matcher(r"AddPaddingKernel", 0, ("addpadding",))
 """Whether a kernel only widens a tensor's channels to what a convolution's kernel takes."""
 
@@ -112,6 +121,11 @@ is_masked_attention: Final = name_matcher(r"fmha_cutlass[FB]_(?:bf|f)16", 0, ("f
 
 attends_forward: Final = name_matcher(r"flash_fwd|fmha_cutlassF|sdpa\w*_fprop", 0, ("flash_fwd", "fmha_", "sdpa"))
 """Whether a kernel is the forward pass of fused attention."""
+
+attends_backward: Final = name_matcher(
+    r"flash_bwd_dq_dk_dv|fmha_cutlassB|sdpa\w*_bprop", 0, ("flash_bwd", "fmha_", "sdpa")
+)
+"""Whether a kernel is the one of fused attention's backward pass that does the products."""
 
 is_backward: Final = name_matcher(r"Backward|_bwd|bwd_|fmha_cutlassB|_bprop", 0, ("backward", "bwd", "fmha_", "bprop"))
 """Whether a kernel's name says that it is of a backward pass."""
@@ -158,6 +172,9 @@ names_bfloat16_gpu: Final = name_matcher(r"sm_?(?:8\d|9\d|1\d\d)(?!\d)|ampere|ho
 
 is_fused_update: Final = name_matcher(r"Fused(?:Adam|Sgd|Adagrad)", 0, ("fused",))
 """Whether a kernel is the whole update of many parameters."""
+
+is_beside_update: Final = name_matcher(r"ZeroFunctor|LpNorm|CopyFunctor", 0, ("zerofunctor", "lpnorm", "copyfunctor"))
+"""Whether a kernel clears, measures or copies lists of tensors: no update does that."""
 
 divides_lists: Final = name_matcher(r"PointwiseOpScalar\w*Functor.*divides", 0, ("divides",))
 """Whether a kernel ends the update of many parameters at once, as Adam's does."""

@@ -161,6 +161,7 @@ def _evidence(subject: OneGpu, operations: Positions, share: float) -> tuple[Evi
 _BY: Final = {
     LightSource.SHAPES: say("by the shapes of their operators"),
     LightSource.SAMPLES: say("by samples of the GPU's counters"),
+    LightSource.NCU: say("by Nsight Compute's counters"),
     LightSource.LAUNCH: say("by the size of their launches"),
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
+if TYPE_CHECKING:
+    from gpuledger.analyse.utilization.against_counters import CountedUse
+
 SMALL_COPY_NS: Final = 20_000
 """A copy this short costs the host more than the device: it is worth packing with others."""
 
@@ -71,8 +74,9 @@ class Fixes:
         flows: tuple[CopyFlow, ...],
         use: UseOfKernels | None = None,
         hertz: float | None = None,
+        counted: CountedUse | None = None,
     ) -> None:
-        self.trace, self.flows, self._use, self._hertz = trace, flows, use, hertz
+        self.trace, self.flows, self._use, self._hertz, self._counted = trace, flows, use, hertz, counted
         self.device, self.part, self.graph = scene.device, scene.part, scene.graph
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
@@ -315,7 +319,7 @@ class Fixes:
     @cached_property
     def busy(self) -> SteadyKernels:
         """Its steady kernels."""
-        return SteadyKernels(self.trace, self.device, self.host, self.work, self._use, self._hertz)
+        return SteadyKernels(self.trace, self.device, self.host, self.work, self._use, self._hertz, self._counted)
 
     def shorter(self, way: OtherWay) -> Shortened:
         """Which of them another way of doing their work would make shorter, or leave out."""

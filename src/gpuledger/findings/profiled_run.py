@@ -145,14 +145,14 @@ def diagnose(
         return ProfiledRun(name, trace, window, devices, findings_of(trace, subjects), use=use, subjects=subjects)
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import matched_timeline, overview
-    from gpuledger.analyse.utilization.against_counters import held_against
+    from gpuledger.analyse.utilization.against_counters import CountedUse, held_against
 
     launches = [judged(launch) for launch in profiled.launches]
     kernels = {
         device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in devices
     }
     against = {gpu: held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
-    subjects = subjects_of(trace, devices, kernels, use)
+    subjects = subjects_of(trace, devices, kernels, use, CountedUse(profiled))
     found = findings_of(trace, subjects)
     return ProfiledRun(name, trace, window, devices, found, kernels, profiled.health, use, against, subjects)
 

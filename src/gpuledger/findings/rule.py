@@ -32,6 +32,7 @@ from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.against_counters import CountedUse
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 Subject = TypeVar("Subject")
@@ -40,9 +41,12 @@ Subject = TypeVar("Subject")
 class LazyScenario:
     """A device's scenario, made when it is first asked for, once, by whichever of several threads comes first."""
 
-    def __init__(self, trace: Trace, device: Device, use: SampledUse | None = None) -> None:
-        self._trace, self._device, self._lock = trace, device, Lock()
-        self._use = (None, None) if use is None else (use[0], None if use[1].clock is None else use[1].clock.mean_hz)
+    def __init__(
+        self, trace: Trace, device: Device, use: SampledUse | None = None, counted: CountedUse | None = None
+    ) -> None:
+        self._trace, self._device, self._counted, self._lock = trace, device, counted, Lock()
+        hertz = None if use is None or use[1].clock is None else use[1].clock.mean_hz
+        self._use = (None if use is None else use[0], hertz)
         self._made: tuple[Scenario, Fixes] | None = None
 
     def both(self) -> tuple[Scenario, Fixes]:
@@ -50,7 +54,8 @@ class LazyScenario:
         with self._lock:
             if self._made is None:
                 scene = scenario(self._trace, self._device, sampled=True)
-                self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device), *self._use)
+                flows = copy_flows(self._trace, self._device)
+                self._made = scene, Fixes(self._trace, scene, flows, *self._use, self._counted)
             return self._made
 
 

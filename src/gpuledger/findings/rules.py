@@ -40,6 +40,7 @@ from gpuledger.trace.tables import Rows, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.utilization.against_counters import CountedUse
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 
@@ -268,12 +269,13 @@ def subjects_of(
     devices: Sequence[Device],
     profiled: Mapping[int, MatchedTimeline] | None = None,
     use: Mapping[int, SampledUse] | None = None,
+    counted_use: CountedUse | None = None,
 ) -> dict[int, OneGpu]:
     """What rules are asked about, by GPU."""
     ranges, subjects = ProgramRanges(trace), dict[int, OneGpu]()
     for device in devices:
         counted, sampled = (profiled or {}).get(device.gpu), (use or {}).get(device.gpu)
-        replays = LazyScenario(trace, device, sampled)
+        replays = LazyScenario(trace, device, sampled, counted_use)
         subjects[device.gpu] = OneGpu(trace, device, ranges, replays, counted, sampled)
     return subjects
 

@@ -73,10 +73,14 @@ class LightBooks:
     """Likewise."""
     source: LightSource
     """What most of the known time is known from."""
+    skinny_ns: int
+    """Of products that read their weights at nearly the memory's bandwidth: of few rows, and nothing to fix."""
 
 
 PARTS: Final = ("light_ns", "lost_ns", "avoidable_ns", "unknown_ns")
 MOST_ROWS: Final = 40
+AT_BANDWIDTH: Final = 0.6
+"""Products of few rows reach 60 to 90 % of the bandwidth."""
 
 
 def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
@@ -105,7 +109,11 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
     seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
     source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN
-    return LightBooks(BusyTime(*sums), tuple(by_family), _rows(kernels, light, compute_ns), source)
+    is_skinny = kernels.of_families(frozenset({"gemm"})) & (light.roof == LightRoof.MEMORY)
+    is_skinny &= light.is_known & (light.light_ns >= AT_BANDWIDTH * took)
+    skinny_ns = round(compute_ns * float(own[is_skinny].sum()) / max(float(own.sum()), 1.0))
+    rows = _rows(kernels, light, compute_ns)
+    return LightBooks(BusyTime(*sums), tuple(by_family), rows, source, skinny_ns)
 
 
 def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:

@@ -1,6 +1,7 @@
 """How long each kernel would take at the GPU's roofs: its light, from the best evidence that there is.
 
-In this order: shapes that operators were given, samples of the GPU's counters, or what a kernel's name and launch say.
+In this order: shapes that operators were given, samples of the GPU's counters, what Nsight Compute counted of the same
+launches, or what a kernel's name and launch say.
 Light is the longer of arithmetic at the peak of its type and bytes at the memory's bandwidth, and never more than the
 kernel took. What shapes say of an operator is shared among the kernels that do its work, by their time.
 """
@@ -16,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import LaunchingOperators
-from gpuledger.analyse.light.moved_bytes import moved_bytes
+from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
 from gpuledger.catalog.kernel_types import (
+    BY_ELEMENT,
     MATRIX_FAMILIES,
     NO_MATRIX,
     list_element_bytes,
@@ -40,8 +42,9 @@ class LightSource(IntEnum):
 
     SHAPES = 0
     SAMPLES = 1
-    LAUNCH = 2
-    UNKNOWN = 3
+    NCU = 2
+    LAUNCH = 3
+    UNKNOWN = 4
 
 
 class LightRoof(IntEnum):
@@ -54,6 +57,9 @@ class LightRoof(IntEnum):
 
 NEVER_MATRIX: Final = NO_MATRIX | {"activation", "optimizer", "embedding", "sampling"}
 """Families of which bytes are the roof, whatever an operator that nobody counts does."""
+
+ONE_PASS: Final = BY_ELEMENT | {"norm", "softmax", "optimizer", "memset"}
+"""Families whose kernels go through their tensors once or nearly so: sorts and searches go more often."""
 
 MOST_BOUND: Final = 0.5
 """Of an upper bound of arithmetic, the least that it can be: a causal mask halves it, a stride of two quarters it."""
@@ -157,8 +163,11 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         figures, limited = _from_shapes(kernels, operators, per_byte)
         put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        figures, limited = _from_samples(kernels, *kernels.sampled_roofs)
+        figures, limited = _from_counters(kernels, kernels.sampled_hz, *kernels.sampled_roofs)
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
+    if kernels.counted is not None and kernels.counted_roofs is not None:
+        figures, limited = _from_counters(kernels, kernels.counted.hertz, *kernels.counted_roofs)
+        put(np.ones(count, np.bool_), figures, LightSource.NCU, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
     put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, LightRoof.MEMORY))
@@ -167,15 +176,15 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
     return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
 
 
-def _from_samples(
-    kernels: SteadyKernels, tensor: Floats, memory: Floats, issue: Floats
+def _from_counters(
+    kernels: SteadyKernels, hertz: float | None, tensor: Floats, memory: Floats, issue: Floats
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
-    """Light by the nearest of the sampled roofs. Percent are of the clock that there was, peaks of the GPU's own.
+    """Light by the nearest roof that has a counter. Percent are of the clock that there was, peaks of the GPU's own.
 
     Arithmetic outside tensor cores has no counter: the slots in which instructions are issued are what it is at most,
     and of products in single or double precision they are about what it is.
     """
-    pace = _clock_share(kernels)
+    pace = _clock_share(kernels, hertz)
     plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
@@ -187,15 +196,18 @@ def _from_samples(
 
 
 UNSEEN, ISSUES = 0.1, 0.4
-"""A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not."""
+"""A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not. So
+does one of a kind that is not known, whose inputs would take less of its time."""
+
+SHORT_NS: Final = 10_000
 
 TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192}
 """Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
 
 
-def _clock_share(kernels: SteadyKernels) -> float:
+def _clock_share(kernels: SteadyKernels, hertz: float | None) -> float:
     """The clock while kernels ran, of the one that the peak is given for; 1 where either is not known."""
-    gpu, hertz = kernels.gpu, kernels.sampled_hz
+    gpu = kernels.gpu
     per_clock = None if gpu is None or gpu.compute_capability is None else TENSOR_PER_CLOCK.get(gpu.compute_capability)
     if gpu is None or hertz is None or not per_clock or not gpu.sm_count:
         return 1.0
@@ -228,22 +240,27 @@ def _from_shapes(
     # of each kind of operator: what one takes at its roof and at least, which roof, and whether its arithmetic counts
     whole, least = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
     roof, is_product = np.full(len(kinds), LightRoof.UNKNOWN, np.int8), np.zeros(len(kinds), np.bool_)
-    is_known_maker = np.zeros(len(kinds), np.bool_)
+    in_one_pass = np.zeros(len(kinds), np.bool_)
     for number in used.tolist():
         (name, given), count = kinds[number], counts[number]
-        is_known_maker[number] = name.startswith(("aten::", "triton_"))
+        in_one_pass[number] = goes_once(name)
         if count is not None:
             is_product[number] = True
             whole[number], roof[number] = _product_ns(kernels.gpu, count, types[number], per_byte)
             least[number] = whole[number] * (MOST_BOUND if count.is_bound else 1.0)
         elif given is not None and (moved := moved_bytes(name, given, int(widest[number]) or None)) is not None:
             whole[number], least[number], roof[number] = moved * per_byte, moved * per_byte / 2, LightRoof.MEMORY
-    does_it = np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | (is_known_maker[kind] & ~is_matrix))
+    does_it = np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | ~is_matrix)
     does_it &= mine
     in_one = np.bincount(rows[does_it], kernels.took_ns[does_it], len(operators))
     part = np.where(does_it, kernels.took_ns / np.maximum(in_one[rows], 1), 0.0)
     is_told = mine & (does_it | is_product[kind])
     figures = np.where(is_told, np.stack([whole[kind], least[kind], whole[kind]]) * part, np.nan)
+    # what may go through its tensors more often: how much more is not known
+    is_open = does_it & ~is_product[kind] & ~in_one_pass[kind] & ~kernels.of_families(ONE_PASS)
+    figures[2] = np.where(is_open & ~np.isnan(figures[0]), kernels.took_ns, figures[2])
+    is_long = kernels.took_ns > SHORT_NS  # others mostly begin and end
+    figures[:, is_open & ~by_bytes & is_long & ~(figures[0] >= UNSEEN * kernels.took_ns)] = np.nan
     beside = is_told & ~does_it  # they do something for a product that is not the product
     figures[:, beside] = 0.0
     return (figures[0], figures[1], figures[2]), np.where(does_it, roof[kind], LightRoof.UNKNOWN).astype(np.int8)

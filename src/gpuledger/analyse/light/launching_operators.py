@@ -80,3 +80,11 @@ class LaunchingOperators:
             (name or "", parse_inputs(given) if told else None)
             for name, given, told in zip(names, inputs, is_told.tolist(), strict=True)
         ]
+
+    def of_names(self, names: frozenset[str]) -> list[tuple[str, Inputs]]:
+        """The different operators of some names, with what they were given where that was recorded."""
+        rows, first = self.nest.rows, self._groups[0]
+        codes = {rows.strings.code(name): name for name in names}
+        mine = first[is_among(rows.codes("name")[first], [code for code in codes if code != NO_TEXT])]
+        named = zip(rows.codes("name")[mine].tolist(), rows.strings.decode(rows.codes("inputs")[mine]), strict=True)
+        return [(codes[code], given) for code, text in named if (given := parse_inputs(text)) is not None]

@@ -1,5 +1,8 @@
 """How many bytes an operator of torch has to move, from the shapes and types of its inputs.
 
+Operators that are not torch's own are bounded by what they were given: tensors that numbers point into are read where
+these point, others once. What they return was not recorded; engines for serving hand over what is to be written.
+
 Inputs are read once and outputs written once, whatever a kernel does in between. Outputs are not recorded: those of
 operators by element are as large as their inputs together (broadcast), of sums small, of lookups what was picked. Of
 lists of tensors (optimizers) torch records the shapes and not the types: `width` is what the kernel's name says.
@@ -96,7 +99,47 @@ def moved_bytes(name: str, given: Inputs, width: int | None) -> int | None:
         return _picked(base, given, sizes)
     if base in _COPIES or bare.startswith("triton_"):
         return sum(sizes)  # each argument is read or written
+    if not is_torchs_own(name):
+        return _given_bytes(given) + (0 if _hands_over_output(name, given) else _output(given))
     return sum(sizes) + (sizes[0] if is_in_place else _output(given))
+
+
+def is_torchs_own(name: str) -> bool:
+    """Whether an operator is torch's, or made by its compiler."""
+    return name.startswith(("aten::", "triton_")) or "::" not in name
+
+
+def goes_once(name: str) -> bool:
+    """Whether an operator is known to need no more than one pass over what it moves."""
+    base = _IN_PLACE.sub("", name.rpartition("::")[2])
+    return base.startswith(("_foreach", "triton_")) or any(base in known for known in _ONE_PASS)
+
+
+_ONE_PASS: Final = (_FILLS, _COPIES, _SUMS, _LOOKUPS, _ADDS_ROWS, _PICKS_ONE, _JOINS, _FUSED)
+_HANDS_OVER: Final = ("_C::", "_C_cache_ops::", "_moe_C::", "_rocm_C::", "sgl_kernel::", "vllm::")
+_NUMBERS: Final = ("long int", "long", "int")
+
+
+def _hands_over_output(name: str, given: Inputs) -> bool:
+    """Whether what is written is among the inputs: the engine always does so, or one is shaped as the first."""
+    shapes = [shape for shape in given.shapes if shape]
+    return name.startswith(_HANDS_OVER) or (bool(shapes) and shapes[0] in shapes[1:])
+
+
+def _given_bytes(given: Inputs) -> int:
+    """Of all inputs; of tables, the rows that numbers point to, and no more than is known to come or go besides."""
+    places = range(len(given.shapes))
+    numbers = max((prod(given.shapes[at]) for at in places if given.kind(at) in _NUMBERS), default=0)
+    once = tables = 0
+    for at in places:
+        shape, width = given.shapes[at], _width(given, at)
+        if width is None or not shape:
+            continue
+        if 0 < numbers < shape[0] and given.kind(at) not in _NUMBERS:
+            tables += numbers * prod(shape[1:]) * width
+        else:
+            once += prod(shape) * width
+    return once + min(tables, once)
 
 
 def _sizes(given: Inputs) -> list[int]:

@@ -19,7 +19,7 @@ from gpuledger.analyse.light.kernel_light import KernelLight, kernel_light
 from gpuledger.analyse.light.reachable import product_ns, stream_ns
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, Shape
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
-from gpuledger.catalog.kernel_types import attends_forward, is_backward
+from gpuledger.catalog.kernel_types import attends_backward, attends_forward, is_backward
 from gpuledger.trace.keys import RowsByKey, is_among, occurrences
 
 BACKWARD: Final = "autograd::engine::evaluate_function"
@@ -33,7 +33,14 @@ FORWARD_ONLY: Final = frozenset(
         *("native_dropout", "cudnn_convolution", "convolution", "embedding", "native_group_norm", "miopen_convolution"),
     )
 )
-"""What no backward pass calls: where one does, it makes again what forward had."""
+"""What no backward formula of torch calls: where one does, it makes again what forward had."""
+
+REMAKES: Final = re.compile(r": (?:\w*CheckpointFunctionBackward|\w+(?<!Backward)Backward\d+)$")
+"""Parts of backward in which that holds: checkpoints, and torch's own formulas, but for those of second derivatives.
+Functions that a program wrote itself may call anything."""
+
+COMPILED: Final = f"{BACKWARD}: CompiledFunctionBackward"
+"""A whole backward pass in one part, in which products are its own, though shaped as forward's."""
 
 
 def kept_activations(kernels: SteadyKernels) -> Shortened:
@@ -49,21 +56,29 @@ def kept_activations(kernels: SteadyKernels) -> Shortened:
         return kernels.gone(nobody)
     around = operators.nest.handed_down(np.where(is_backward, np.arange(len(operators)), -1))
     is_forward = np.array([name in FORWARD_ONLY for name in names], np.bool_)[operators.kind]
+    remakes = np.array([bool(REMAKES.search(name)) for name in names], np.bool_)[operators.kind]
     again = np.zeros(len(operators) + 1, np.bool_)
     again[around[is_forward & (around >= 0)]] = True  # the parts of backward that call what is forward's
+    again[:-1] &= remakes
     again[-1] = False
     in_forward = np.zeros(len(names), np.bool_)
     in_forward[operators.kind[around < 0]] = True
-    is_again = again[around] & in_forward[operators.kind] & (around >= 0) & ~is_backward
+    compiled = np.append(np.array([name == COMPILED for name in names], np.bool_)[operators.kind], False)
+    is_again = (again[around] | (compiled[around] & is_forward)) & in_forward[operators.kind] & ~is_backward
     first = operators.nest.handed_down(np.where(is_again, np.arange(len(operators)), -1))
     rows = operators.row
     return kernels.gone((rows >= 0) & (first[rows] >= 0))
 
 
 def _again_by_names(kernels: SteadyKernels) -> Mask:
-    """Kernels that ran before backward began, and run again in it, where attention's forward does so as often."""
+    """Kernels that ran before backward began, and run again in it, where attention's forward does so as often.
+
+    Each attention has one backward pass: forward runs twice as often. Of micro-batches, forward runs behind the first
+    backward pass as well, but once for each.
+    """
     again = np.zeros(len(kernels), np.bool_)
     attends, turns = kernels.named(attends_forward), kernels.named(is_backward)
+    returns = kernels.named(attends_backward)
     if not attends.any() or not turns.any():
         return again
     for _, here in RowsByKey.of(kernels.part):
@@ -73,11 +88,15 @@ def _again_by_names(kernels: SteadyKernels) -> Mask:
         before, behind = here[: begins[0]], here[begins[0] :]
         if not 0 < attends[before].sum() <= 1.1 * attends[behind].sum():
             continue
+        if not 0 < TWICE * returns[here].sum() <= attends[here].sum():
+            continue
         often = dict(zip(*(side.tolist() for side in occurrences(kernels.names[before])), strict=True))
         for name, places in RowsByKey.of(kernels.names[behind]):
             again[behind[places[: often.get(name, 0)]]] = True
     return again
 
+
+TWICE: Final = 1.8  # as often, but for a few layers that are kept
 
 FEW_ROWS: Final = 0.25
 """A pass over a table of which fewer rows than this share were looked up is one too many."""
@@ -86,15 +105,29 @@ LOOKUP_BACK: Final = "aten::embedding_dense_backward"
 
 
 def looked_up_rows(kernels: SteadyKernels) -> Shortened:
-    """Passes over a whole table take as long as over the rows that were looked up."""
+    """Passes over a whole table take as long as over the rows that were looked up, of all lookups of a step.
+
+    Not of tables that a product reads, or one of the same size (tied weights have a gradient in every row), nor of
+    several GPUs, whose gradients are summed as a whole.
+    """
     light, took = kernels.once(kernel_light), kernels.took_ns
-    tables: dict[Shape, float] = {}
-    for _, name, given in light.told:
-        if name == LOOKUP_BACK and (rows := given.argument(2)) and rows.isdecimal():
-            count, width = prod(given.shapes[1]), given.shapes[0][-1]
-            if 0 < count < FEW_ROWS * int(rows):
-                tables[int(rows), width] = count / int(rows)
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
+    if light.operators is None or any(name.startswith(COMMUNICATES) for name, _ in light.kinds):
+        return kernels.gone(which)
+    times = np.bincount(light.operators.kind, minlength=len(light.kinds)) / kernels.step_count
+    looked_up_in: dict[Shape, float] = {}
+    multiplied: set[Shape] = set()
+    for number, name, given in light.told:
+        if name == LOOKUP_BACK and (rows := given.argument(2)) and rows.isdecimal() and given.shapes[0]:
+            table = (int(rows), given.shapes[0][-1])
+            looked_up_in[table] = looked_up_in.get(table, 0.0) + float(times[number]) * prod(given.shapes[1])
+        elif name in COUNTERS:
+            multiplied.update(shape for given_shape in given.shapes for shape in (given_shape, given_shape[::-1]))
+    tables = {
+        table: count / table[0]
+        for table, count in looked_up_in.items()
+        if 0 < count < FEW_ROWS * table[0] and table not in multiplied
+    }
     if not tables:
         return kernels.gone(which)
     for number, name, given in light.told:
@@ -134,7 +167,7 @@ def read_results(kernels: SteadyKernels) -> Shortened:
         rows, columns = _product_shape(name, given)
         if not len(here) or took[here].sum() < LEAST_PART * took.sum() or not columns:
             continue
-        read = _rows_read(light, number, rows, columns)
+        read = _rows_read(light, number, rows, columns) if _is_sliced(light, rows, columns) else None
         if read is not None and read < FEW_READ * rows:
             which[here] = True
             duration[here] = product_ns(light.light_ns[here] * read / rows)
@@ -147,6 +180,40 @@ def _product_shape(name: str, given: Inputs) -> tuple[int, int]:
     if len(shapes) < 2 or len(shapes[1]) != 2:
         return 0, 0
     return prod(shapes[0][:-1]), shapes[1][0 if name == "aten::linear" else 1]
+
+
+SLICES: Final = frozenset(("aten::select", "aten::slice"))
+VIEWS: Final = frozenset(("aten::view", "aten::reshape", "aten::_unsafe_view"))
+READS_ALL: Final = frozenset(
+    f"aten::{name}"
+    for name in ("split", "split_with_sizes", "chunk", "unbind", "transpose", "permute", "unflatten", "unsafe_split")
+)
+
+
+def _is_sliced(light: KernelLight, rows: int, columns: int) -> bool:
+    """Whether a result of so many rows and columns is seen to be cut into rows, and to be taken no other way.
+
+    That nothing else of its width is read says nothing: heads of attention have another width than their product.
+    """
+    if light.operators is None:
+        return False
+    cut: set[Shape] = set()
+    for name, given in light.operators.of_names(SLICES | READS_ALL | VIEWS):
+        shape = given.shapes[0] if given.shapes else ()
+        if len(shape) < 2 or shape[-1] != columns or prod(shape) != rows * columns:
+            continue
+        if name in SLICES:
+            cut.add(shape)
+        elif name in READS_ALL or len(shape) > 2:  # a product's own view is of a matrix
+            return False
+    read = {shape for _, _, given in light.told for shape in given.shapes if shape}
+    parts = {(*whole[:at], *rest) for whole in cut for at in range(len(whole) - 1) for rest in _cut_at(whole, at)}
+    return not parts.isdisjoint(read)
+
+
+def _cut_at(whole: Shape, at: int) -> tuple[Shape, Shape]:
+    """What follows a dimension of which one is taken: without it, or with a length of one."""
+    return whole[at + 1 :], (1, *whole[at + 1 :])
 
 
 def _rows_read(light: KernelLight, product: int, rows: int, columns: int) -> int | None:
@@ -162,6 +229,9 @@ def _rows_read(light: KernelLight, product: int, rows: int, columns: int) -> int
 
 
 ACCUMULATES: Final = "torch::autograd::AccumulateGrad"
+COMMUNICATES: Final = ("c10d::", "nccl:", "record_param_comms")
+SHARDS: Final = re.compile(r"reduce_scatter|all_?to_?all")
+"""Gradients that go to other GPUs, which update their part of flat buffers."""
 TORCHS_OWN: Final = re.compile(r"aten::|autograd::|torch::autograd::|\w+Backward\d+$|Optimizer\.|nccl:|c10d::")
 
 
@@ -173,11 +243,13 @@ def _behind_last_gradient(light: KernelLight) -> Mask:
     """
     operators = light.operators
     nobody = np.zeros(len(light.took_ns), np.bool_)
-    if operators is None:
+    if operators is None or (operators.row < 0).any():  # what no operator launched may update as well
         return nobody
     updated: set[Shape] = set()
     gradients: list[tuple[int, Shape]] = []
     for number, (name, given) in enumerate(light.kinds):
+        if SHARDS.search(name):
+            return nobody
         if name == ACCUMULATES:
             if given is None or not given.shapes:
                 return nobody
@@ -213,7 +285,21 @@ def _behind_last_gradient(light: KernelLight) -> Mask:
     return result
 
 
-FILLS: Final = frozenset(("aten::fill_", "aten::zero_", "aten::_foreach_zero_"))
+FILLS_LISTS: Final = "aten::_foreach_zero_"
+FILLS: Final = frozenset(("aten::fill_", "aten::zero_", FILLS_LISTS))
+OUTPUT_AT: Final = {
+    f"aten::{name}": position
+    for position, names in {
+        1: ("exp", "log", "sqrt", "rsqrt", "neg", "abs", "tanh", "sigmoid", "relu"),
+        2: ("mul", "div", "mm", "bmm", "matmul", "maximum", "minimum", "pow"),
+        3: ("add", "sub", "where"),
+        5: ("addmm", "baddbmm"),
+    }.items()
+    for name in names
+}
+"""Where operators have the tensor that they write, if they are given one: behind all that they read."""
+MAKES_NEW: Final = ("aten::_to_copy", "aten::clone", "aten::contiguous", "aten::cat", "aten::stack")
+"""What copies into a tensor of its own."""
 
 
 def unfilled(kernels: SteadyKernels) -> Shortened:
@@ -223,18 +309,34 @@ def unfilled(kernels: SteadyKernels) -> Shortened:
     operators = light.operators
     if operators is None or not len(operators):
         return kernels.gone(gone)
-    cleared = {shape for _, name, given in light.told if name == "aten::_foreach_zero_" for shape in given.lists[0]}
+    gone = _added_to_zeros(kernels, light)
+    gone |= _overwritten(kernels, light)
+    return kernels.gone(gone)
+
+
+def _added_to_zeros(kernels: SteadyKernels, light: KernelLight) -> Mask:
+    """Clearing of gradients, and the first addition to each; those of further micro-batches are needed."""
+    added, first_added = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels), np.bool_)
+    clears = [(number, given.lists[0]) for number, name, given in light.told if name == FILLS_LISTS and given.lists]
+    cleared = {shape for _, shapes in clears for shape in shapes}
+    if not cleared:
+        return first_added
     adds = light.inside(ACCUMULATES)
     for number, name, given in light.told:
         if name == "aten::add_" and given.shapes[0] in cleared:
             here = light.kernels_of(number)
-            gone[here[adds[here]]] = True
-    if cleared and gone.any():
-        for number, (name, _) in enumerate(light.kinds):
-            if name == "aten::_foreach_zero_":
-                gone[light.kernels_of(number)] = True
-    gone |= _overwritten(kernels, light)
-    return kernels.gone(gone)
+            added[here[adds[here]]] = True
+    times = np.bincount(light.operators.kind, minlength=len(light.kinds)) if light.operators is not None else ()
+    in_step = sum(int(times[number]) * len(shapes) for number, shapes in clears) / kernels.step_count
+    place = np.flatnonzero(added)
+    place = place[np.lexsort((kernels.operations[place], kernels.step[place]))]  # operations are in order of time
+    step = kernels.step[place]
+    rank = np.arange(len(place)) - np.searchsorted(step, step)
+    first_added[place[rank < round(in_step)]] = True
+    if first_added.any():
+        for number, _ in clears:
+            first_added[light.kernels_of(number)] = True
+    return first_added
 
 
 def _overwritten(kernels: SteadyKernels, light: KernelLight) -> Mask:
@@ -246,15 +348,17 @@ def _overwritten(kernels: SteadyKernels, light: KernelLight) -> Mask:
     rows = operators.row
     kind = np.where(rows >= 0, operators.kind[rows], -1)
     fills = [number for number, (name, _) in enumerate(light.kinds) if name in ("aten::fill_", "aten::zero_")]
+    fresh = np.any([light.inside(name) for name in MAKES_NEW], axis=0)
     for place in np.flatnonzero(is_among(kind, fills)).tolist():
         if place + 1 == len(kernels) or kind[place + 1] < 0 or kernels.part[place] != kernels.part[place + 1]:
             continue
         filled, (name, given) = light.kinds[kind[place]][1], light.kinds[kind[place + 1]]
         if filled is None or given is None or not filled.shapes or not filled.shapes[0]:
             continue
-        tensors = [shape for shape in given.shapes if shape]
-        writes_last = not name.endswith("_") and len(tensors) > 1 and tensors[-1] == filled.shapes[0]
-        over[place] = writes_last or (name == "aten::copy_" and given.shapes[0] == filled.shapes[0])
+        last = OUTPUT_AT.get(name)
+        writes_last = last is not None and given.shapes[last : last + 1] == filled.shapes[:1]
+        copies = name == "aten::copy_" and given.shapes[0] == filled.shapes[0] and not fresh[place + 1]
+        over[place] = writes_last or copies
     return over
 
 
@@ -262,28 +366,41 @@ ONE_HOT: Final = "aten::one_hot"
 
 
 def looked_up(kernels: SteadyKernels) -> Shortened:
-    """Rows are picked: the matrix of ones and zeros is neither made, nor cast, nor multiplied with."""
+    """Rows are picked: the matrix of ones and zeros is neither made, nor cast, nor multiplied with.
+
+    A matrix that a loss compares results with is none of these: backward multiplies gradients of the same size. The
+    product that follows the matrix, and is of forward, has to be with it.
+    """
     light, took = kernels.once(kernel_light), kernels.took_ns
-    inside = light.inside(ONE_HOT)
-    which, duration = inside.copy(), np.zeros(len(kernels))
-    if not inside.any():
+    inside, operators = light.inside(ONE_HOT), light.operators
+    which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
+    if operators is None or not inside.any():
         return kernels.gone(which)
+    backward = [number for number, (name, _) in enumerate(light.kinds) if name.startswith(BACKWARD)]
+    in_backward = operators.nest.handed_down(np.where(is_among(operators.kind, backward), 0, -1))
+    products = np.flatnonzero(kernels.is_matrix & (operators.row >= 0))
     made = {
-        shape
+        (prod(shape), shape[-1])
         for number, _, given in light.told
         for shape in given.shapes[:1]
         if len(light.kernels_of(number)) and inside[light.kernels_of(number)].any() and len(shape) > 1
     }
-    elements, classes = {prod(shape) for shape in made}, {shape[-1] for shape in made}
-    for number, name, given in light.told:
-        here = light.kernels_of(number)
-        tensors = [shape for shape in given.shapes if shape]
-        if name == "aten::copy_" and tensors and prod(tensors[0]) in elements:
-            which[here] = True
-        elif name in COUNTERS and any(
-            len(shape) > 1 and prod(shape) in elements and shape[-1] in classes for shape in tensors
-        ):
-            which[here] = True
+    behind = np.searchsorted(products, np.flatnonzero(inside))
+    multiplies = products[np.unique(behind[behind < len(products)])]
+    for place in multiplies[in_backward[operators.row[multiplies]] < 0].tolist():
+        name, given = light.kinds[light.kind[place]]
+        if given is None or name not in COUNTERS:
+            continue
+        first = given.shapes[1 if name in ("aten::addmm", "aten::baddbmm") else 0]
+        if len(first) > 1 and (prod(first), first[-1]) in made:
+            which[place] = True
             rows, columns = _product_shape(name, given)
-            duration[here] = stream_ns(np.full(len(here), 4 * rows * columns * light.ns_per_byte))
+            duration[place] = stream_ns(np.full(1, 4 * rows * columns * light.ns_per_byte))[0]
+    if not which.any():
+        return kernels.gone(which)
+    which |= inside
+    elements = {count for count, _ in made}
+    for number, name, given in light.told:
+        if name == "aten::copy_" and given.kind(1) == "long int" and prod(given.shapes[0]) in elements:
+            which[light.kernels_of(number)] = True
     return kernels.taking(which, np.minimum(duration, took), was_sampled=True)

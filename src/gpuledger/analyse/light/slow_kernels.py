@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.reachable import (
@@ -25,6 +26,7 @@ from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import narrower_types, spread, views
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
+    aligned_elements,
     copies_tensor,
     is_backward,
     is_flash_attention_2,
@@ -38,8 +40,9 @@ from gpuledger.trace.keys import group
 FAR: Final = 0.5
 """Below this share of the roof a kernel is far from it."""
 
-MISALIGNED_PACE: Final = 0.18
-"""What aligned products take of the time of those that read single elements: 0.13 to 0.18 in six pairs (H200)."""
+MISALIGNED_PACE: Final = {1: 0.18, 2: 0.36}
+"""What aligned products take of the time of those that read one element at a time (0.13 to 0.18 in six pairs), or two
+(one pair), on an H200. Of GPUs before it, whose aligned kernels are of the same kind, it is not known."""
 
 MASKED_PACE: Final = 0.24
 """What fused attention that is told of a causal mask takes of the time of one that reads it: 0.19 to 0.26 (H200)."""
@@ -48,6 +51,10 @@ HEADS: Final = (32, 64, 96, 128, 192, 256)
 """Sizes of heads that fused attention has kernels for; others are padded to the next."""
 
 ATTENTION_OPERATOR: Final = "aten::scaled_dot_product_attention"
+PADS: Final = "aten::constant_pad_nd"
+
+FIRST_WITH_FLASH: Final = (8, 0)
+HOPPER: Final = (9, 0)
 
 
 def aligned_products(kernels: SteadyKernels) -> Shortened:
@@ -62,10 +69,22 @@ def aligned_products(kernels: SteadyKernels) -> Shortened:
         return kernels.gone(which)
     padded = pads | (kernels.is_matrix & _beside(kernels, pads))
     known = light.is_known & (light.roof != LightRoof.UNKNOWN)
-    duration = np.where(known, product_ns(light.light_ns), MISALIGNED_PACE * took)
+    pace = _misaligned_pace(kernels)
+    which &= known | (pace < 1)
+    duration = np.where(known, product_ns(light.light_ns), pace * took)
     duration[pads] = 0.0
     which = (which & ~(known & (light.share > FAR))) | padded
     return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(known[which].any()))
+
+
+def _misaligned_pace(kernels: SteadyKernels) -> NDArray[np.float64]:
+    """Of kernels of which nothing but the name is known; 1 where that is not known either."""
+    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
+    if capability is None or capability[0] != HOPPER[0]:
+        return np.ones(len(kernels))
+    pace = np.array([1.0, *(MISALIGNED_PACE.get(elements, 1.0) for elements in range(1, 5))])
+    paces: NDArray[np.float64] = pace[kernels.of_names(aligned_elements)]
+    return paces
 
 
 FEW_CHANNELS: Final = 4
@@ -100,7 +119,10 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     """Attention with a causal flag for its mask, or with heads of a size that needs no padding."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
+    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
     masked = attention & kernels.named(is_masked_attention)
+    if capability is not None and capability < FIRST_WITH_FLASH:
+        masked &= False  # theirs have no other fused kernel
     seen = light.is_known & (light.share < FAR)  # without samples or shapes nothing but the name says so
     which, duration = masked & ~light.has_inputs & seen, took * np.where(masked, MASKED_PACE, 1.0)
     for given, here in light.by_inputs(attention):
@@ -114,8 +136,7 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
             duration[here] = attention_ns(light.light_ns[here] / 2, length, head)
         wider = next((size for size in HEADS if size >= head), head)
         if wider != head:
-            inside = light.inside(ATTENTION_OPERATOR)
-            padding = inside & ~attention
+            padding = light.inside(ATTENTION_OPERATOR) & light.inside(PADS)
             which |= padding
             duration[padding] = 0.0
             which[here] = True
@@ -123,8 +144,9 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, np.minimum(duration, took))  # that a mask is causal is not in the profile
 
 
-OLDER_THAN: Final = (9, 0)
-"""GPUs from this compute capability on have instructions that FlashAttention 2 does not use."""
+HAVE_NEWER: Final = (9, 10)
+"""GPUs of these generations have instructions that FlashAttention 2 does not use: Hopper and Blackwell of data centres.
+Blackwell for desks (12) has those of 2020."""
 
 LEAST_LENGTH: Final = 1024  # shorter inputs were not measured
 
@@ -136,7 +158,7 @@ def newer_attention(kernels: SteadyKernels) -> Shortened:
     older &= ~kernels.place_of(kernels.once(fused_attention).operations)
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
     capability = None if kernels.gpu is None else kernels.gpu.compute_capability
-    if capability is None or capability < OLDER_THAN:
+    if capability is None or capability[0] not in HAVE_NEWER:
         return kernels.gone(which)
     for given, here in light.by_inputs(older & (light.roof == LightRoof.COMPUTE)):
         shapes = [shape for shape in given.shapes if len(shape) == 4]
@@ -147,12 +169,17 @@ def newer_attention(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, np.minimum(duration, took), was_sampled=True)
 
 
+ACROSS: Final = 0.3
+"""What tensors that lie across one another reach at most (0.19 and 0.24 of the bandwidth, H200). Slices and broadcasts
+also go element by element, and reach 0.3 to 0.5: another layout does not help them."""
+
+
 def vectorized(kernels: SteadyKernels) -> Shortened:
     """Kernels by element that go element by element, at the pace of those that read what lies side by side."""
     light = kernels.once(kernel_light)
     single = (kernels.elements > 0) & ~kernels.named(is_vectorized) & ~kernels.named(copies_tensor)
     single &= kernels.of_families(BY_ELEMENT)  # what is gathered or scattered lies where it lies
-    which = single & light.is_known & (light.roof == LightRoof.MEMORY) & (light.share < FAR)
+    which = single & light.is_known & (light.roof == LightRoof.MEMORY) & (light.share < ACROSS)
     duration = np.minimum(stream_ns(light.light_ns), kernels.took_ns)
     return kernels.taking(which, duration, was_sampled=bool((light.source[which] < LightSource.LAUNCH).any()))
 
@@ -176,6 +203,7 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     room, blocks = kernels.blocks_at_once, kernels.launch_shape("grid")
     count = 0 if kernels.gpu is None else min(kernels.gpu.sm_count or 0, MOST_PROCESSORS)
     may_be = (room > 0) & (blocks > room * count) & (took >= LONG_NS)
+    may_be &= ~kernels.of_families(frozenset({"attention"}))  # a mask makes blocks of different lengths
     moves = (light.roof == LightRoof.MEMORY) & (light.share > VERY_FAR)
     may_be &= ~(light.is_known & ((light.high_ns > NEAR_ROOF * took) | moves))
     waves = blocks / np.maximum(room * count, 1)
@@ -205,6 +233,7 @@ def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
     attention = kernels.of_families(frozenset({"attention"}))
     far = light.is_known & (light.source < LightSource.LAUNCH) & (light.high_ns < VERY_FAR * took) & ~attention
     far &= (took > LONG_NS) & (2 * kernels.page_ns < took)  # what waits for pages waits for no roof
+    far &= kernels.are_alone  # others have the rest of the GPU
     for way in REASONS:
         far[kernels.place_of(kernels.once(way).operations)] = False
     reached = np.where(light.roof == LightRoof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))

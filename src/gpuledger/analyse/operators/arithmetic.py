@@ -340,6 +340,34 @@ def _attention(given: Inputs, heads_at: int, causal_at: int, *, backward: bool =
     return Count(2 * scores * width, kind, is_bound=causal is None or not is_square, moved_bytes=moved)
 
 
+def _packed_attention(given: Inputs, lengths_at: int, causal_at: int, *, backward: bool = False) -> Count | None:
+    """Sequences one after the other: [all positions, heads, width], and where each begins, from `lengths_at` on.
+
+    Counted as if all were of one length: of others there are more scores.
+    """
+    shapes = given.shapes[1:4] if backward else given.shapes[:3]
+    begins = given.shapes[lengths_at] if lengths_at < len(given.shapes) else ()
+    if len(shapes) < 3 or any(len(shape) != 3 for shape in shapes) or len(begins) != 1 or begins[0] < 2:
+        return None
+    query, key, value = shapes
+    scores = query[0] * key[0] * query[1] // (begins[0] - 1)
+    if given.argument(causal_at) in _IS_CAUSAL:
+        scores //= 2
+    width, kind = 3 * query[2] + 2 * value[2] if backward else query[2] + value[2], given.kind(int(backward))
+    size = ELEMENT_BYTES.get(kind or "")
+    moved = None if size is None else (2 if backward else 1) * (sum(map(prod, shapes)) + prod(query)) * size
+    return Count(2 * scores * width, kind, moved_bytes=moved)
+
+
+def _either_attention(given: Inputs, **where: int) -> Count | None:
+    """torch's, which takes both."""
+    lengths_at = where.pop("lengths_at")
+    is_packed = any(len(shape) == 3 for shape in given.shapes[:2])
+    if is_packed:
+        return _packed_attention(given, lengths_at, where["causal_at"], backward=bool(where.get("backward")))
+    return _attention(given, where["heads_at"], where["causal_at"], backward=bool(where.get("backward")))
+
+
 _IS_CAUSAL: Final = ("True", "1", "2")
 """A flag, or the number that xFormers' kernels have for a causal mask."""
 
@@ -426,11 +454,9 @@ _ATTENTION: Final = (
     (4, 1, False, (f"{_SCALED}_flash_attention",)),
     (6, 1, False, (f"{_SCALED}_efficient_attention", f"{_SCALED}_cudnn_attention")),
     (10, 1, False, ("_cudnn_attention_forward",)),
-    (8, 2, False, ("_flash_attention_forward",)),
     (9, 2, False, ("_efficient_attention_forward",)),
     (11, 1, True, (f"{_SCALED}_flash_attention_backward", f"{_SCALED}_efficient_attention_backward")),
     (14, 1, True, (f"{_SCALED}_cudnn_attention_backward", "_cudnn_attention_backward")),
-    (11, 2, True, ("_flash_attention_backward",)),
     (14, 2, True, ("_efficient_attention_backward",)),
 )
 """Where operators say that they are causal, which dimension is of heads, whether they are backward; their names."""
@@ -439,12 +465,59 @@ _ATTENTION: Final = (
 # What counts an operator's work, by its name; convolutions apart.
 COUNTERS: Final[Mapping[str, Callable[[Inputs], Count | None]]] = {
     **{f"aten::{name}": counter for counter, names in _counters() for name in names},
+    "aten::_flash_attention_forward": partial(_either_attention, heads_at=2, causal_at=8, lengths_at=3),
+    "aten::_flash_attention_backward": partial(_either_attention, heads_at=2, causal_at=11, lengths_at=6, backward=1),
     "flash_attn::_flash_attn_forward": partial(_attention, heads_at=2, causal_at=5),
+    "flash_attn::_flash_attn_backward": partial(_attention, heads_at=2, causal_at=11, backward=True),
+    "flash_attn::_flash_attn_varlen_forward": partial(_packed_attention, lengths_at=3, causal_at=9),
+    "flash_attn::_flash_attn_varlen_backward": partial(_packed_attention, lengths_at=9, causal_at=15, backward=True),
 }
+
+_OTHERS: Final = re.compile(
+    r"^(?!aten::|triton_|autograd::|c10d::|nccl:)\w+::\w*?(?:(gemm|_?mm|linear)(?![a-z])|moe|experts)"
+)
+"""Products and experts of operators that are not torch's own."""
+
+
+def _others_product(name: str, given: Inputs) -> Count | None:
+    """Of two matrices that fit, with the result before them or not; where a name says experts, of theirs."""
+    match = _OTHERS.match(name)
+    matrices = [at for at, shape in enumerate(given.shapes) if len(shape) > 1 and given.kind(at) in ELEMENT_BYTES]
+    if match is None or len(matrices) < 2:
+        return None
+    if match[1] is None:
+        return _experts(given, matrices)
+    for first in range(min(len(matrices) - 1, 2)):
+        rows, weight = (given.shapes[at] for at in matrices[first : first + 2])
+        if len(weight) != 2 or rows[-1] not in weight:
+            continue
+        columns = weight[0] if weight[1] == rows[-1] else weight[1]
+        if first and (*rows[:-1], columns) != given.shapes[matrices[0]]:
+            continue
+        flops = 2 * prod(rows) * columns
+        return _product_count(flops, given, prod(rows[:-1]), *matrices[first : first + 2])
+    return None
+
+
+def _experts(given: Inputs, matrices: Sequence[int]) -> Count | None:
+    """Rows that go to several experts each, through two matrices of each expert."""
+    weights = [at for at in matrices if len(given.shapes[at]) == 3][:2]
+    chosen = [
+        shape for at, shape in enumerate(given.shapes) if len(shape) == 2 and given.kind(at) in ("int", "long int")
+    ]
+    if len(weights) < 2 or not chosen or weights[0] == matrices[0]:
+        return None
+    rows, (up, down) = given.shapes[matrices[0]], (given.shapes[at] for at in weights)
+    if up[2] != rows[-1] or down[1] != rows[-1] or up[0] != down[0] or chosen[0][0] != prod(rows[:-1]):
+        return None
+    pairs, size = prod(chosen[0]), ELEMENT_BYTES[given.kind(weights[0]) or ""]
+    each = prod(up[1:]) + prod(down[1:])
+    moved = size * each * min(up[0], pairs) + 4 * prod(rows)
+    return Count(2 * pairs * each, given.kind(weights[0]), is_bound=True, moved_bytes=moved)
 
 
 def _is_counted(name: str) -> bool:
-    return name in COUNTERS or name in _CONV or name in _CONV_BACK
+    return name in COUNTERS or name in _CONV or name in _CONV_BACK or bool(_OTHERS.match(name))
 
 
 def count_of(name: str, given: Inputs | None, outputs: Outputs) -> Count | None:
@@ -455,8 +528,10 @@ def count_of(name: str, given: Inputs | None, outputs: Outputs) -> Count | None:
         count = _convolution(given, outputs)
     elif name in _CONV_BACK:
         count = _convolution_back(given, _CONV_BACK[name])
-    else:
+    elif name in COUNTERS:
         count = COUNTERS[name](given)
+    else:
+        count = _others_product(name, given)
     return None if count is None or not count.flops or (count.kind or "").startswith("c10::complex") else count
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOfKernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.catalog.ncu_metrics import DURATION, USE
+from gpuledger.catalog.ncu_metrics import DURATION, SM_CLOCK, USE
 from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3, KernelReport, Profiled
 from gpuledger.trace.model import NotMeasured
@@ -65,28 +65,47 @@ class Agreement:
     short_held_share: float | None  # of kernels under five microseconds
 
 
+class CountedUse:
+    """What Nsight Compute counted of kernels."""
+
+    def __init__(self, report: KernelReport) -> None:
+        self._by_name, self._by_bare_name = (_counted_percent(report, name_of) for name_of in (_in_short, _bare))
+        clocks = [(launch.metric(*SM_CLOCK), launch.metric(*DURATION)) for launch in report.launches]
+        known = [
+            (hertz, time)
+            for hertz, time in clocks
+            if not isinstance(hertz, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
+        ]
+        self.hertz: Final = (
+            sum(hertz * time for hertz, time in known) / sum(time for _, time in known) if known else None
+        )
+        """The mean clock while they ran; None where it was not counted."""
+
+    def percent(self, kernels: Sequence[_Key]) -> list[dict[GpuMetric, float] | None]:
+        """By counter, of each of these kernels: name, grid and block. None: it was not profiled."""
+        bare_keys = [(_bare(name), grid, block) for name, grid, block in kernels]
+        often = Counter(bare_keys)
+        return [
+            self._by_name.get((_in_short(name), grid, block))
+            or (self._by_bare_name.get(bare) if often[bare] == 1 else None)
+            for (name, grid, block), bare in zip(kernels, bare_keys, strict=True)
+        ]
+
+
 def held_against(use: UseOfKernels, report: KernelReport) -> tuple[CounterComparison, ...]:
     """Every counter of every kernel that both have."""
+    counted = CountedUse(report).percent([(kernel.full_name, kernel.grid, kernel.block) for kernel in use.kernels])
+    return tuple(
+        CounterComparison(kernel, metric, figure, figures[metric])
+        for kernel, figures in zip(use.kernels, counted, strict=True)
+        for metric, figure in kernel.figures.items()
+        if figures is not None and metric in figures
+    )
 
-    def key(kernel: KernelUse, name_of: Callable[[str], str]) -> _Key:
-        return name_of(kernel.full_name), kernel.grid, kernel.block
 
-    def without_namespaces(name: str) -> str:
-        return parse(name).bare
-
-    by_name, by_bare_name = (_counted_percent(report, name_of) for name_of in (_in_short, without_namespaces))
-    often = Counter(key(kernel, without_namespaces) for kernel in use.kernels)
-    compared = []
-    for kernel in use.kernels:
-        figures, bare = by_name.get(key(kernel, _in_short)), key(kernel, without_namespaces)
-        if figures is None and often[bare] == 1:
-            figures = by_bare_name.get(bare)
-        compared += [
-            CounterComparison(kernel, metric, figure, figures[metric])
-            for metric, figure in kernel.figures.items()
-            if figures is not None and metric in figures
-        ]
-    return tuple(compared)
+def _bare(name: str) -> str:
+    """Without namespaces."""
+    return parse(name).bare
 
 
 def _in_short(name: str) -> str:

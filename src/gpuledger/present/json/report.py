@@ -101,7 +101,7 @@ class LightJson(Json):
     light_ns: Annotated[Ns | None, Meta(description="Null where it is not known.")]
     light_low_ns: int | None
     light_high_ns: int | None
-    source: Literal["shapes", "samples", "launch", "unknown"]
+    source: Literal["shapes", "samples", "ncu", "launch", "unknown"]
     roof: Literal["compute", "memory", "unknown"]
 
 

@@ -22,6 +22,7 @@ from gpuledger.units import share_text, time_text
 SOURCES: Final = {
     LightSource.SHAPES: say("shapes"),
     LightSource.SAMPLES: say("samples of counters"),
+    LightSource.NCU: say("Nsight Compute"),
     LightSource.LAUNCH: say("launch sizes"),
     LightSource.UNKNOWN: say("unknown"),
 }
@@ -34,6 +35,9 @@ GPU_BOUND: Final = 0.8
 """From this share of the time in compute on, what would help is faster kernels."""
 
 
+MOSTLY_SKINNY: Final = 0.5
+
+
 def is_telling(books: LightBooks | None) -> bool:
     """Whether so much is known of compute that its shares say something of the whole."""
     return books is not None and books.whole.unknown_ns < MOSTLY_KNOWN * books.whole.whole_ns
@@ -44,6 +48,13 @@ def light_sentence(device: Device, books: LightBooks) -> Message | None:
     whole, steady_ns = books.whole, max(device.steady_ns, 1)
     if not is_telling(books) or whole.whole_ns < GPU_BOUND * steady_ns:
         return None
+    if books.skinny_ns > MOSTLY_SKINNY * whole.whole_ns:
+        return say(
+            "GPU-bound at {share} of light; {skinny} of the time, matrix products of few rows read their weights as "
+            "fast as memory gives them: only a larger batch or quantized weights help.",
+            share=share_text(whole.light_ns / max(whole.whole_ns, 1)),
+            skinny=share_text(books.skinny_ns / steady_ns),
+        )
     family, busy = max(books.families, key=lambda entry: entry[1].lost_ns + entry[1].avoidable_ns)
     return say(
         "GPU-bound at {share} of light; the largest loss is in {family}, {lost}.",
