@@ -23,7 +23,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group, is_among
+from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
 from gpuledger.trace.strings import NO_TEXT, Codes
@@ -91,7 +91,7 @@ class SteadyKernels:
     @cached_property
     def step_count(self) -> int:
         """Of how many steps they are."""
-        return max(len(np.unique(self.step)), 1)
+        return max(len(distinct(self.step)), 1)
 
     def once(self, figure: Callable[[SteadyKernels], Figure]) -> Figure:
         """What is found of all of them, found once for all who ask."""

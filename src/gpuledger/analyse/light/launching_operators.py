@@ -83,8 +83,9 @@ class LaunchingOperators:
 
     def of_names(self, names: frozenset[str]) -> list[tuple[str, Inputs]]:
         """The different operators of some names, with what they were given where that was recorded."""
-        rows, first = self.nest.rows, self._groups[0]
+        rows = self.nest.rows
         codes = {rows.strings.code(name): name for name in names}
-        mine = first[is_among(rows.codes("name")[first], [code for code in codes if code != NO_TEXT])]
+        mine = np.flatnonzero(is_among(rows.codes("name"), [code for code in codes if code != NO_TEXT]))
+        mine = mine[group(*(rows.codes(key)[mine] for key in ("name", "inputs")))[0]]
         named = zip(rows.codes("name")[mine].tolist(), rows.strings.decode(rows.codes("inputs")[mine]), strict=True)
         return [(codes[code], given) for code, text in named if (given := parse_inputs(text)) is not None]

@@ -20,7 +20,7 @@ from gpuledger.analyse.light.reachable import product_ns, stream_ns
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, Shape
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.catalog.kernel_types import attends_backward, attends_forward, is_backward
-from gpuledger.trace.keys import RowsByKey, is_among, occurrences
+from gpuledger.trace.keys import RowsByKey, distinct, is_among, occurrences
 
 BACKWARD: Final = "autograd::engine::evaluate_function"
 """How the operators begin in which backward passes run."""
@@ -386,7 +386,7 @@ def looked_up(kernels: SteadyKernels) -> Shortened:
         if len(light.kernels_of(number)) and inside[light.kernels_of(number)].any() and len(shape) > 1
     }
     behind = np.searchsorted(products, np.flatnonzero(inside))
-    multiplies = products[np.unique(behind[behind < len(products)])]
+    multiplies = products[distinct(behind[behind < len(products)])]
     for place in multiplies[in_backward[operators.row[multiplies]] < 0].tolist():
         name, given = light.kinds[light.kind[place]]
         if given is None or name not in COUNTERS:
