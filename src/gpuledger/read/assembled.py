@@ -6,6 +6,7 @@ before they are tables is done here: ranges nested, nodes of graphs numbered, wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work, within_bounds
 from gpuledger.read.nsys.container import NULL
 from gpuledger.read.request import WantedColumns, counted, too_many_gpus, too_many_rows
+from gpuledger.regex import regex
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
@@ -231,6 +233,28 @@ def together(parts: list[Columns]) -> Columns:
         ]
         whole[key] = own[0] if len(own) == 1 else np.concatenate(own)
     return whole
+
+
+_SIDES: Final = {"H": "Host", "D": "Device"}
+_WAY: Final = regex(r"(H(?:OST)?|D(?:EVICE)?)_?(?:TO|2)_?(H|D|HOST|DEVICE)(?![a-z])", re.IGNORECASE)
+_FILL: Final = regex(r"fill|memset", re.IGNORECASE)
+
+
+def copy_kind(name: str) -> str:
+    """NVIDIA's label for a copy as others call it: MEMORY_COPY_HOST_TO_DEVICE, CopyHostToDevice, MemcpyH2D, FillBuffer."""
+    if way := _WAY.search(name):
+        source, target = (_SIDES[side[0].upper()] for side in way.groups())
+        return f"{source}-to-{target}"
+    return "Memset" if _FILL.search(name) else "Unknown"
+
+
+def copy_columns(raw: RawTables, names: NDArray[np.int64], texts: list[str]) -> Columns:
+    """Kind and the two memories of copies, whose names are texts by their numbers. Nobody says which kind of host memory."""
+    kinds = [copy_kind(text) for text in texts] + ["Unknown"]
+    source = ["Device" if kind.startswith("Device") else "Unknown" for kind in kinds]
+    target = ["Device" if kind.endswith("Device") or kind == "Memset" else "Unknown" for kind in kinds]
+    coded = {"kind": kinds, "src_kind": source, "dst_kind": target}
+    return {column: raw.codes.column(said)[names] for column, said in coded.items()}
 
 
 def ints(values: Iterable[int | None]) -> Ints:

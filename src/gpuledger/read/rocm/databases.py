@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.assembled import Columns, RawTables, ints, recorded
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.request import WantedColumns, counted
 from gpuledger.read.rocm.words import (
@@ -24,7 +25,6 @@ from gpuledger.read.rocm.words import (
     add_allocations,
     agent_gpu,
     blocks,
-    copy_columns,
     finish,
     layer_of,
     streams,
@@ -50,23 +50,35 @@ def reader_of(tables: Mapping[str, Collection[str]]) -> Callable[..., Trace] | N
 class _Database:
     """The tables of one set, asked for by their names without the set's UUID; what is not there has no rows."""
 
-    def __init__(self, export: NsysExport, suffix: str = "") -> None:
-        self._export, self._suffix = export, suffix
+    def __init__(self, export: NsysExport, name: str, suffix: str = "") -> None:
+        self._export, self._name, self._suffix = export, name, suffix
+        self._rows: dict[str, int] = {}
 
     def columns(self, table: str, *names: str) -> dict[str, Ints]:
         """Whole numbers; NULL in a column that the table lacks."""
         own = self._export.tables.get(table + self._suffix, frozenset())
         held = [name for name in names if name in own]
         read = dict(self._export.integers(table + self._suffix, held).columns) if held else {}
-        count = len(next(iter(read.values()), ()))
+        count = self._same(table, len(next(iter(read.values()))) if held else self.count(table))
         return {name: read[name] if name in read else np.full(count, NULL) for name in names}
 
     def texts(self, table: str, column: str) -> tuple[list[str], NDArray[np.int64]]:
         """The distinct texts of a column, and the number of each row's; -1 for none."""
         if column not in self._export.tables.get(table + self._suffix, frozenset()):
-            return [], np.full(self.count(table), -1)
+            return [], np.full(self._same(table, self.count(table)), -1)
         read = self._export.texts(table + self._suffix, column)
+        self._same(table, len(read.numbers))
         return [text.decode(errors="backslashreplace") for text in read.distinct], read.numbers
+
+    def _same(self, table: str, count: int) -> int:
+        """How many rows a table has: of a damaged file, two columns may have different ones."""
+        if self._rows.setdefault(table, count) != count:
+            raise UnreadableProfile(
+                f"{self._name}: a damaged SQLite database",
+                found=f"columns of {table} have {self._rows[table]:,} rows and {count:,}",
+                hint="copy it again",
+            )
+        return count
 
     def each_text(self, table: str, column: str) -> list[str]:
         """The text of each row."""
@@ -116,7 +128,7 @@ def _program(command: str) -> str | None:
 def _read_rocpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw = RawTables(name, wanted, limits)
     sets = [
-        _RocpdSet(_Database(export, table.removeprefix(_AGENTS)), raw)
+        _RocpdSet(_Database(export, name, table.removeprefix(_AGENTS)), raw)
         for table in sorted(export.tables)
         if table.startswith(_AGENTS)
     ]
@@ -358,7 +370,7 @@ class _RocpdSet:
 
 
 def _read_rpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
-    raw, database = RawTables(name, wanted, limits), _Database(export)
+    raw, database = RawTables(name, wanted, limits), _Database(export, name)
     strings = database.by_id("rocpd_string", "string")
     api = database.columns("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     ops = database.columns("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
@@ -499,7 +511,7 @@ def _whole(text: str) -> int:
 
 
 def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
-    raw, database = RawTables(name, wanted, limits), _Database(export)
+    raw, database = RawTables(name, wanted, limits), _Database(export, name)
     pids = [np.empty(0, np.int64)]
     for table, into in (
         ("OPS", Table.KERNELS),

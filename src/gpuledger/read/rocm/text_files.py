@@ -20,10 +20,10 @@ import numpy as np
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.assembled import Columns, RawTables, ints, recorded
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded
 from gpuledger.read.nsys.container import NULL
 from gpuledger.read.request import Progress, WantedColumns, counted
-from gpuledger.read.rocm.words import add_allocations, agent_gpu, blocks, copy_columns, finish, layer_of, streams
+from gpuledger.read.rocm.words import add_allocations, agent_gpu, blocks, finish, layer_of, streams
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.read.stream import ByteStream
 from gpuledger.trace.model import Gpu, Private, Trace
@@ -31,25 +31,25 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
 
 
-class _Struct(msgspec.Struct, gc=False):
+class _Part(msgspec.Struct, gc=False):
     pass
 
 
-class _Handle(_Struct):
+class _Handle(_Part):
     handle: int = -1
 
 
-class _Correlation(_Struct):
+class _Correlation(_Part):
     internal: int = -1
 
 
-class _Size(_Struct):
+class _Size(_Part):
     x: int = -1
     y: int = -1
     z: int = -1
 
 
-class _Dispatch(_Struct):
+class _Dispatch(_Part):
     agent_id: _Handle = msgspec.field(default_factory=_Handle)
     queue_id: _Handle = msgspec.field(default_factory=_Handle)
     kernel_id: int = -1
@@ -58,7 +58,7 @@ class _Dispatch(_Struct):
     grid_size: _Size = msgspec.field(default_factory=_Size)
 
 
-class _Record(_Struct):
+class _Record(_Part):
     """One event of any kind."""
 
     kind: int = -1
@@ -77,47 +77,47 @@ class _Record(_Struct):
     allocation_size: int = -1
 
 
-class _CounterValue(_Struct):
+class _CounterValue(_Part):
     counter_id: _Handle = msgspec.field(default_factory=_Handle)
     value: float = 0.0
 
 
-class _DispatchData(_Struct):
+class _DispatchData(_Part):
     dispatch_info: _Dispatch = msgspec.field(default_factory=_Dispatch)
     end_timestamp: int | None = None
 
 
-class _Counted(_Struct):
+class _Counted(_Part):
     dispatch_data: _DispatchData = msgspec.field(default_factory=_DispatchData)
     records: list[_CounterValue] = []
 
 
-class _Callbacks(_Struct):
+class _Callbacks(_Part):
     counter_collection: list[_Counted] = []
 
 
-class _Counter(_Struct):
+class _Counter(_Part):
     id: _Handle = msgspec.field(default_factory=_Handle)
     name: str = ""
 
 
-class _Operations(_Struct):
+class _Operations(_Part):
     kind: str = ""
     operations: list[str] = []
 
 
-class _Marker(_Struct):
+class _Marker(_Part):
     key: int = -1
     value: str = ""
 
 
-class _Strings(_Struct):
+class _Strings(_Part):
     buffer_records: list[_Operations] = []
     callback_records: list[_Operations] = []
     marker_api: list[_Marker] = []
 
 
-class _Symbol(_Struct):
+class _Symbol(_Part):
     kernel_id: int = -1
     kernel_name: str = ""
     formatted_kernel_name: str = ""
@@ -126,12 +126,12 @@ class _Symbol(_Struct):
     accum_vgpr_count: int = 0
 
 
-class _Metadata(_Struct):
+class _Metadata(_Part):
     pid: int = -1
     command: list[str] = []
 
 
-class _OneProcess(_Struct):
+class _OneProcess(_Part):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     agents: list[dict[str, Any]] = []
     counters: list[_Counter] = []
@@ -141,7 +141,7 @@ class _OneProcess(_Struct):
     callback_records: _Callbacks = msgspec.field(default_factory=_Callbacks)
 
 
-class _Document(_Struct):
+class _RocprofDocument(_Part):
     processes: list[_OneProcess] = msgspec.field(name="rocprofiler-sdk-tool")
 
 
@@ -149,7 +149,7 @@ def read_json(stream: ByteStream, name: str, container: str, wanted: WantedColum
     """One JSON document, of one or several processes."""
     text = stream.read()
     try:
-        processes = msgspec.json.decode(text, type=_Document).processes
+        processes = msgspec.json.decode(text, type=_RocprofDocument).processes
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableProfile(
             f"{name}: a result of rocprofv3 that is not whole, or is laid out in a way gpuledger does not know",
@@ -334,8 +334,8 @@ def _add_counters(raw: RawTables, process: _OneProcess, gpu_of: dict[int, int]) 
     if rows:
         ends, devices, counters, values = zip(*rows, strict=True)
         times = ints(ends)
-        columns = {"device": ints(devices), "name": raw.codes.column(counters), "value": ints(values)}
-        raw.add(Table.METRICS, {"start_ns": times, "end_ns": times} | columns)
+        columns: Columns = {"device": ints(devices), "name": raw.codes.column(counters), "value": ints(values)}
+        raw.add(Table.METRICS, columns | {"start_ns": times, "end_ns": times})
 
 
 class RocprofCsvReader:
@@ -497,7 +497,7 @@ def _csv_calls(raw: RawTables, table: _CsvTable) -> None:
     columns["name"] = raw.codes.column(names)
     is_call = layer >= 0
     raw.add(Table.CALLS, {key: values[is_call] for key, values in (columns | {"layer": layer}).items()})
-    rows = np.flatnonzero(~is_call)
+    rows = np.flatnonzero(~is_call).tolist()
     said, own = [names[row] for row in rows], {key: values[rows] for key, values in columns.items()}
     ranges = _ranges(raw, own, said, "")
     ranges["domain"] = raw.codes.column("" if domains[row].startswith("MARKER") else domains[row] for row in rows)

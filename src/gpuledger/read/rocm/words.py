@@ -7,36 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.messages import say
-from gpuledger.read.assembled import Columns, RawTables, ints, numbered_gpus, place_on_gpus, recorded
+from gpuledger.read.assembled import RawTables, ints, numbered_gpus, place_on_gpus, recorded
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
 
-_SIDES: Final = {"HOST": "Host", "DEVICE": "Device", "H": "Host", "D": "Device"}
-_WAY: Final = re.compile(r"(HOST|DEVICE|H|D)_?TO_?(HOST|DEVICE|H|D)\b", re.IGNORECASE)
-_FILL: Final = re.compile(r"fill|memset", re.IGNORECASE)
 OWN_WORK: Final = re.compile(r"::writeRows$|^hcc_activity_callback$|^rpd_|^roctracer_")
 """What rocmProfileData records of itself."""
-
-
-def copy_kind(name: str) -> str:
-    """NVIDIA's label for one of AMD's copies: MEMORY_COPY_HOST_TO_DEVICE, CopyHostToDevice, FillBuffer."""
-    if way := _WAY.search(name):
-        source, target = (_SIDES[side.upper()] for side in way.groups())
-        return f"{source}-to-{target}"
-    return "Memset" if _FILL.search(name) else "Unknown"
-
-
-def copy_columns(raw: RawTables, names: NDArray[np.int64], texts: list[str]) -> Columns:
-    """Kind and the two memories of copies, whose names are texts by their numbers. AMD says Host, not which kind."""
-    kinds = [copy_kind(text) for text in texts] + ["Unknown"]
-    source = ["Device" if kind.startswith("Device") else "Unknown" for kind in kinds]
-    target = ["Device" if kind.endswith("Device") or kind == "Memset" else "Unknown" for kind in kinds]
-    coded = {"kind": kinds, "src_kind": source, "dst_kind": target}
-    return {column: raw.codes.column(said)[names] for column, said in coded.items()}
 
 
 def layer_of(domain: str, name: str) -> str | None:
