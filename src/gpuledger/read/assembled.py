@@ -241,7 +241,7 @@ _FILL: Final = regex(r"fill|memset", re.IGNORECASE)
 
 
 def copy_kind(name: str) -> str:
-    """NVIDIA's label for a copy as others call it: MEMORY_COPY_HOST_TO_DEVICE, CopyHostToDevice, MemcpyH2D, FillBuffer."""
+    """NVIDIA's label for a copy as others call it: CopyHostToDevice, MemcpyH2D, FillBuffer."""
     if way := _WAY.search(name):
         source, target = (_SIDES[side[0].upper()] for side in way.groups())
         return f"{source}-to-{target}"
@@ -249,7 +249,7 @@ def copy_kind(name: str) -> str:
 
 
 def copy_columns(raw: RawTables, names: NDArray[np.int64], texts: list[str]) -> Columns:
-    """Kind and the two memories of copies, whose names are texts by their numbers. Nobody says which kind of host memory."""
+    """Kind and the two memories of copies, named by numbers of texts; which host memory is not said."""
     kinds = [copy_kind(text) for text in texts] + ["Unknown"]
     source = ["Device" if kind.startswith("Device") else "Unknown" for kind in kinds]
     target = ["Device" if kind.endswith("Device") or kind == "Memset" else "Unknown" for kind in kinds]
