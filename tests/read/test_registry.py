@@ -12,6 +12,7 @@ from gpuledger.read.registry import READERS, load_reader, reader_of
 from gpuledger.read.source import Source, look_at
 from support.command import ROOT
 from support.rocm_files import rocprof_csv
+from support.xplane_files import xplane
 
 
 def test_every_reader_is_there_under_a_name_of_its_own() -> None:
@@ -34,6 +35,7 @@ def test_every_reader_knows_its_own(unpacked: Callable[[str], Path], tmp_path: P
         archive: "archive",
         trace: "json",
         rocprof_csv(tmp_path / "run"): "rocprof csv",
+        xplane(tmp_path / "jax"): "xplane",
     }
     assert {path: reader.name for path in known if (reader := reader_of(look_at(path))) is not None} == known
     assert set(known.values()) == {load_reader(place).name for place in READERS}

@@ -13,7 +13,7 @@ from gpuledger.units import count_text
 
 _AMD: Final = "it reads the database that this was made from (.db, .rpd), and what `rocprofv3 --sys-trace` writes"
 _TORCH: Final = "record with `torch.profiler.profile`, and write it with its `export_chrome_trace`"
-_XLA: Final = "record the program with `nsys profile --trace=cuda,nvtx`, and export that"
+_XLA: Final = "give the .xplane.pb beside it, which holds more"
 
 _TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
     ((b'"CUDA functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler, with GPU times of operators", _TORCH),
@@ -63,11 +63,9 @@ def other_json(keys: Collection[str]) -> tuple[str, str] | None:
 
 
 def other_binary(head: bytes) -> tuple[str, str] | None:
-    """What a file of protocol buffers is, and a hint: XPlane names its planes first, Perfetto sets its clocks."""
+    """What a file of protocol buffers is, and a hint: Perfetto sets its clocks first."""
     if head[:1] != b"\n":
         return None
-    if any(plane in head[:128] for plane in (b"/host:", b"/device:")):
-        return "an XPlane file of JAX's or TensorFlow's profiler (xplane.pb)", _XLA
     if head[2:3] == b"2" and head[4:5] in (b"\n", b"\x10"):
         return "a Perfetto trace", _PERFETTO
     return None

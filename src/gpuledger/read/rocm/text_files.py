@@ -31,25 +31,25 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
 
 
-class _Part(msgspec.Struct, gc=False):
+class _JsonPart(msgspec.Struct, gc=False):
     pass
 
 
-class _Handle(_Part):
+class _Handle(_JsonPart):
     handle: int = -1
 
 
-class _Correlation(_Part):
+class _Correlation(_JsonPart):
     internal: int = -1
 
 
-class _Size(_Part):
+class _Size(_JsonPart):
     x: int = -1
     y: int = -1
     z: int = -1
 
 
-class _Dispatch(_Part):
+class _Dispatch(_JsonPart):
     agent_id: _Handle = msgspec.field(default_factory=_Handle)
     queue_id: _Handle = msgspec.field(default_factory=_Handle)
     kernel_id: int = -1
@@ -58,7 +58,7 @@ class _Dispatch(_Part):
     grid_size: _Size = msgspec.field(default_factory=_Size)
 
 
-class _Record(_Part):
+class _Record(_JsonPart):
     """One event of any kind."""
 
     kind: int = -1
@@ -77,47 +77,47 @@ class _Record(_Part):
     allocation_size: int = -1
 
 
-class _CounterValue(_Part):
+class _CounterValue(_JsonPart):
     counter_id: _Handle = msgspec.field(default_factory=_Handle)
     value: float = 0.0
 
 
-class _DispatchData(_Part):
+class _DispatchData(_JsonPart):
     dispatch_info: _Dispatch = msgspec.field(default_factory=_Dispatch)
     end_timestamp: int | None = None
 
 
-class _Counted(_Part):
+class _Counted(_JsonPart):
     dispatch_data: _DispatchData = msgspec.field(default_factory=_DispatchData)
     records: list[_CounterValue] = []
 
 
-class _Callbacks(_Part):
+class _Callbacks(_JsonPart):
     counter_collection: list[_Counted] = []
 
 
-class _Counter(_Part):
+class _Counter(_JsonPart):
     id: _Handle = msgspec.field(default_factory=_Handle)
     name: str = ""
 
 
-class _Operations(_Part):
+class _Operations(_JsonPart):
     kind: str = ""
     operations: list[str] = []
 
 
-class _Marker(_Part):
+class _Marker(_JsonPart):
     key: int = -1
     value: str = ""
 
 
-class _Strings(_Part):
+class _RocprofStrings(_JsonPart):
     buffer_records: list[_Operations] = []
     callback_records: list[_Operations] = []
     marker_api: list[_Marker] = []
 
 
-class _Symbol(_Part):
+class _Symbol(_JsonPart):
     kernel_id: int = -1
     kernel_name: str = ""
     formatted_kernel_name: str = ""
@@ -126,22 +126,22 @@ class _Symbol(_Part):
     accum_vgpr_count: int = 0
 
 
-class _Metadata(_Part):
+class _Metadata(_JsonPart):
     pid: int = -1
     command: list[str] = []
 
 
-class _OneProcess(_Part):
+class _OneProcess(_JsonPart):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     agents: list[dict[str, Any]] = []
     counters: list[_Counter] = []
-    strings: _Strings = msgspec.field(default_factory=_Strings)
+    strings: _RocprofStrings = msgspec.field(default_factory=_RocprofStrings)
     kernel_symbols: list[_Symbol] = []
     buffer_records: dict[str, list[_Record]] = {}
     callback_records: _Callbacks = msgspec.field(default_factory=_Callbacks)
 
 
-class _RocprofDocument(_Part):
+class _RocprofDocument(_JsonPart):
     processes: list[_OneProcess] = msgspec.field(name="rocprofiler-sdk-tool")
 
 

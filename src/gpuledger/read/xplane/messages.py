@@ -23,7 +23,7 @@ _BETWEEN_CHECKS: Final = 1 << 16
 Bytes = NDArray[np.uint8]
 
 
-class Part(NamedTuple):
+class WirePart(NamedTuple):
     """One field of a message: its number, its value if that is a number, and where its bytes lie."""
 
     field: int
@@ -32,7 +32,7 @@ class Part(NamedTuple):
     end: int
 
 
-def parts(content: bytes, start: int, end: int) -> Iterator[Part]:
+def parts(content: bytes, start: int, end: int) -> Iterator[WirePart]:
     """The fields of one message."""
     at, seen = start, 0
     while at < end:
@@ -53,11 +53,11 @@ def parts(content: bytes, start: int, end: int) -> Iterator[Part]:
             raise Damage
         if at > end:
             raise Damage
-        yield Part(field, value, first, at)
+        yield WirePart(field, value, first, at)
 
 
-class Fields(NamedTuple):
-    """Fields of many messages, in columns: whose each is, its number, its value, and where its bytes lie."""
+class MessageFields(NamedTuple):
+    """MessageFields of many messages, in columns: whose each is, its number, its value, and where its bytes lie."""
 
     owner: Ints
     field: Ints
@@ -65,9 +65,9 @@ class Fields(NamedTuple):
     start: Ints
     end: Ints
 
-    def of(self, field: int) -> Fields:
+    def of(self, field: int) -> MessageFields:
         chosen = self.field == field
-        return Fields(*(column[chosen] for column in self))
+        return MessageFields(*(column[chosen] for column in self))
 
     def column(self, field: int, count: int, missing: int = 0) -> Ints:
         """The number that each of `count` messages has in a field; protocol buffers leave a 0 out."""
@@ -77,11 +77,11 @@ class Fields(NamedTuple):
         return values
 
 
-def fields_of(content: Bytes, start: Ints, end: Ints) -> Fields:
+def fields_of(content: Bytes, start: Ints, end: Ints) -> MessageFields:
     """The fields of the messages that lie at these places, in the order of their places in each message."""
     live = start < end
     owner, at, stop = np.flatnonzero(live), start[live], end[live]
-    found = [Fields(*(np.empty(0, np.int64),) * 5)]
+    found = [MessageFields(*(np.empty(0, np.int64),) * 5)]
     while len(owner):
         check()
         key, at = _varints(content, at, stop)
@@ -98,10 +98,10 @@ def fields_of(content: Bytes, start: Ints, end: Ints) -> Fields:
         at[wire == FOUR_BYTES] += 4
         if (at > stop).any() or not np.isin(wire, (NUMBER, EIGHT_BYTES, BYTES, FOUR_BYTES)).all():
             raise Damage
-        found.append(Fields(owner, field, value, first, at))
+        found.append(MessageFields(owner, field, value, first, at))
         live = at < stop
         owner, at, stop = owner[live], at[live], stop[live]
-    return Fields(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    return MessageFields(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
 def _varints(content: Bytes, at: Ints, stop: Ints) -> tuple[Ints, Ints]:

@@ -27,10 +27,10 @@ from gpuledger.read.assembled import Columns, RawTables, copy_columns, numbered_
 from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
-from gpuledger.read.xplane.messages import Bytes, Fields, Part, fields_of, parts
+from gpuledger.read.xplane.messages import Bytes, MessageFields, WirePart, fields_of, parts
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
-from gpuledger.trace.model import Gpu, Origin, Trace
+from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -47,11 +47,11 @@ _PLACE: Final = regex(r"(?P<name>[a-z_]+):(?P<value>[\d,]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Plane:
+class _XPlane:
     """One plane: its name, where its lines lie, and the texts and stats that they name by number."""
 
     name: str
-    lines: list[Part]
+    lines: list[WirePart]
     events: dict[int, str]
     stats: dict[int, str]
     own: dict[str, Any] = field(repr=False)
@@ -75,7 +75,7 @@ class XplaneReader:
         with in_time(source.name, limits), opened(source) as file:
             content = file.read()
             try:
-                return _Reading(content, source.name, wanted, limits, progress).trace()
+                return _XspaceReading(content, source.name, wanted, limits, progress).trace()
             except Damage:
                 raise UnreadableProfile(
                     f"{source.name}: a damaged profile of JAX or TensorFlow",
@@ -84,7 +84,7 @@ class XplaneReader:
                 ) from None
 
 
-class _Reading:
+class _XspaceReading:
     def __init__(self, content: bytes, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> None:
         self._content, self._bytes = content, np.frombuffer(content, np.uint8)
         self._name, self._limits, self._progress = name, limits, progress
@@ -130,6 +130,7 @@ class _Reading:
             container="xplane",
             started_utc=when.strftime("%Y-%m-%d %H:%M:%S") if when else None,
             gpus=gpus,
+            processes=(Process(0, None),),
             source_rows=tuple(sorted((name, count) for name, count in self._rows.items() if count)),
         )
 
@@ -141,9 +142,9 @@ class _Reading:
             hint="only GPUs are supported",
         )
 
-    def _plane(self, plane: Part) -> _Plane:
-        name, lines = "", list[Part]()
-        events, stats, own = dict[int, str](), dict[int, str](), list[Part]()
+    def _plane(self, plane: WirePart) -> _XPlane:
+        name, lines = "", list[WirePart]()
+        events, stats, own = dict[int, str](), dict[int, str](), list[WirePart]()
         for part in parts(self._content, plane.start, plane.end):
             if part.field == 2:
                 name = self._text(part)
@@ -155,12 +156,12 @@ class _Reading:
             elif part.field == 6:
                 own.append(part)
         said = self._stats(np.array([(part.start, part.end) for part in own], np.int64).reshape(-1, 2), stats)
-        return _Plane(name, lines, events, stats, {key: values[-1][1] for key, values in said.items()})
+        return _XPlane(name, lines, events, stats, {key: values[-1][1] for key, values in said.items()})
 
-    def _text(self, part: Part) -> str:
+    def _text(self, part: WirePart) -> str:
         return self._content[part.start : part.end].decode(errors="backslashreplace")
 
-    def _named(self, entry: Part) -> tuple[int, str]:
+    def _named(self, entry: WirePart) -> tuple[int, str]:
         """One entry of the metadata of events or stats: its number and its name; a display name is worth more."""
         number, text = 0, ""
         for part in parts(self._content, entry.start, entry.end):
@@ -189,10 +190,10 @@ class _Reading:
             return self._content[start:end].decode(errors="backslashreplace")
         return value
 
-    def _count(self, line: Part) -> int:
+    def _count(self, line: WirePart) -> int:
         return sum(part.field == 4 for part in parts(self._content, line.start, line.end))
 
-    def _line(self, line: Part, plane: _Plane) -> _Line:
+    def _line(self, line: WirePart, plane: _XPlane) -> _EventLine:
         name, at, number, places = "", 0, 0, list[tuple[int, int]]()
         for part in parts(self._content, line.start, line.end):
             if part.field == 4:
@@ -205,9 +206,9 @@ class _Reading:
                 at = part.value
         where = np.array(places, np.int64).reshape(-1, 2)
         self._progress(f"{plane.name} {name}", len(where))
-        return _Line(self._bytes, name, number, at, where, plane)
+        return _EventLine(self._bytes, name, number, at, where, plane)
 
-    def _device_plane(self, plane: _Plane, gpu: int) -> None:
+    def _device_plane(self, plane: _XPlane, gpu: int) -> None:
         for part in plane.lines:
             line = self._line(part, plane)
             if (match := _STREAM.match(line.name)) is None:
@@ -216,7 +217,7 @@ class _Reading:
             self._rows["kernels and copies"] += len(line)
             self._work(line, gpu, int(match["number"]))
 
-    def _work(self, line: _Line, gpu: int, stream: int) -> None:
+    def _work(self, line: _EventLine, gpu: int, stream: int) -> None:
         codes, count = self._raw.codes, len(line)
         copied, kernel_said = line.texts("memcpy_details"), line.texts("kernel_details")
         is_copy = (line.matches(_COPY.search) | (copied.code >= 0)) & (kernel_said.code < 0)
@@ -231,7 +232,7 @@ class _Reading:
         }
         moved = is_copy | is_set
         kernels = kernel_said.parsed()
-        names = codes.column(text.removesuffix(".kd") for text in line.names)
+        names = codes.column(text.removesuffix(" [clone .kd]").removesuffix(".kd") for text in line.names)
         of_kernel: Columns = {
             "name": names[line.name_row],
             "grid": _triples(kernels.get("grid", {}), kernel_said.code),
@@ -253,7 +254,7 @@ class _Reading:
         known = (operator.code >= 0) & (correlation > 0)
         self._launched.append((correlation[known], own[known], np.where(module.code >= 0, of_module, NO_TEXT)[known]))
 
-    def _host_plane(self, plane: _Plane) -> None:
+    def _host_plane(self, plane: _XPlane) -> None:
         for part in plane.lines:
             line = self._line(part, plane)
             if not len(line):
@@ -271,7 +272,7 @@ class _Reading:
             if self._raw.wants(Table.RANGES):
                 self._add_ranges(line, common, ~is_call)
 
-    def _add_calls(self, line: _Line, common: Columns, chosen: NDArray[np.bool_]) -> None:
+    def _add_calls(self, line: _EventLine, common: Columns, chosen: NDArray[np.bool_]) -> None:
         layers = ["driver" if re.match(r"cu[A-Z]|hsa_", name) else "runtime" for name in line.names]
         correlation = line.numbers("correlation_id")
         columns = common | {
@@ -281,7 +282,7 @@ class _Reading:
         }
         self._calls.append({key: values[chosen] for key, values in columns.items()})
 
-    def _add_ranges(self, line: _Line, common: Columns, chosen: NDArray[np.bool_]) -> None:
+    def _add_ranges(self, line: _EventLine, common: Columns, chosen: NDArray[np.bool_]) -> None:
         codes = self._raw.codes
         python = [_PYTHON.fullmatch(name) for name in line.names]
         said = [
@@ -317,7 +318,7 @@ class _Reading:
             )
 
 
-class _Texts:
+class _StatTexts:
     """A stat that is a text: its distinct texts, and the number of each event's; -1 where it has none."""
 
     def __init__(self, said: Iterable[tuple[int, Any]], count: int) -> None:
@@ -353,10 +354,10 @@ def _triples(values: dict[int, list[int]], code: Ints) -> NDArray[np.int64]:
     return by_code[np.where(code < len(by_code), code, -1)]
 
 
-class _Line:
+class _EventLine:
     """The events of one line, as columns; their stats are looked at when first asked for."""
 
-    def __init__(self, content: Bytes, name: str, number: int, at_ns: int, where: Ints, plane: _Plane) -> None:
+    def __init__(self, content: Bytes, name: str, number: int, at_ns: int, where: Ints, plane: _XPlane) -> None:
         self.name, self.number, self._content, self._plane = name, number, content, plane
         count = len(where)
         self._fields = fields_of(content, where[:, 0], where[:, 1])
@@ -373,7 +374,7 @@ class _Line:
         """Which events have a name that fits."""
         return np.array([pattern(name) is not None for name in self.names], bool)[self.name_row]
 
-    def _stats(self, name: str) -> tuple[Fields, Ints]:
+    def _stats(self, name: str) -> tuple[MessageFields, Ints]:
         """The values of the stats of this name, and whose event each is."""
         numbers = [number for number, text in self._plane.stats.items() if text == name]
         if not hasattr(self, "_split"):
@@ -382,7 +383,7 @@ class _Line:
             self._split = fields_of(self._content, held.start, held.end)
             self._kinds = self._split.column(1, len(held.owner))
         chosen = np.isin(self._kinds[self._split.owner], numbers) & (self._split.field > 1)
-        values = Fields(*(column[chosen] for column in self._split))
+        values = MessageFields(*(column[chosen] for column in self._split))
         return values, self._held_by[values.owner]
 
     def numbers(self, name: str) -> Ints:
@@ -409,8 +410,8 @@ class _Line:
             )
         ]
 
-    def texts(self, name: str) -> _Texts:
-        return _Texts(self.said(name), len(self))
+    def texts(self, name: str) -> _StatTexts:
+        return _StatTexts(self.said(name), len(self))
 
 
 def _described(own: dict[str, Any]) -> Gpu:
