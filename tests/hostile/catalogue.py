@@ -681,7 +681,7 @@ _ROCM: dict[str, tuple[Make, Must]] = {
     "names that are not there": (_amd("rpd", "DELETE FROM rocpd_string WHERE string LIKE 'gemm%'"), read()),
     "a view in place of a table": (
         _amd("rpd", "ALTER TABLE rocpd_api_ops RENAME TO x", "CREATE VIEW rocpd_api_ops AS SELECT * FROM x, x, x, x"),
-        read("launches-lost"),
+        read("links-missing"),
     ),
     "JSON with another type": (
         _amd_text("json", '"kernel_id": 0', '"kernel_id": "no"'),

@@ -108,6 +108,7 @@ class RawTables:
             if table is Table.RANGES:
                 nest(columns)
         number_graph_nodes(raw, texts)
+        self._tell_unlinked(raw)
         self.notes += counted("names-cut", self.codes.cut, longest=count_text(self._limits.text_bytes))
         strings = Strings(texts)
         tables = {
@@ -125,6 +126,14 @@ class RawTables:
         }
         asked = frozenset(self._wanted)
         return Trace(origin, (*self.notes, *unrecorded_work(tables, asked), *damage), strings, tables, absent)
+
+    def _tell_unlinked(self, raw: Mapping[Table, Columns]) -> None:
+        """Work of which none says which call launched it, though there are calls that can be named."""
+        calls = raw.get(Table.CALLS, {}).get("correlation", np.empty(0))
+        for table in WORK:
+            if table in raw and (calls >= 0).any() and (raw[table]["correlation"] == NOT_RECORDED).all():
+                lost = say("GPU work cannot be joined to the calls that launched it")
+                self.notes += counted("links-missing", 1, table=table.value, column="correlation", lost=lost)
 
 
 def numbered_gpus(raw: RawTables, described: Mapping[int, Gpu], most: int) -> tuple[tuple[Gpu, ...], dict[int, int]]:
