@@ -132,7 +132,7 @@ class RawTables:
         calls = raw.get(Table.CALLS, {}).get("correlation", np.empty(0))
         for table in WORK:
             if table in raw and (calls >= 0).any() and (raw[table]["correlation"] == NOT_RECORDED).all():
-                lost = say("GPU work cannot be joined to the calls that launched it")
+                lost = say("which call launched which work is not known")
                 self.notes += counted("links-missing", 1, table=table.value, column="correlation", lost=lost)
 
 
