@@ -66,8 +66,14 @@ def rocpd(path: Path, uuid: str = "_00000a10_7bc0_7bc0_a1ef_6b94d43555c0", pid: 
     kernels = [
         {
             **where,
-            "start": start, "end": end, "agent_id": gpu + 1, "kernel_id": names.index(name), "queue_id": 1,
-            "stream_id": stream, "event_id": event("KERNEL_DISPATCH", stack), "group_segment_size": 96,
+            "start": start,
+            "end": end,
+            "agent_id": gpu + 1,
+            "kernel_id": names.index(name),
+            "queue_id": 1,
+            "stream_id": stream,
+            "event_id": event("KERNEL_DISPATCH", stack),
+            "group_segment_size": 96,
             **{f"grid_size_{axis}": 1000 for axis in "xyz"},
             **{f"workgroup_size_{axis}": 256 for axis in "xyz"},
         }
@@ -76,12 +82,15 @@ def rocpd(path: Path, uuid: str = "_00000a10_7bc0_7bc0_a1ef_6b94d43555c0", pid: 
     copies = [
         {
             **where,
-            "start": start, "end": end, "size": size, "queue_id": 0, "stream_id": stream,
-
-                "dst_agent_id": gpu + 1 if way.startswith("H") else 0,
-                "src_agent_id": 0 if way.startswith("H") else gpu + 1
-            ,
-            "name_id": number[f"MEMORY_COPY_{way}"], "event_id": event("MEMORY_COPY", stack),
+            "start": start,
+            "end": end,
+            "size": size,
+            "queue_id": 0,
+            "stream_id": stream,
+            "dst_agent_id": gpu + 1 if way.startswith("H") else 0,
+            "src_agent_id": 0 if way.startswith("H") else gpu + 1,
+            "name_id": number[f"MEMORY_COPY_{way}"],
+            "event_id": event("MEMORY_COPY", stack),
         }
         for way, start, end, gpu, stream, stack, size in COPIES
     ]
@@ -107,8 +116,12 @@ def rocpd(path: Path, uuid: str = "_00000a10_7bc0_7bc0_a1ef_6b94d43555c0", pid: 
         "rocpd_info_agent": [agent | {"product_name": GPU, "extdata": json.dumps(_AGENT)} for agent in agents],
         "rocpd_info_kernel_symbol": [
             {
-                "id": place, "kernel_name": f"_Z{name}.kd", "display_name": name, "group_segment_size": 32,
-                "arch_vgpr_count": 24, "accum_vgpr_count": 8,
+                "id": place,
+                "kernel_name": f"_Z{name}.kd",
+                "display_name": name,
+                "group_segment_size": 32,
+                "arch_vgpr_count": 24,
+                "accum_vgpr_count": 8,
             }
             for place, name in enumerate(names)
         ],
@@ -163,8 +176,13 @@ def rpd(path: Path) -> Path:
     done += [("Copy" + way.title().replace("_", ""), "", *rest) for way, *rest, _ in COPIES]
     ops = [
         {
-            "id": place, "gpuId": gpu + 2, "queueId": stream, "start": start, "end": end,
-            "description_id": number[name], "opType_id": number[kind],
+            "id": place,
+            "gpuId": gpu + 2,
+            "queueId": stream,
+            "start": start,
+            "end": end,
+            "description_id": number[name],
+            "opType_id": number[kind],
         }
         for place, (kind, name, start, end, gpu, stream, _) in enumerate(done)
     ]
@@ -205,8 +223,14 @@ def results_db(path: Path) -> Path:
         ],
         "COPY": [
             {
-                "BeginNs": start, "EndNs": end, "dev-id": gpu + 2, "queue-id": 0, **where,
-                "Name": "Copy" + way.title().replace("_", ""), "stream-id": stream, "Index": stack,
+                "BeginNs": start,
+                "EndNs": end,
+                "dev-id": gpu + 2,
+                "queue-id": 0,
+                **where,
+                "Name": "Copy" + way.title().replace("_", ""),
+                "stream-id": stream,
+                "Index": stack,
             }
             for way, start, end, gpu, stream, stack, _ in COPIES
         ],
@@ -273,8 +297,12 @@ def rocprof_json(path: Path) -> Path:
         },
         "kernel_symbols": [
             {
-                "kernel_id": place, "kernel_name": f"_Z{name}.kd", "formatted_kernel_name": name,
-                "group_segment_size": 32, "arch_vgpr_count": 24, "accum_vgpr_count": 8,
+                "kernel_id": place,
+                "kernel_name": f"_Z{name}.kd",
+                "formatted_kernel_name": name,
+                "group_segment_size": 32,
+                "arch_vgpr_count": 24,
+                "accum_vgpr_count": 8,
             }
             for place, name in enumerate(names)
         ],
@@ -308,21 +336,25 @@ def rocprof_csv(path: Path) -> Path:
     times = ("Correlation_Id", "Start_Timestamp", "End_Timestamp")
     kernels = [
         {
-
-                "Kind": "KERNEL_DISPATCH",
-                "Agent_Id": f"Agent {gpu + 1}",
-                "Queue_Id": 1,
-                "Stream_Id": stream,
-                "Dispatch_Id": 1
-            ,
-            "Kernel_Name": name, **dict(zip(times, (stack, start, end), strict=True)),
-            "LDS_Block_Size": 96, "VGPR_Count": 24, "Accum_VGPR_Count": 8, **sizes,
+            "Kind": "KERNEL_DISPATCH",
+            "Agent_Id": f"Agent {gpu + 1}",
+            "Queue_Id": 1,
+            "Stream_Id": stream,
+            "Dispatch_Id": 1,
+            "Kernel_Name": name,
+            **dict(zip(times, (stack, start, end), strict=True)),
+            "LDS_Block_Size": 96,
+            "VGPR_Count": 24,
+            "Accum_VGPR_Count": 8,
+            **sizes,
         }
         for name, start, end, gpu, stream, stack in KERNELS
     ]
     copies = [
         {
-            "Kind": "MEMORY_COPY", "Direction": f"MEMORY_COPY_{way}", "Stream_Id": stream,
+            "Kind": "MEMORY_COPY",
+            "Direction": f"MEMORY_COPY_{way}",
+            "Stream_Id": stream,
             "Source_Agent_Id": "Agent 0" if way.startswith("H") else f"Agent {gpu + 1}",
             "Destination_Agent_Id": f"Agent {gpu + 1}" if way.startswith("H") else "Agent 0",
             **dict(zip(times, (stack, start, end), strict=True)),
