@@ -14,6 +14,7 @@ import pickle
 import random
 import sqlite3
 import struct
+import sys
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -48,6 +49,9 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from support import rocm_files, xplane_files
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4
@@ -171,6 +175,40 @@ def _read_trace(content: bytes, folder: Path) -> Trace:
     path = folder / "input.json"
     path.write_bytes(content)
     return open_trace(path, cache=False)
+
+
+# ---- AMD ----
+
+
+def _of_amd(*formats: str) -> Callable[[], list[bytes]]:
+    def seeds() -> list[bytes]:
+        with TemporaryDirectory() as folder:
+            return [rocm_files.MADE[name](Path(folder) / name).read_bytes() for name in formats]
+
+    return seeds
+
+
+_CSV_OF_AMD: Final = (b"KERNEL_DISPATCH", b"Agent 1", b"Start_Timestamp", b'"', b"\n", b",", b"9" * 19)
+_JSON_OF_AMD: Final = (b"kernel_dispatch", b"handle", b"start_timestamp", b"null", b"1e400", b"9" * 19, b"{}", b"[]")
+
+
+# ---- JAX ----
+
+
+def _xplanes() -> list[bytes]:
+    with TemporaryDirectory() as folder:
+        return [xplane_files.xplane(Path(folder) / "run.pb").read_bytes()]
+
+
+_XPLANE_WORDS: Final = (
+    b"/device:GPU:1",
+    b"Stream #",
+    b"\x22",
+    b"\x12",
+    b"\xff" * 9 + b"\x01",
+    b"\x80" * 10,
+    b"\x0a\x7f",
+)
 
 
 # ---- Nsight Compute ----
@@ -583,6 +621,10 @@ TARGETS: Final[dict[str, Target]] = {
         _read_trace,
         mutations.gzip_changed(sometimes(mutations.json_changed, _EVENT_WORDS)),
     ),
+    "rocm-sqlite": Target(_of_amd("rocpd", "rpd", "results.db"), _read_export, sometimes(mutations.sqlite_changed)),
+    "rocm-json": Target(_of_amd("json"), _read_trace, sometimes(mutations.json_changed, _JSON_OF_AMD), _JSON_OF_AMD),
+    "rocm-csv": Target(_of_amd("csv"), _read_trace, sometimes(mutations.csv_changed, _CSV_OF_AMD), _CSV_OF_AMD),
+    "xplane": Target(_xplanes, _read_trace, as_bytes(_XPLANE_WORDS), _XPLANE_WORDS),
     "ncu-csv": Target(_tables_of_ncu, _read_tables_of_ncu, sometimes(mutations.csv_changed, _CSV_WORDS), _CSV_WORDS),
     "ncu-blocks": Target(_blocks, _read_blocks, sometimes(mutations.blocks_changed)),
     "nsys-stats": Target(_printed, _read_printed, sometimes(mutations.csv_changed, _STATS_WORDS), _STATS_WORDS),

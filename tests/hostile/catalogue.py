@@ -10,9 +10,12 @@ writes nothing but its result, and puts no control character on a terminal. Beyo
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from zlib import crc32
 
 from hostile import containers, databases, files, jsons, meanings, reports
@@ -22,6 +25,7 @@ from hostile.files import JSON, KERNEL, Make, at, holding, named
 from hostile.jsons import events, swapped, text
 from hostile.meanings import FAR, kernels, nsys, torch
 from hostile.reports import DRAM, DURATION, HEAD, LONG, RAW, UNITS, metric, page, raw, row
+from support import rocm_files, xplane_files
 from support.nsys_exports import call, kernel, push
 from support.thorough import IS_THOROUGH
 
@@ -633,6 +637,65 @@ _JSON: dict[str, tuple[Make, Must]] = {
     ),
 }
 
+
+def _amd(form: str, *statements: str) -> Make:
+    """A made run of AMD's, with these statements run in its database."""
+
+    def make(folder: Path) -> Path:
+        path = rocm_files.MADE[form](folder / "run")
+        with closing(sqlite3.connect(path)) as database, database:
+            for statement in statements:
+                database.execute(statement)
+        return path
+
+    return make
+
+
+def _amd_text(form: str, before: str, after: str) -> Make:
+    def make(folder: Path) -> Path:
+        path = rocm_files.MADE[form](folder / "run")
+        path.write_text(path.read_text().replace(before, after))
+        return path
+
+    return make
+
+
+def _jax(*planes: tuple[str, tuple[str, int, int]]) -> Make:
+    """A profile with one stream's event in each plane."""
+
+    def make(folder: Path) -> Path:
+        made = [xplane_files.MadePlane(name) for name, _ in planes]
+        for plane, (_, event) in zip(made, planes, strict=True):
+            plane.line("Stream #1", (*event, {}))
+        return xplane_files.xplane(folder / "run.pb", *made)
+
+    return make
+
+
+_OPS: Final = "UPDATE rocpd_op SET"
+_ROCM: dict[str, tuple[Make, Must]] = {
+    "times that are texts": (_amd("rpd", f"{_OPS} start = 'soon' WHERE id = 0"), read("rows-dropped")),
+    "times beyond any clock": (_amd("rpd", f'{_OPS} "end" = 9223372036854775807 WHERE id = 0'), read("rows-dropped")),
+    "operations of no GPU": (_amd("rpd", f"{_OPS} gpuId = NULL WHERE id = 0"), read("gpu-not-recorded")),
+    "names with control characters": (
+        _amd("rpd", "UPDATE rocpd_string SET string = char(27) || '[31m' || string"),
+        read("events-unknown"),
+    ),
+    "names that are not there": (_amd("rpd", "DELETE FROM rocpd_string WHERE string LIKE 'gemm%'"), read()),
+    "a view in place of a table": (
+        _amd("rpd", "ALTER TABLE rocpd_api_ops RENAME TO x", "CREATE VIEW rocpd_api_ops AS SELECT * FROM x, x, x, x"),
+        read("links-missing"),
+    ),
+    "JSON with another type": (
+        _amd_text("json", '"kernel_id": 0', '"kernel_id": "no"'),
+        refused("a result of rocprofv3"),
+    ),
+    "JSON that ends": (_amd_text("json", '"callback_records"', "\0"), refused("a result of rocprofv3")),
+    "CSV of ragged rows": (_amd_text("csv", '"softmax",', ""), read("rows-dropped")),
+    "an event of 400 years": (_jax(("/device:GPU:0", ("k", 100, 2**63 // 1000))), read()),
+    "a GPU of a number that no machine has": (_jax(("/device:GPU:999999", ("k", 100, 200))), read()),
+    "only a TPU": (_jax(("/device:TPU:0", ("k", 100, 200))), refused("did not run on a GPU")),
+}
 _NCU: dict[str, tuple[Make, Must]] = {
     "magic only": (reports.rep(b""), refused("truncated, and no launch of it can be read")),
     "garbage": (reports.rep(bytes(range(256)) * 99), refused("no launch of it can be read")),
@@ -865,6 +928,7 @@ def _cases() -> Iterator[Case]:
         "container": _CONTAINER,
         "sqlite": _SQLITE,
         "json": _JSON,
+        "rocm": _ROCM,
         "ncu": _NCU,
         "meaning": _MEANING,
         "job": _JOB,

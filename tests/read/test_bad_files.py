@@ -6,6 +6,7 @@ import lzma
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -240,8 +241,11 @@ MTIA = (
         pytest.param(XLA, "is a trace of JAX's or TensorFlow's profiler", id="xla"),
         pytest.param(VIZTRACER, "is a trace of VizTracer, which records Python and no GPU", id="viztracer"),
         pytest.param(MTIA, "what was recorded ran on an MTIA accelerator, not on a GPU", id="mtia"),
-        pytest.param(b'{"rocprofiler-sdk-tool": []}', "is a result of AMD's rocprofv3", id="rocprofv3"),
-        pytest.param(b"\n\x12\x12\x10/host:metadata", "is an XPlane file of JAX's or TensorFlow's", id="xplane"),
+        pytest.param(b'{"rocprofiler-sdk-tool": []}', "the profile holds no events", id="rocprofv3, of nothing"),
+        pytest.param(
+            b'{"rocprofiler-sdk-tool": [{"agents": 1}]}', "a result of rocprofv3 that is not whole", id="rocprofv3"
+        ),
+        pytest.param(b"\n\x10\x12\x0e/host:metadata", "the profile holds no events", id="xplane"),
         pytest.param(b"\nV2N\x10\x06\n\n\x08\x06", "is a Perfetto trace", id="perfetto"),
         pytest.param(
             b'{"traceEvents":[{"ph":"X","cat":"v8","name":"f","pid":1,"tid":1,"ts":1,"dur":2}]}',
@@ -258,10 +262,8 @@ def test_a_file_of_another_tool_is_refused_as_what_it_is(content: bytes, what: s
     assert "hint: " in ran.stderr
 
 
-def test_databases_of_amds_tools_are_named(tmp_path: Path) -> None:
-    for table, what in (("rocpd_api", "rpd"), ("rocpd_info_agent_0a1b", "rocprofv3")):
-        path = tmp_path / f"{table}.db"
-        with sqlite3.connect(path) as database:
-            database.execute(f"CREATE TABLE {table} (id INTEGER)")
-        database.close()
-        assert f"is a database of AMD's {what}" in refused(gpuledger("report", str(path)))
+def test_a_database_of_amds_tools_without_events_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE rocpd_info_agent_0a1b (id INTEGER)")
+    assert "a.db: the profile holds no events" in refused(gpuledger("report", str(path)))

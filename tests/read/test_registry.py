@@ -11,6 +11,8 @@ from pathlib import Path
 from gpuledger.read.registry import READERS, load_reader, reader_of
 from gpuledger.read.source import Source, look_at
 from support.command import ROOT
+from support.rocm_files import rocprof_csv
+from support.xplane_files import xplane
 
 
 def test_every_reader_is_there_under_a_name_of_its_own() -> None:
@@ -26,12 +28,14 @@ def test_every_reader_knows_its_own(unpacked: Callable[[str], Path], tmp_path: P
     with tarfile.open(archive, "w") as packed:
         packed.add(trace, "rank0.json.gz")
     known = {
-        unpacked("decode.sqlite"): "nsys sqlite",
+        unpacked("decode.sqlite"): "sqlite",
         unpacked("decode.parquetdir.tar"): "nsys parquetdir and arrowdir",
         unpacked("decode.arrowdir.tar"): "nsys parquetdir and arrowdir",
         report: "nsys report",
         archive: "archive",
-        trace: "torch json",
+        trace: "json",
+        rocprof_csv(tmp_path / "run"): "rocprof csv",
+        xplane(tmp_path / "jax"): "xplane",
     }
     assert {path: reader.name for path in known if (reader := reader_of(look_at(path))) is not None} == known
     assert set(known.values()) == {load_reader(place).name for place in READERS}
@@ -42,7 +46,7 @@ def test_the_content_decides(decode: Path, tmp_path: Path) -> None:
     disguised.write_bytes(decode.read_bytes())
     reader = reader_of(look_at(disguised))
     assert reader is not None
-    assert reader.name == "nsys sqlite"
+    assert reader.name == "sqlite"
 
 
 def test_a_reader_that_is_not_asked_is_not_imported(decode: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from support import rocm_files, xplane_files
 from support.nsys_exports import PID, call, insert, kernel, minimal, push
 
 
@@ -55,6 +56,23 @@ def one_correlation_torch(path: Path, size: int) -> Path:
     target = path / "bomb.json.gz"
     target.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     return target
+
+
+def one_correlation_amd(path: Path, size: int) -> Path:
+    """The same in a database of rocprof."""
+    names = ("BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id")
+    calls = [(10 * at, 10 * at + 2, 1, 1, "hipLaunchKernel", 7, 0, 0) for at in range(size)]
+    work = [(10 * at + 5, 10 * at + 9, 1, 1, "k", 7, 1, 1) for at in range(size)]
+    tables = {"HIP": calls, "OPS": work}
+    made = {table: [dict(zip(names, row, strict=True)) for row in rows] for table, rows in tables.items()}
+    return rocm_files.database(path / "bomb.db", made)
+
+
+def many_stats(path: Path, size: int) -> Path:
+    """One event of a JAX profile with so many stats."""
+    plane = xplane_files.MadePlane("/device:GPU:0")
+    plane.line("Stream #1", ("k", 100, 200, {f"s{number}": number for number in range(size)}))
+    return xplane_files.xplane(path / "bomb.pb", plane)
 
 
 def nested_ranges(path: Path, size: int) -> Path:
@@ -183,6 +201,8 @@ INFO: Final = ("info", "FILE")
 BOMBS: Final = (
     Bomb("one correlation id", one_correlation, (REPORT, STATS), 2_000),
     Bomb("one correlation id, torch", one_correlation_torch, (REPORT,), 2_000),
+    Bomb("one correlation id, AMD", one_correlation_amd, (REPORT,), 2_000),
+    Bomb("stats of one event, JAX", many_stats, (INFO,), 2_000),
     Bomb("nested ranges", nested_ranges, (RANGES, REPORT, STATS), 500),
     Bomb("ranges around kernels", ranges_around_kernels, (STATS, RANGES, REPORT), 1_000),
     Bomb("texts of one hash", chosen_texts, (INFO,), 20_000),

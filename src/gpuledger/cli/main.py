@@ -84,6 +84,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
+            if os.access(args[0].partition("::")[0], os.F_OK):  # a file alone: what most want to know of it
+                return super().resolve_command(ctx, ["report", *args])
             import difflib
 
             close = difflib.get_close_matches(args[0], VERBS, n=1)
@@ -117,8 +119,9 @@ def cli() -> None:
     """Show where a GPU's time went, and what to do about it.
 
     Reads reports of Nsight Systems (.nsys-rep, .qdrep) and their exports (SQLite, parquetdir, arrowdir) without an
-    nsys installation, what torch.profiler writes (.json, .json.gz), and reports of Nsight Compute (.ncu-rep,
-    CSV). Results go to stdout, everything else to stderr.
+    nsys installation, what torch.profiler writes (.json, .json.gz), databases, JSON and CSV of AMD's rocprofv3,
+    rocprof and rocmProfileData, profiles of JAX and TensorFlow (.xplane.pb), and reports of Nsight Compute
+    (.ncu-rep, CSV). `gpuledger FILE` is `gpuledger report FILE`. Results go to stdout, everything else to stderr.
     """
 
 

@@ -1,19 +1,19 @@
-"""Files of other profilers, told by what they hold: their first bytes or their tables in, what they are and a hint out.
+"""Files of other profilers, told by what they hold: their first bytes in, what they are and a hint out.
 
 Words that a tool writes into each of its files are evidence; the name of a file is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.units import count_text
 
-_AMD: Final = "of AMD's GPUs it reads what torch.profiler writes; record the program with that"
+_AMD: Final = "it reads the database that this was made from (.db, .rpd), and what `rocprofv3 --sys-trace` writes"
 _TORCH: Final = "record with `torch.profiler.profile`, and write it with its `export_chrome_trace`"
-_XLA: Final = "record the program with `nsys profile --trace=cuda,nvtx`, and export that"
+_XLA: Final = "give the .xplane.pb beside it, which holds more"
 
 _TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
     ((b'"CUDA functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler, with GPU times of operators", _TORCH),
@@ -30,18 +30,10 @@ _TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
 """Of files with `traceEvents`: the words that must all be there."""
 
 _KEYS: Final = {
-    "rocprofiler-sdk-tool": ("a result of AMD's rocprofv3", _AMD),
     "nodes": ("an execution trace of PyTorch (ExecutionTraceObserver), which holds operators and no times", _TORCH),
     "stackFrames": ("a profile in Chrome's own form, without events of a GPU", _TORCH),
 }
 """Of other JSON files, by a key at their top."""
-
-_TABLES: Final = (
-    ("rocpd_kernel_dispatch", "a database of AMD's rocprofv3 (rocpd)"),
-    ("rocpd_info_agent", "a database of AMD's rocprofv3 (rocpd)"),
-    ("rocpd_api", "a database of AMD's rpd (rocmProfileData)"),
-)
-"""Of databases, by how a table's name begins."""
 
 _PERFETTO: Final = "it reads no Perfetto traces; record the program with `nsys profile`, or with torch.profiler"
 
@@ -70,18 +62,10 @@ def other_json(keys: Collection[str]) -> tuple[str, str] | None:
     return next((told for key, told in _KEYS.items() if key in keys), None)
 
 
-def other_database(tables: Iterable[str]) -> tuple[str, str] | None:
-    """What a database with these tables is, and a hint."""
-    names = [table.lower() for table in tables]
-    return next(((what, _AMD) for begin, what in _TABLES if any(name.startswith(begin) for name in names)), None)
-
-
 def other_binary(head: bytes) -> tuple[str, str] | None:
-    """What a file of protocol buffers is, and a hint: XPlane names its planes first, Perfetto sets its clocks."""
+    """What a file of protocol buffers is, and a hint: Perfetto sets its clocks first."""
     if head[:1] != b"\n":
         return None
-    if any(plane in head[:128] for plane in (b"/host:", b"/device:")):
-        return "an XPlane file of JAX's or TensorFlow's profiler (xplane.pb)", _XLA
     if head[2:3] == b"2" and head[4:5] in (b"\n", b"\x10"):
         return "a Perfetto trace", _PERFETTO
     return None

@@ -32,6 +32,8 @@ READERS: Final = (
     "nsys.report.NsysRepReader",
     "archive.ArchiveReader",
     "torch.reader.TorchReader",
+    "rocm.text_files.RocprofCsvReader",
+    "xplane.reader.XplaneReader",
 )
 """Where each reader's class is, within `gpuledger.read`. A new format is a module, or a folder, and a line here."""
 

@@ -46,6 +46,17 @@ _FOREIGN = (
         )
         for protocol in (2, 3, 4, 5)
     ),
+    (b"BZh", "compressed with bzip2", "unpack it with `bunzip2 -k`, then open the result"),
+    (b"7z\xbc\xaf", "a 7-Zip archive", "unpack it, then open the profile in it"),
+    (b"\x7fELF", "a program, not a profile", "record it: `gpuledger capture nsys -- COMMAND`"),
+    *(
+        (magic, "a picture or a document, not a profile", "give the profile that it was made from")
+        for magic in (b"\x89PNG", b"\xff\xd8\xff", b"%PDF")
+    ),
+    *(
+        (magic, "a web page, not a profile", "download the file itself; on GitHub its `Raw`")
+        for magic in (b"<!DOCTYPE html", b"<!doctype html", b"<html")
+    ),
     (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
     (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),
     (b"\xff\xff\xff\xff", "one Arrow file of an export", "open the folder that holds it"),
@@ -153,7 +164,7 @@ def unrecognised(source: Source) -> GpuledgerError:
     return UnreadableProfile(
         f"{source.name}: not a profile that gpuledger can read",
         found=f"{bytes_text(source.size)}, begins with '{printable}'",
-        hint="it reads .nsys-rep, what `nsys export --type=sqlite` writes, and what torch.profiler writes",
+        hint="it reads files of nsys, torch.profiler, AMD's profilers and JAX; `gpuledger info --formats` lists them",
     )
 
 

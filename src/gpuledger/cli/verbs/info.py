@@ -13,8 +13,24 @@ from gpuledger.limits import Limits
 from gpuledger.verbs import DEFAULT_REPORTS
 
 
+def _print_formats(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from gpuledger.read.formats import formats_table
+
+        click.echo(formats_table())
+        ctx.exit()
+
+
 @click.command()
 @profile_argument
+@click.option(
+    "--formats",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_formats,
+    help="Print the formats that are read, the versions seen, and what each lacks.",
+)
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also the profile's own tables, the command line, host and environment."
 )
@@ -25,11 +41,12 @@ def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
 
     Prints the tool and its version, GPUs, processes, the time span, the rows of every table, and the profile's
     health: what was lost, and what nsys itself warned about. Command lines and environment variables only with
-    --verbose.
+    --verbose. Of a file that cannot be read, it says what it is and what to do with it.
 
     \b
     Examples:
       gpuledger info run.sqlite
+      gpuledger info --formats
       gpuledger info run.sqlite --format=json | jq .tables
       gpuledger info run_pqtdir
     """

@@ -33,7 +33,6 @@ from gpuledger.read.nsys.finish import (
 )
 from gpuledger.read.nsys.nccl_payloads import collective_columns, has_layouts, may_have_payloads
 from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, text_rows
-from gpuledger.read.other_tools import other_database
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, last_match, one_after_another, same, take
@@ -113,10 +112,14 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if "StringIds" not in export.tables:  # each export has had it since the first
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
-        if known := other_database(export.tables):
-            raise UnreadableProfile(f"{name}: is {known[0]}", found=f"tables found: {listed}", hint=known[1])
+        if any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in export.tables):
+            raise UnreadableProfile(
+                f"{name}: a profile of nvprof or the NVIDIA Visual Profiler, which gpuledger does not read",
+                found=f"no StringIds table; tables found: {listed}",
+                hint="record the program again with `gpuledger capture nsys -- COMMAND`",
+            )
         raise UnreadableProfile(
-            f"{name}: a database, but not an Nsight Systems export",
+            f"{name}: a database, but not an Nsight Systems export, nor one of AMD's profilers",
             found=f"no StringIds table; tables found: {listed}",
             hint="make one with `nsys export --type=sqlite REPORT.nsys-rep`",
         )

@@ -353,13 +353,18 @@ def _damage(name: str, found: str) -> UnreadableProfile:
 
 
 class SqliteReader:
-    """What `nsys export --type=sqlite` writes."""
+    """What `nsys export --type=sqlite` writes, and the databases of AMD's profilers."""
 
-    name = "nsys sqlite"
+    name = "sqlite"
 
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         with in_time(source.name, limits), open_sqlite(source, limits, progress) as export:
+            if "StringIds" not in export.tables:  # each export of nsys has it
+                from gpuledger.read.rocm.databases import reader_of
+
+                if (read := reader_of(export.tables)) is not None:
+                    return read(export, source.name, wanted, limits)
             return read_export(export, source.name, wanted, limits, progress)

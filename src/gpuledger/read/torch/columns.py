@@ -19,35 +19,14 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from gpuledger.read.assembled import Columns, TextCodes, as_kept
 from gpuledger.regex import regex
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
 
-Columns = dict[str, NDArray[Any]]
 _NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 _LISTED: Final = bytes.maketrans(b"[]\n", b"  ,")
-
-
-class TextCodes(dict[str, int]):
-    """Gives each new text the next code."""
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self.cut = 0
-
-    @classmethod
-    def of(cls, texts: list[str]) -> TextCodes:
-        """Texts that have their codes already."""
-        codes = cls(1 << 30)
-        codes.update({text: code for code, text in enumerate(texts)})
-        return codes
-
-    def __missing__(self, text: str) -> int:
-        if len(text) > self._longest:
-            self.cut += 1
-            text = text[: self._longest] + "..."
-        return self.setdefault(text, len(self))
 
 
 class _Inputs(dict[bytes, int]):
@@ -264,28 +243,6 @@ def narrowed(table: Table, columns: Columns) -> Columns:
     """The columns as wide as they are kept; but the number of a device stays as it is, as GPUs are counted by it."""
     kinds = {column.name: column.kind for column in table.schema.columns if column.name != "device"}
     return {name: as_kept(kinds.get(name, Kind.INT64), values) for name, values in columns.items()}
-
-
-def together(parts: list[Columns]) -> Columns:
-    """The columns of several parts in a row; what one lacks is filled in. Takes them out of the parts, one by one."""
-    lengths = [len(part["start_ns"]) for part in parts]
-    whole: Columns = {}
-    for key in sorted(set().union(*parts)):
-        dtype = next(part[key].dtype for part in parts if key in part)
-        own = [
-            part.pop(key) if key in part else np.full(length, NOT_RECORDED, dtype)
-            for part, length in zip(parts, lengths, strict=True)
-        ]
-        whole[key] = own[0] if len(own) == 1 else np.concatenate(own)
-    return whole
-
-
-def as_kept(kind: Kind, wide: NDArray[Any]) -> NDArray[Any]:
-    """A column as wide as it is kept, in memory of its own; what does not fit was not recorded."""
-    narrow: NDArray[Any] = np.ascontiguousarray(wide, kind.dtype)
-    if kind in (Kind.INT32, Kind.TRIPLE) and wide.dtype != narrow.dtype:
-        narrow[wide != narrow] = NOT_RECORDED
-    return narrow
 
 
 def _whole_number(value: int | str) -> int:

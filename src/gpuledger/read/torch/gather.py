@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
+from gpuledger.read.assembled import Columns, TextCodes, together
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source, opened
 from gpuledger.read.stream import GZIP, ByteStream, Gunzipped, PlainFile, RejoinedStream, read_ahead, unpacked_size
@@ -29,13 +30,10 @@ from gpuledger.read.torch.columns import (
     CATEGORIES,
     LEFT_ALONE,
     ON_THREAD,
-    Columns,
     Shaper,
-    TextCodes,
     are_usual,
     by_category,
     narrowed,
-    together,
 )
 from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
 from gpuledger.records import dataclass

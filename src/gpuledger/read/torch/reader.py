@@ -24,18 +24,19 @@ from numpy.typing import NDArray
 from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
+from gpuledger.read.assembled import WORK, Columns, TextCodes, complete, finished, nest, number_graph_nodes
 from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work
 from gpuledger.read.other_tools import other_trace
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_gpus
 from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
-from gpuledger.read.torch.columns import CATEGORIES, Columns, TextCodes, as_kept
+from gpuledger.read.torch.columns import CATEGORIES
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
-from gpuledger.trace.spans import Ints, depths, parents
+from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import bytes_text
@@ -221,9 +222,9 @@ def says_it_is_a_trace(source: Source, limits: Limits) -> bool:
 
 
 class TorchReader:
-    """torch.profiler trace -> Trace, plain or gzipped."""
+    """torch.profiler trace -> Trace, plain or gzipped; and what rocprofv3 writes as JSON."""
 
-    name = "torch json"
+    name = "json"
 
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(GZIP) or looks_like_json(source.head)
@@ -235,6 +236,10 @@ class TorchReader:
             if not looks_like_json(head):
                 raise unrecognised(replace(source, head=head or b"\0"))
             container = "json.gz" if is_packed else "json"
+            if b'"rocprofiler-sdk-tool"' in head:
+                from gpuledger.read.rocm.text_files import read_json
+
+                return read_json(stream, source.name, container, wanted, limits)
             with nesting(limits.event_depth):
                 whole = gather_in_parts(source, wanted, limits, progress)
             if whole is None:
@@ -287,11 +292,11 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         check()
         _complete(table, columns, devices, pid)
         if table is Table.RANGES:
-            _nest(columns)
-    _graph_nodes(raw, texts)
+            nest(columns)
+    number_graph_nodes(raw, texts)
     stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
     strings = Strings(codes)
-    tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
+    tables = {table: finished(table.schema, wanted[table], columns, strings) for table, columns in raw.items()}
     refuse_impossible(name, tables, devices.gpus, limits)
     tables, damage = with_true_times(tables)
     absent = {
@@ -332,58 +337,15 @@ def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
     return notes
 
 
-_WORK: Final = (Table.KERNELS, Table.COPIES)
-_ON_GPU: Final = (*_WORK, Table.SYNCS, Table.ALLOCS)
+_ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS)
 
 
 def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -> None:
     """Fill in what Kineto does not say: which GPU, which process, and columns that it never records."""
-    count = len(columns["start_ns"])
     if "device" in columns:
-        resolve = devices.resolve_work if table in _WORK else devices.resolve
+        resolve = devices.resolve_work if table in WORK else devices.resolve
         columns["gpu"] = resolve(columns["device"])
-    own = columns.get("pid", np.full(count, NOT_RECORDED))
-    columns["pid"] = np.where(own == NOT_RECORDED, pid, own)
-    for column in table.schema.columns:
-        if column.name not in columns:
-            columns[column.name] = np.full(count, NOT_RECORDED, column.kind.dtype)
-
-
-def _nest(columns: Columns) -> None:
-    """Depth and parent of each range among those of its kind on its thread."""
-    parent = np.full(len(columns["start_ns"]), NOT_RECORDED, np.int64)
-    thread = thread_number(columns["pid"], columns["tid"])
-    for kind in distinct(columns["kind"]).tolist():
-        mine = np.flatnonzero(columns["kind"] == kind)
-        up = parents(columns["start_ns"][mine], columns["end_ns"][mine], thread[mine])
-        parent[mine] = np.where(up >= 0, mine[up], NOT_RECORDED)
-    columns["parent"], columns["depth"] = parent, depths(parent)
-    columns["open"] = np.zeros(len(parent), np.bool_)
-
-
-def _graph_nodes(raw: Mapping[Table, Columns], texts: list[str]) -> None:
-    """Kernels of a graph, where Kineto does not number its nodes: those that a graph launch launched, in order."""
-    if Table.KERNELS not in raw or Table.CALLS not in raw:
-        return
-    kernels, calls = raw[Table.KERNELS], raw[Table.CALLS]
-    launching = [code for code in distinct(calls["name"]).tolist() if "GraphLaunch" in texts[code]]
-    graphs = calls["correlation"][np.isin(calls["name"], launching)]
-    mine = np.flatnonzero(np.isin(kernels["correlation"], graphs) & (kernels["graph_node"] <= 0))
-    kernels["graph_node"] = np.where(kernels["graph_node"] == 0, NOT_RECORDED, kernels["graph_node"])
-    order = mine[np.lexsort((kernels["start_ns"][mine], kernels["correlation"][mine]))]
-    launch = kernels["correlation"][order]
-    first = np.searchsorted(launch, launch, side="left")
-    kernels["graph_node"][order] = 1 + np.arange(len(order)) - first
-
-
-def _rows(table: Table, wanted: frozenset[str], columns: Columns, strings: Strings) -> Rows:
-    """What is wanted of the raw columns, which are given up one by one."""
-    chosen = {}
-    for column in table.schema.columns:
-        values = columns.pop(column.name)
-        if column.name in wanted:
-            chosen[column.name] = as_kept(column.kind, values)
-    return Rows(table.schema, chosen, strings)
+    complete(table, columns, pid)
 
 
 _BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')

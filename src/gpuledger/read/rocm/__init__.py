@@ -1,0 +1,1 @@
+"""AMD's profilers: databases, JSON and CSV of rocprofv3, rocprof and rocmProfileData -> Trace."""

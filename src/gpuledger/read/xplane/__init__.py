@@ -1,0 +1,1 @@
+"""Profiles of JAX and TensorFlow (XSpace, *.xplane.pb) -> Trace."""
