@@ -10,6 +10,7 @@ from msgspec import Meta
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
 from gpuledger.json_types import Json
+from gpuledger.ledger.causes import TRIGGERS
 
 SCHEMA: Final = "gpuledger.baseline/1"
 
@@ -106,6 +107,7 @@ class BaselineJson(Json):
     ranks: int | None
     lines: list[str]
     books_ns: Annotated[list[list[int]], Meta(description="a row per step, a column per line")]
+    idle_ns: Annotated[dict[str, int], Meta(description="idle time of all steps by what set it off")]
     kernels: list[BaselineKernelJson]
     comm: list[BaselineKernelJson]
     calls: list[BaselineCallJson] | None
@@ -177,6 +179,11 @@ def _problem(side: RunSide) -> str | None:
         f"whole is none of {', '.join(WHOLES)}": side.whole not in WHOLES,
         "its books do not balance": bool(side.lines)
         and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
+        "its idle time is not that of its books": bool(side.idle_ns)
+        and (
+            any(trigger not in TRIGGERS for trigger in side.idle_ns)
+            or sum(side.idle_ns.values()) != int(side.line_steps(lambda line: line.is_idle).sum())
+        ),
         "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
         "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
         "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
