@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
@@ -107,7 +107,6 @@ class BaselineJson(Json):
     ranks: int | None
     lines: list[str]
     books_ns: Annotated[list[list[int]], Meta(description="a row per step, a column per line")]
-    idle_ns: Annotated[dict[str, int], Meta(description="idle time of all steps by what set it off")]
     kernels: list[BaselineKernelJson]
     comm: list[BaselineKernelJson]
     calls: list[BaselineCallJson] | None
@@ -128,6 +127,9 @@ class BaselineJson(Json):
     busy_clock_hz: Annotated[
         float | None, Meta(description="The mean clock of the multiprocessors while kernels ran, from samples.")
     ]
+    idle_ns: Annotated[dict[str, int], Meta(description="Idle time of all steps by what set it off.")] | UnsetType = (
+        UNSET
+    )
 
 
 def is_baseline(head: bytes) -> bool:
