@@ -36,6 +36,7 @@ from support.command import ROOT
 from support.corpus import CORPUS, members, timelines
 from support.html_pages import page_of, parsed, values
 from support.program import Program
+from support.saving_laws import broken_laws
 from support.thorough import some
 
 OURS = timelines(ROOT / "captures")
@@ -159,6 +160,7 @@ def check_written_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
 
 def check(report: Report, *, written: bool) -> None:
     rows = shown_rows(report)
+    assert broken_laws(report) == []
     check_sentence(report, rows)
     check_text(report, rows)
     check_page(report, rows)
