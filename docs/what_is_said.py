@@ -198,12 +198,12 @@ OTHERS: Final = (
     Truth(
         "908_results.json.gz",
         "TraceLens, rocprofv3 JSON",
-        "a format that is not read",
+        "kernels on an MI300X, as rocprofv3 writes them",
     ),
     Truth(
         "jax08_gemm__tw003.xplane.pb",
         "TraceLens, JAX xplane",
-        "a format that is not read",
+        "matrix products of JAX on an MI300X",
     ),
     Truth(
         "dlrm_kineto.tar.gz",

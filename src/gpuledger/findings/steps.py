@@ -212,17 +212,14 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return ()
     worst = outliers[0]
     claim = say(
-        "{count} of {steps} steps take unusually long",
+        "{count} of {steps} steps take unusually long: up to {time} against {usual}, most of it {line}",
         count=count_text(len(outliers)),
         steps=count_text(device.step_count),
-    )
-    evidence = say(
-        "step {step}: {time} against {usual}, most of it {line}",
-        step=worst.step,
         time=time_text(worst.length_ns),
         usual=time_text(worst.usual_ns),
         line=worst.line.label,
     )
+    evidence = say("the longest is step {step}", step=worst.step)
     return [
         rule.finding(
             device,
