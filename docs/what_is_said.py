@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import gpuledger
+from gpuledger.errors import GpuledgerError
 from gpuledger.messages import capitalised
 from gpuledger.present.document import Conclusion, Document, Findings, Opening
 from gpuledger.units import count_text, time_text
@@ -105,6 +106,51 @@ OTHERS: Final = (
         "six ProfilerSteps; the DataLoader decodes and resizes images between them",
     ),
     Truth(
+        "mi300__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+        "TraceLens, MI300X Qwen1.5-0.5B",
+        "one ProfilerStep of the same eager model: rotary embeddings, norms and activations in many passes",
+    ),
+    Truth(
+        "capture_traces__bs_32_rank0.json.gz",
+        "TraceLens, SGLang graph capture",
+        "the graph of a batch size is captured: hardly anything runs",
+    ),
+    Truth(
+        "graph_capture_rank_0.1773709679453551615.pt.trace.json.gz",
+        "TraceLens, vLLM graph capture",
+        "piecewise graphs are captured, with copies between the captures: hardly anything runs",
+    ),
+    Truth(
+        "ns_resolution_trace__rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+        "HolisticTraceAnalysis, ns_resolution",
+        "five training steps on a V100 in FP32: half of the time is sgemm, which has no tensor cores",
+    ),
+    Truth(
+        "critical_path__alexnet__benchmark_result_2869224_1695835535_trace.json.gz",
+        "HolisticTraceAnalysis, alexnet",
+        "one forward after 43 s of start-up: 11 ms of kernels, cudaFree creates the context",
+    ),
+    Truth(
+        "cuda_event_sync__event_sync_trace.json.gz",
+        "HolisticTraceAnalysis, cuda_event_sync",
+        "four kernels and an event in one ProfilerStep: nothing but the host",
+    ),
+    Truth(
+        "cuda_event_sync_multi_stream__event_sync_trace.json.gz",
+        "HolisticTraceAnalysis, cuda_event_sync_multi_stream",
+        "three products on two streams, 18.6 ms between two of them on the host: no steps",
+    ),
+    Truth(
+        "large_integer_trace__rank-70.Mar_25_20_48_12.2861.pt.trace.json.gz",
+        "HolisticTraceAnalysis, large_integer",
+        "one collective, cut out of a trace",
+    ),
+    Truth(
+        "cpu_only__rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz",
+        "HolisticTraceAnalysis, cpu_only",
+        "operators of the host alone",
+    ),
+    Truth(
         "trace_diff__control__control.json.gz",
         "HolisticTraceAnalysis, trace_diff control",
         "six training steps, exposed all-to-all",
@@ -125,6 +171,11 @@ OTHERS: Final = (
         "a stretch of a training step, FSDP, blocks alike; no step is whole",
     ),
     Truth(
+        "mfu_2gpu_after.sqlite.xz",
+        "nsys-ai, mfu_2gpu after",
+        "the same stretch with less to compute: the host now falls behind, after copies that it waits for",
+    ),
+    Truth(
         "result_2_7B_compile_ro.sqlite.xz",
         "assignment2-systems, 2.7 B compiled",
         "ten forwards, each one graph",
@@ -133,6 +184,26 @@ OTHERS: Final = (
         "Mordred-Deprecated__report1.sqlite.xz",
         "Mordred, report1",
         "the program reads its columns from text files with getc",
+    ),
+    Truth(
+        "JACC.jl__report1.sqlite.xz",
+        "JACC.jl, report1",
+        "CUDA was not traced",
+    ),
+    Truth(
+        "cs336_assignment2__report1.nsys-rep",
+        "cs336_assignment2, report1.nsys-rep",
+        "CUDA calls and ranges, no kernel was recorded",
+    ),
+    Truth(
+        "908_results.json.gz",
+        "TraceLens, rocprofv3 JSON",
+        "kernels on an MI300X, as rocprofv3 writes them",
+    ),
+    Truth(
+        "jax08_gemm__tw003.xplane.pb",
+        "TraceLens, JAX xplane",
+        "matrix products of JAX on an MI300X",
     ),
     Truth(
         "dlrm_kineto.tar.gz",
@@ -168,8 +239,11 @@ def row_of(truth: Truth, folder: Path) -> str:
         if truth.is_job:
             cells = _cells(gpuledger.fleet(profile).document())
         else:
-            report = gpuledger.report(profile)
-            cells = _cells(report.document(), _steps(report))
+            try:
+                report = gpuledger.report(profile)
+                cells = _cells(report.document(), _steps(report))
+            except GpuledgerError as refused:
+                cells = ("–", f"Refused: {str(refused).splitlines()[0].partition(': ')[2]}", "–")
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in (truth.title, truth.truth, *cells))} |"
 
 

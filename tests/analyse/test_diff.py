@@ -28,6 +28,7 @@ from gpuledger.answers.several_profiles import Compared
 from gpuledger.catalog.kernel_names import label
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.json_types import builtins
+from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
@@ -358,7 +359,7 @@ def test_a_loop_against_one_batched_gemm(captured: dict[str, RunSide]) -> None:
     assert (before.calls / diff.before.steps, after.calls / diff.after.steps) == (488, 33)
     assert before.time_ns / before.calls < after.time_ns / after.calls  # fewer, and each of them dearer
     split = by_name(diff)
-    assert min(split, key=lambda name: split[name]) == "idle.dispatch"
+    assert min(split, key=lambda name: split[name]) == "idle.behind"
     assert isinstance(diff.controls, Controls)
     assert set(diff.controls.names) == {"dispatch_single", "combine_single"}
     renamed = [pair.name for pair in diff.ranges if pair.level == "renamed"]
@@ -592,7 +593,7 @@ def test_all_formats_hold_the_same_parts(moe: tuple[Path, Path]) -> None:
     assert sum(part["ns"] for part in content["parts"]) == content["step_delta_ns"]
     markdown = gpuledger("diff", *moe, "--format=md").stdout
     assert markdown.startswith("# 92.8 % faster: 17.8 ms -&gt; 1.28 ms per step")
-    assert "| idle: framework overhead | -10.7 ms |" in markdown
+    assert "| idle: launches can't keep up | -15.8 ms |" in markdown
 
 
 def test_the_same_bytes_every_time(moe: tuple[Path, Path]) -> None:
@@ -618,6 +619,22 @@ def test_a_baseline_comes_back_as_it_was(captured: dict[str, RunSide]) -> None:
         valid(builtins(baseline_json(run)), "baseline")
 
 
+def test_idle_time_is_told_by_trigger_and_against_an_older_baseline_by_cause(captured: dict[str, RunSide]) -> None:
+    """A part is never the trigger of one side less the cause of the other, which may have the same name."""
+    new = captured["decode"]
+    content = builtins(baseline_json(new))
+    del content["idle_ns"]
+    old = read_baseline(json.dumps(content).encode(), "old.json")
+    assert not old.knows_triggers
+    for before, after in ((old, new), (new, old)):
+        assert {part.ns for part in compare(before, after).parts} == {0}
+    behind = Line("idle.behind")
+    assert behind in new.shown_mean_ns
+    assert behind not in old.shown_mean_ns
+    other = captured["graph"]
+    assert by_name(compare(new, other))["idle.load"] == pytest.approx(-new.idle_ns["load"] / new.steps, abs=1)
+
+
 def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> None:
     """What we call it is a sentence of ours, which can be said in another language; the file holds its text."""
     run = replace(next(iter(captured.values())), gpu_name=say("unknown GPU"))
@@ -630,6 +647,8 @@ def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> Non
         ({"length_ns": []}, "it has no steps"),
         ({"run_steps": [3]}, "its runs do not have its steps"),
         ({"books_ns": [[1, 2]] * 4}, "its books do not balance"),
+        ({"idle_ns": {"load": 1}}, "its idle time is not that of its books"),
+        ({"idle_ns": {"sunshine": 0}}, "its idle time is not that of its books"),
         ({"whole": "year"}, "whole is none of"),
         ({"kernels": [{"name": 1}]}, "Expected `str`, got `int`"),
         ({"schema": "gpuledger.baseline/9"}, "a document gpuledger.baseline/9"),

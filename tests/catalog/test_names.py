@@ -85,6 +85,26 @@ def test_a_label_says_what_an_elementwise_kernel_does() -> None:
     assert label("gemm_tn") == "gemm_tn"
 
 
+@pytest.mark.parametrize(
+    ("launched", "said"),
+    [
+        (
+            "ParallelFor<Chem::exchange(Kokkos::Cuda, View<double **>)::[lambda(int) (instance 1)], P, C>",
+            "exchange",
+        ),
+        (
+            "ParallelFor<(anonymous namespace)::fill(int)::{lambda(int)#1}, RangePolicy<Kokkos::Cuda>, C>",
+            "fill",
+        ),
+        ("ParallelReduce<Kokkos::Impl::CombinedFunctorReducer<md::Energy<2>, R, void>, P, C>", "Energy"),
+        ("ParallelScanWithTotal<Prefix, P, long, C>", "Prefix"),
+    ],
+)
+def test_a_kernel_that_kokkos_launches_is_called_as_what_it_launches(launched: str, said: str) -> None:
+    for launcher in ("cuda_parallel_launch_constant_memory", "hip_parallel_launch_local_memory"):
+        assert label(f"void Kokkos::Impl::{launcher}<Kokkos::Impl::{launched}>()") == said
+
+
 @given(st.text(alphabet="ab<>()[]{}:, *&0-operator", max_size=60))
 def test_any_text_comes_apart_without_harm(name: str) -> None:
     found = parse(name)

@@ -274,6 +274,8 @@ def test_a_row_of_the_first_screen_is_removed_as_its_finding_is_fixed(decode: Pa
     assert (removed.code, removed.about_ns) == ("HOST-LOAD", run.main_device.idle_by_trigger[Cause.LOAD])
     assert changes.scenario.saved_ns(removed.edit) == pytest.approx(loading.saving_ns, rel=0.01)
     assert changes.scenario.saved_ns(changes.remove("module load").edit) < 0.1 * loading.saving_ns
+    assert "the report's row 'idle: module load', 41.7 ms, is all" in changes.remove("module load").note
+    assert not removed.note
     with pytest.raises(NothingRecorded, match="has no pace"):
         changes.speed_up("idle: module load", 2)
 

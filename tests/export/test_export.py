@@ -110,7 +110,7 @@ def test_every_row_is_on_its_track(name: str, request: pytest.FixtureRequest) ->
     above = f"GPU 0 ({opened.origin.gpus[0].name})"
     books = {
         (above, "steps"): len(device.steps),
-        (above, "idle, by cause"): len(device.ledger.gaps),
+        (above, "idle, by trigger"): len(device.ledger.gaps),
         (above, "findings"): len(made.findings),
         (above, "critical path"): len(critical_path(scenario(opened, device))),
         ("health of the profile", "notes"): len(opened.health),
@@ -137,14 +137,13 @@ def test_a_kernel_says_what_was_recorded_of_it(run_of_decode: tuple[Trace, Decod
     assert copy.arguments["bytes_per_s"] == pytest.approx(copy.arguments["bytes"] * 1e9 / length, rel=1e-6)
 
 
-def test_gaps_are_named_by_cause_and_their_arguments_sum_to_them(run_of_decode: tuple[Trace, Decoded]) -> None:
+def test_gaps_are_named_by_trigger_and_their_arguments_sum_to_them(run_of_decode: tuple[Trace, Decoded]) -> None:
     opened, timeline = run_of_decode
-    gaps = timeline.on("idle, by cause")
+    gaps = timeline.on("idle, by trigger")
     for gap in gaps:
         causes = {str(cause): gap.arguments.get(f"{cause}_ns", 0) for cause in CAUSES}
         assert sum(causes.values()) == gap.end - gap.start
-        assert causes[gap.name] == max(causes.values())
-        assert gap.arguments["trigger"] in TRIGGERS
+        assert gap.name == str(TRIGGERS[TRIGGERS.index(gap.arguments["trigger"])].label)
     total = build_report(opened, "decode", Selection()).devices[0].ledger.busy.idle
     assert sum(gap.end - gap.start for gap in gaps) == int((total.end_ns - total.start_ns).sum())
 
@@ -167,7 +166,7 @@ def test_findings_stand_where_their_evidence_is(run_of_decode: tuple[Trace, Deco
     mark = marks[first.code]
     assert mark.arguments["claim"] == first.claim
     assert mark.arguments["saving_ns_per_step"] == first.saving_ns_per_step
-    about = [each for each in found.on("idle, by cause") if each.arguments["trigger"] == "host_code"]
+    about = [each for each in found.on("idle, by trigger") if each.arguments["trigger"] == "host_code"]
     assert marks["HOST-CODE"].start == max(about, key=lambda each: each.end - each.start).start
 
 
@@ -226,7 +225,7 @@ def test_a_stretch_in_which_a_gpu_did_nothing() -> None:
     rows = table(Table.KERNELS, strings, 3, start_ns=[0, 50, 90], end_ns=[10, 60, 99], gpu=[0, 1, 0], name=["k"] * 3)
     found = exported(of_tables(strings, {Table.KERNELS: rows}), Selection(time_ns=(0, 20)))
     assert [(each.start, each.end) for each in found.on("stream 0")] == [(0, 10)]
-    assert [each.end - each.start for each in found.on("idle, by cause")] == [20, 10]
+    assert [each.end - each.start for each in found.on("idle, by trigger")] == [20, 10]
     assert {path[0] for path in map(found.path, found.tracks)} >= {"GPU 0 (test GPU)", "GPU 1"}
 
 
@@ -613,7 +612,7 @@ def test_secrets_of_the_capture_stay_in_it(unpacked: Callable[[str], Path]) -> N
 def test_the_docs_page_names_every_track() -> None:
     page = (ROOT / "docs" / "guides" / "timeline.md").read_text()
     for name in (
-        "idle, by cause",
+        "idle, by trigger",
         "critical path",
         "steps",
         "findings",

@@ -44,6 +44,30 @@ def test_a_first_launch_that_is_quick_is_no_cold_start(tmp_path: Path) -> None:
     assert told(minimal(tmp_path / "a.sqlite", **launched((0, 900 * US, 905 * US, 1000 * US)))) == {}
 
 
+@pytest.mark.parametrize(
+    ("domain", "often", "is_set_up"), [("NCCL", 1, True), ("NCCL", 8, True), ("NCCL", 9, False), ("mine", 1, False)]
+)
+def test_what_a_library_does_to_set_itself_up_is_start_up(
+    domain: str, often: int, is_set_up: bool, tmp_path: Path
+) -> None:
+    """It allocates for 5 ms between two of its own launches; as often as every step does it, that is work."""
+    rows = launched((0, 5 * US, 6 * US, 10 * US), (6 * MS, 6 * MS + 5 * US, 6 * MS + 6 * US, 6 * MS + 10 * US))
+    rows["RUNTIME"].append(call(20 * US, 5 * MS, nameId=4, correlationId=9))
+    inits = [push(10 * number, 10 * number + 9, "ncclCommInitRank", domainId=1) for number in range(often - 1)]
+    rows["NVTX"] = [
+        push(0, None, domain, eventType=75, domainId=1),
+        *inits,
+        push(100, 7 * MS, "ncclCommInitRank", domainId=1),
+    ]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 4, "cudaHostAlloc_v3020")
+    found = told(path)
+    assert next(iter(found)) == ("COLD-START" if is_set_up else "HOST-ALLOC")
+    if is_set_up:
+        assert found["COLD-START"].claim == "libraries are loaded and set up: 6.00 ms, once"
+        assert not any(finding.saving_ns for finding in found.values())
+
+
 def test_a_context_is_created_once(tmp_path: Path) -> None:
     """One process works for a millisecond; another then begins with cudaFree(0)."""
     other_pid, other_tid = PID + (1 << 24), TID + (1 << 24)

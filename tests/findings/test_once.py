@@ -96,7 +96,9 @@ def test_what_one_of_many_steps_has_is_not_divided_by_them() -> None:
     [host] = [finding for finding in run.findings if finding.code == "HOST-CODE"]
     assert str(host.claim).startswith("the GPU waits 50.0 ms, once in 12 steps, while")
     assert (host.saving_ns, host.confidence) == (0, "low")
-    assert str(verdict(run)).endswith("1 of 12 steps take unusually long.")
+    assert str(verdict(run)).endswith(
+        "1 of 12 steps take unusually long: up to 51.5 ms against 1.45 ms, most of it idle: host code."
+    )
 
 
 def test_a_call_in_which_a_library_sets_itself_up_is_no_allocation() -> None:

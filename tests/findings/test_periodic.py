@@ -176,3 +176,25 @@ def test_period_and_cost_are_those_of_the_program(every: int, times: int, more: 
     assert varies.periodic.every == every
     assert len(varies.periodic.steps) == often
     assert abs(varies.periodic.more_ns - 1_000 * more * often) < 1_000 * 50 * often
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_graphs_captured_every_so_many_steps_are_told_as_that(captures: bool) -> None:
+    """Each ten launches are of another graph, as a benchmark of several sizes has them: no run that slows down."""
+    program = Program()
+    for step in range(40):
+        if step % 10 == 0 and captures:
+            program._call("cudaStreamBeginCapture", 5)
+            program.host(500)
+            program._call("cudaStreamEndCapture", 5)
+        if step % 10 == 0:
+            program.host(20_000)
+        for kernel in ("gemm_fwd", "relu", "gemm_bwd", "gemm_wgrad", "relu_bwd") * 8:
+            program.kernel(kernel, 60 + 5 * (step // 10))
+        program.kernel("multi_tensor_apply_kernel<FusedAdamFunctor>", 60)
+        program.wait()
+    run = told(program)
+    found = {finding.code: finding for finding in run.findings}
+    assert ("in which CUDA graphs are captured" in str(verdict(run))) is captures
+    assert str(found["STEP-PERIODIC"].fix).startswith("capture each graph once" if captures else "do it beside")
+    assert ("STEP-DRIFT" in found) is not captures

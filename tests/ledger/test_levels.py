@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuledger.errors import NothingRecorded
@@ -93,6 +93,42 @@ def test_a_request_of_many_tokens_is_told_by_the_token() -> None:
     device = only(program.trace())
     assert told(device) == (192, "ended by token-sampling kernels")
     assert [(level.name, level.count) for level in device.levels][:2] == [("generate", 3), ("token", 192)]
+
+
+def test_three_products_with_one_long_pause_between_two_are_no_steps() -> None:
+    """What happens once is not told per step; three that are alike, after a slow first one, are steps."""
+    for pauses_us, steps in (((0, 18_000, 0), None), ((18_000, 300, 300, 300), 3)):
+        run = Program()
+        for pause_us in pauses_us:
+            run.kernel("fill", 2)
+            run.host(pause_us)
+            run.kernel("gemm", 40)
+        device = diagnose(run.trace(), "made", Selection()).main_device
+        assert (None if device.steps is None else device.step_count) == steps
+
+
+@given(
+    period=st.lists(st.sampled_from(("write", "read", "kernel", "pause")), min_size=2, max_size=4),
+    has_kernels=st.lists(st.booleans(), min_size=3, max_size=12),
+)
+@example(period=["write", "kernel", "read"], has_kernels=[True, False, False, False])
+def test_a_step_that_nothing_announces_holds_a_kernel(period: list[str], has_kernels: list[bool]) -> None:
+    """Copies that happen to repeat are not told as more steps than there are kernels."""
+    run = Program()
+    run.kernel("first", 5)
+    for has_kernel in has_kernels:
+        for event in period:
+            match event:
+                case "kernel":
+                    if has_kernel:
+                        run.kernel("gemm", 20)
+                case "pause":
+                    run.host(30)
+                case _:
+                    getattr(run, event)()
+    device = diagnose(run.trace(), "made", Selection()).main_device
+    kernels = 1 + period.count("kernel") * sum(has_kernels)
+    assert device.steps is None or 0.8 * device.step_count <= kernels
 
 
 def test_a_loop_that_calls_itself_a_step_is_believed() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from gpuledger.analyse.diff.from_trace import side_of
+from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.finding import per_step
@@ -23,6 +25,7 @@ from gpuledger.findings.profiled_run import headline
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import TRIGGERS, idle_label
 from gpuledger.present.document import LedgerRow, Section, SheetBlock
+from gpuledger.present.views.gpu_time import largest_line_sentence
 from gpuledger.present.views.page.breakdown import gaps_section, ledger_section
 from gpuledger.present.views.page.report_page import report_page
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
@@ -33,6 +36,7 @@ from support.command import ROOT
 from support.corpus import CORPUS, members, timelines
 from support.html_pages import page_of, parsed, values
 from support.program import Program
+from support.saving_laws import broken_laws
 from support.thorough import some
 
 OURS = timelines(ROOT / "captures")
@@ -105,6 +109,22 @@ def check_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
     assert by_trigger == {str(idle_label(trigger)): ns for trigger, ns in device.idle_by_trigger.items()}
 
 
+def check_steps(report: Report) -> None:
+    """`steps`, `diff` and timelines tell idle time as the first screen does."""
+    device, [side] = report.main_device, [side_of_report(report)]
+    lines, tiles = device.shown_tiles
+    steady = dict(zip(lines, tiles[device.steady_tiles].sum(axis=0).tolist(), strict=True))
+    assert {line: ns for line, ns in steady.items() if ns} == {line: ns for line, ns in device.shown_ns.items() if ns}
+    shown = {line: round(ns * side.steps) for line, ns in side.shown_mean_ns.items()}
+    assert {line: ns for line, ns in shown.items() if ns} == {line: ns for line, ns in device.shown_ns.items() if ns}
+    largest = max(device.shown_ns.values())
+    assert f", {share_text(largest / device.steady_ns)}; " in str(largest_line_sentence(device))
+
+
+def side_of_report(report: Report) -> RunSide:
+    return side_of(report.trace, report.devices, report.main_device, report.name)
+
+
 def check_json(report: Report) -> None:
     [device] = [device for device in report.to_dict()["devices"] if device["device"] == report.main_device.gpu]
     by_trigger: dict[str, int] = {}
@@ -140,10 +160,12 @@ def check_written_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
 
 def check(report: Report, *, written: bool) -> None:
     rows = shown_rows(report)
+    assert broken_laws(report) == []
     check_sentence(report, rows)
     check_text(report, rows)
     check_page(report, rows)
     check_json(report)
+    check_steps(report)
     if written:
         check_written_page(report, rows)
 

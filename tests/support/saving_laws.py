@@ -10,6 +10,7 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.idle import RULES as ABOUT_IDLE
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 
@@ -67,7 +68,8 @@ def _broken_bounds(run: ProfiledRun) -> list[str]:
 def _broken_together(run: ProfiledRun) -> list[str]:
     """All findings one after the other save no more than the stretch; those about idle time, what does not compute.
 
-    A read goes with its wait, and what is launched in time may hide communication and copies.
+    A read goes with its wait, and what is launched in time may hide communication and copies, and run beside kernels
+    of other streams: what one stream computes is left.
     """
     ordered = [found for found in run.findings if found.then_ns is not None]
     if not ordered:
@@ -75,9 +77,19 @@ def _broken_together(run: ProfiledRun) -> list[str]:
     [device] = [device for device in run.devices if device.gpu == ordered[0].gpu]
     together = sum(found.then_ns or 0 for found in ordered)
     of_idle = sum(found.then_ns or 0 for found in ordered if found.code in OF_IDLE_TIME)
-    not_computing = sum(time for line, time in device.line_ns.items() if not line.is_compute)
+    not_computing = device.steady_ns - _longest_stream_ns(device)
     broken = [f"together {together} ns of {device.steady_ns}"] if together > device.steady_ns else []
     return [*broken, f"of idle time {of_idle} ns of {not_computing}"] if of_idle > not_computing else broken
+
+
+def _longest_stream_ns(device: Device) -> int:
+    """What the stream that computes the longest computes in the steady stretch."""
+    work = device.work
+    rows = np.flatnonzero((work.gpu == device.gpu) & (work.state == State.COMPUTE))
+    held = device.steady_part_ns(work.start_ns[rows], work.end_ns[rows])
+    _, stream = np.unique(work.stream[rows], return_inverse=True)
+    by_stream = int(np.bincount(stream, held).max(initial=0))
+    return min(by_stream, device.compute_ns)
 
 
 def waits_with_their_gaps_ns(device: Device) -> int:

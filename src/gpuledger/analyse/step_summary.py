@@ -96,7 +96,7 @@ def _looked_at_ns(device: Device, start_ns: int, end_ns: int) -> int:
 
 def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     """Every step in order, warm-up included."""
-    lines, edges = device.ledger.lines, variation.steps.edges_ns
+    (lines, by_tile), edges = device.shown_tiles, variation.steps.edges_ns
     idle = np.array([line.is_idle for line in lines])
     unusual = {outlier.step for outlier in variation.outliers}
     own, count = device.work.of(device.gpu), len(variation.steps)
@@ -110,7 +110,7 @@ def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     spans = zip(variation.steps.start_ns.tolist(), variation.steps.end_ns.tolist(), tiles, strict=True)
     steps = []
     for step, (start, end, tile) in enumerate(spans):
-        books = device.ledger.books[tile]
+        books = by_tile[tile]
         note = StepNote.UNUSUAL if step in unusual else StepNote.USUAL
         steps.append(
             StepBooks(

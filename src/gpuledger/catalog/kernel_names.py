@@ -221,19 +221,27 @@ _SAYS_NOTHING: Final = regex(
     r"|StoreWithoutCast|LoadWithCast|StoreWithCast|CUDAGeneratorImpl|__nv_bfloat16|NullType|__half|TensorIteratorBase|ReduceOp|func_wrapper_t|BinaryFunctor|BUnaryFunctor|AUnaryFunctor"
 )
 
+_KOKKOS_FUNCTOR: Final = regex(
+    r"Parallel(?:For|Reduce|Scan\w*)<(?:Kokkos::Impl::CombinedFunctorReducer<)?"
+    r"(?:\w+::|\(anonymous namespace\)::)*(\w+)"
+)
+
 
 @lru_cache(maxsize=65536)
 def label(name: str) -> str:
     """A short name for people: the bare name, and of the template arguments the last word that says what it does.
 
     `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` -> `elementwise_kernel…silu_kernel`.
-    What a compiler made of a loop has the name of its source; a mere `kernel7` keeps its namespaces.
+    What a compiler made of a loop has the name of its source; a mere `kernel7` keeps its namespaces. All kernels of
+    Kokkos are its own launchers: they have the name of what is launched, a functor or the function of a lambda.
     """
     parts = parse(name)
     if (source := source_label(parts.short)) is not None:
         return source
     if _NUMBERED.fullmatch(parts.short):
         return parts.qualified
+    if "_parallel_launch_" in parts.short and (functor := _KOKKOS_FUNCTOR.search(name)) is not None:
+        return functor[1]
     words = [
         word for argument in parts.template for word in _WORD.findall(argument) if not _SAYS_NOTHING.fullmatch(word)
     ]

@@ -24,7 +24,7 @@ from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
-from gpuledger.ledger.causes import Cause, Trigger
+from gpuledger.ledger.causes import Cause, Trigger, idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
@@ -237,7 +237,20 @@ class Changes:
         else:
             assumption = say("it does not run, and is not launched")
             edit = self.fixes.not_launched(self._operations(meant))
-        return ProgramChange(say("no {cause}", cause=name), assumption, edit, about_ns=meant.time_ns)
+        note = self._other_row(meant) if isinstance(meant, NamedLines) else ""
+        return ProgramChange(say("no {cause}", cause=name), assumption, edit, about_ns=meant.time_ns, note=note)
+
+    def _other_row(self, meant: NamedLines) -> str:
+        """Where one cause is meant: that the report's row of that name is more, or less, than what is booked to it."""
+        cause = meant.lines[0].cause if len(meant.lines) == 1 else None
+        row_ns = 0 if cause is None else self.device.idle_by_trigger.get(cause, 0)
+        if cause is None or row_ns in (0, meant.time_ns):
+            return ""
+        return say(
+            "this is where the host was; the report's row '{row}', {time}, is all idle time that it set off",
+            row=idle_label(cause),
+            time=time_text(row_ns // self.device.step_count),
+        )
 
     def hide(self, kind: LineKind) -> ProgramChange:
         """Exposed communication or copies run beside compute."""

@@ -2,9 +2,9 @@
 
 First come the processes with their threads, then the GPUs with their streams, then what the books say of each GPU and
 its critical path, then the health notes. An arrow leads from the call that launched to each activity that it launched.
-A gap is named by its largest cause, so that a viewer colours it by cause; what set it off, and its time by cause, are
-arguments. A step's arguments are its lines of the ledger, which sum to it. Findings and health notes are marks: each
-finding where its evidence is the strongest.
+A gap is named by what set it off, in a report's words, so that a viewer colours it so; its time by cause is in its
+arguments. A step's arguments are its lines as a report shows them, which sum to it. Findings and health notes are
+marks: each finding where its evidence is the strongest.
 
 A file's ending says in which format a timeline is written, or that the trace's tables are, as Parquet.
 """
@@ -241,7 +241,7 @@ def book_side(
     if device.steps is not None:
         records.append(_step_records(device, device.steps, track(TrackKind.SLICES, "steps", _STEPS)))
     if len(device.ledger.gaps):
-        records.append(_gap_records(trace, device, track(TrackKind.SLICES, "idle, by cause", _IDLE)))
+        records.append(_gap_records(trace, device, track(TrackKind.SLICES, "idle, by trigger", _IDLE)))
     instants, share = busy_share(device, 1000)
     end = device.ledger.window.end_ns
     uuid = track(TrackKind.COUNTER, "busy", _BUSY, "%")
@@ -292,15 +292,16 @@ def _gap_records(trace: Trace, device: Device, track: int) -> Records:
         text_argument("before", texts, name[gaps.before]),
         text_argument("after", texts, name[gaps.after]),
     )
-    return in_a_row(track, gaps.start_ns, gaps.end_ns, CAUSES, gaps.by_cause.largest(), "idle", arguments)
+    titles = [trigger.label for trigger in TRIGGERS]
+    return in_a_row(track, gaps.start_ns, gaps.end_ns, titles, gaps.trigger, "idle", arguments)
 
 
 def _step_records(device: Device, steps: Steps, track: int) -> Records:
-    ledger = device.ledger
-    books = ledger.books[np.searchsorted(ledger.tiles_ns, steps.edges_ns[:-1])]
+    shown, tiles = device.shown_tiles
+    books = tiles[np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])]
     lines = {
         f"{line}_ns": ArgumentColumn((books[:, index],), absent=0)
-        for index, line in enumerate(ledger.lines)
+        for index, line in enumerate(shown)
         if books[:, index].any()
     }
     number = np.arange(len(steps))

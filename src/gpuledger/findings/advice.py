@@ -173,6 +173,8 @@ LAUNCH_BOUND: Final = FixWords.of(
     },
 )
 
+CAPTURED_ANEW: Final = say("capture each graph once, before the steps, and keep it; a benchmark times launches alone")
+
 STEP_PERIODIC: Final = FixWords.of(
     say("do it beside the steps, or less often: copies on a stream of their own, files by another thread"),
     {

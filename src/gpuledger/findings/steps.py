@@ -83,6 +83,16 @@ class PeriodicSteps:
         np.add.at(of_step, step[mine], gaps.length_ns[mine])
         return self._amounts(idle_label(trigger), of_step)
 
+    @property
+    def captures_graphs(self) -> bool:
+        """Whether graphs are captured in these steps, and hardly in others: what is launched then is not the same."""
+        begun = [spans.start_ns for spans in self.device.host.captures.values()]
+        step = np.searchsorted(self._edges_ns, np.concatenate(begun), side="right") - 1 if begun else np.empty(0, int)
+        step = step[(step >= 0) & (step < len(self.periodic.is_slow))]
+        slow = self.periodic.is_slow[step]
+        often = len(np.unique(step[slow])) >= MOST_OF_PERIOD * len(self.periodic.steps)
+        return often and bool(slow.mean() >= MOST_OF_PERIOD)
+
     def usual_ns(self, rule: Rule[OneGpu]) -> int | None:
         """What all steps would lose to a rule's subject if they were usual; None where that is no idle time."""
         amounts = [self.of_trigger(trigger) for trigger in rule.triggers]
@@ -120,6 +130,12 @@ def _periodic(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         time=time_text(more_ns // often),
         line=parts[0][1] if place is None else say("in {ranges}", ranges=place.ranges[0]),
     )
+    if steps.captures_graphs:
+        claim = say(
+            "every {count} steps one takes {time} longer, in which CUDA graphs are captured",
+            count=count_text(steps.periodic.every),
+            time=time_text(more_ns // often),
+        )
     example = say(
         "step {step} and {count} more: {time} each time, {usual} the usual step",
         step=steps.periodic.steps[0],
@@ -135,7 +151,8 @@ def _periodic(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         evidence.append(Evidence(words, share=share, of=_MORE))
     saving = max(more_ns - sum(amount.more_ns for amount in computed), 0)
     assumption = say("it goes on beside the steps: copies on a stream of their own, files written by another thread")
-    return [rule.finding(device, claim, tuple(evidence), saving, assumption, explains=more_ns)]
+    finding = rule.finding(device, claim, tuple(evidence), saving, assumption, explains=more_ns)
+    return [replace(finding, fix=advice.CAPTURED_ANEW) if steps.captures_graphs else finding]
 
 
 def _place(steps: PeriodicSteps, subject: OneGpu) -> Evidence | None:
@@ -195,17 +212,14 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return ()
     worst = outliers[0]
     claim = say(
-        "{count} of {steps} steps take unusually long",
+        "{count} of {steps} steps take unusually long: up to {time} against {usual}, most of it {line}",
         count=count_text(len(outliers)),
         steps=count_text(device.step_count),
-    )
-    evidence = say(
-        "step {step}: {time} against {usual}, most of it {line}",
-        step=worst.step,
         time=time_text(worst.length_ns),
         usual=time_text(worst.usual_ns),
         line=worst.line.label,
     )
+    evidence = say("the longest is step {step}", step=worst.step)
     return [
         rule.finding(
             device,
@@ -221,6 +235,9 @@ def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
     varies = _comparable(device)
     if varies is None or varies.drift is None or not varies.drifts or varies.drift.share < 0:
+        return ()
+    periodic = periodic_steps(device)
+    if periodic is not None and periodic.captures_graphs:  # other graphs take another time
         return ()
     drift = varies.drift
     # none of it in the first third, all of it in the last: on average half. Single long steps are another finding's

@@ -172,6 +172,11 @@ class Device:
         """The steady stretch as reports show it: `line_ns` with idle time by what set it off."""
         return with_triggers(self.line_ns, self.idle_by_trigger)
 
+    @cached_property
+    def shown_tiles(self) -> tuple[tuple[Line, ...], NDArray[np.int64]]:
+        """The books of each tile as reports show them."""
+        return self.ledger.shown_tiles()
+
     def exposed_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that nothing hid."""
         return self.line_ns.get(Line(kind), 0)

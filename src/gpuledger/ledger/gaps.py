@@ -366,7 +366,7 @@ class _Booking:
         is_first &= 2 * causes.of(Cause.HOST_CODE) <= length  # what a step does before it launches, it does each time
         sets_up = 2 * causes.total(Cause.CONTEXT, Cause.LOAD) > length
         cold = is_first | (largest == _AT[Cause.CONTEXT]) | (sets_up & (causes.of(Cause.CONTEXT) > 0))
-        cold |= self._captures_graphs()
+        cold |= self._captures_graphs() | self._sets_up_libraries()
         may_be = ~cold & (self.whole < 0) & (length >= COLD_START_NS) & (largest != _AT[Cause.UNRECORDED])
         cold |= self._in_first_calls(np.flatnonzero(may_be))
         fed = self._fed(np.flatnonzero((largest == _AT[Cause.WAIT_THREAD]) & (length < FED_NS)))
@@ -384,6 +384,16 @@ class _Booking:
                 start, end = self.start[mine], self.end[mine]
                 capturing[mine] = 2 * covered(captures, start, end) > end - start
         return capturing
+
+    def _sets_up_libraries(self) -> NDArray[np.bool_]:
+        """Gaps in which the host was late and set a library up for the most of them."""
+        setting_up, late = np.zeros(len(self.start), np.bool_), np.flatnonzero(self.whole < 0)
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[late]]):
+            spans = self.host.sets_up_library(number)
+            if len(spans):
+                start, end = self.start[late[of_thread]], self.end[late[of_thread]]
+                setting_up[late[of_thread]] = 2 * covered(spans, start, end) > end - start
+        return setting_up
 
     def _in_first_calls(self, long: Positions) -> NDArray[np.bool_]:
         """Of long gaps, those that the first call of an operator holds; the longest are looked at."""

@@ -24,6 +24,7 @@ from gpuledger.catalog.calls import (
     call_kind,
     operation_number,
 )
+from gpuledger.catalog.range_names import LIBRARIES, sounds_like_set_up
 from gpuledger.ledger.activity import (
     Activities,
     CallsByKey,
@@ -66,6 +67,9 @@ FAR_LONGER: Final = 20
 
 _MOST_LONG_CALLS: Final = 100
 """A start has a few dozen."""
+
+_MOST_SET_UPS: Final = 8
+"""What a library does more often under one name is not to set itself up."""
 
 _LATER_CALLS: Final = 3
 """After so many others of its name, how long one usually takes is known."""
@@ -230,6 +234,22 @@ class Host:
                 is_first = begin[row] == begin[alike].min() and len(alike) > _LATER_CALLS
                 inside[stretch] |= is_first and end[row] - begin[row] >= FAR_LONGER * median(took)
         return inside
+
+    @cached_property
+    def _library_set_ups(self) -> Rows:
+        """Ranges in which a library sets itself up, as `ncclCommInitRank`; what comes often is work."""
+        ranges, strings = self.ranges, self._trace.strings
+        of_library = strings.each(ranges.codes("domain"), lambda domain: domain.lower() in LIBRARIES, np.bool_)
+        own = np.flatnonzero(of_library)
+        own = own[strings.each(ranges.codes("name")[own], sounds_like_set_up, np.bool_)]
+        _, kind, often = np.unique(ranges.codes("name")[own], return_inverse=True, return_counts=True)
+        return ranges.at(own[often[kind] <= _MOST_SET_UPS])
+
+    def sets_up_library(self, number: int) -> Spans:
+        """When a thread sets a library up."""
+        ranges = self._library_set_ups
+        own = np.flatnonzero(thread(ranges) == self.threads[number]) if len(ranges) else np.empty(0, np.intp)
+        return union(ranges["start_ns"][own], ranges["end_ns"][own])
 
     @cached_property
     def blocking(self) -> Ints:

@@ -61,6 +61,9 @@ _LEAST_COVERED: Final = 0.5
 """A period that holds fewer of the kernels than this is not one of the whole sequence; nor are ranges nobody calls
 steps the run that hold less of its time."""
 
+_ONCE: Final = 0.75
+"""A repetition that holds so much of the time of a few is something that happens once."""
+
 _SLOWER: Final = 1.25
 """A repetition that takes this many times the usual holds something that the others do not."""
 
@@ -68,7 +71,8 @@ _SLOWER: Final = 1.25
 def repetitions(work: Activities) -> Positions | None:
     """For each kernel the outermost repetition that it belongs to, -1 for none; None if nothing repeats.
 
-    Many copies before the first kernel, as of weights, are in none. A copy ends no repetition if it, and the pause
+    Many copies before the first kernel, as of weights, are in none. Copies that repeat without kernels between them are
+    no repetition of a program that has kernels. A copy ends no repetition if it, and the pause
     after it, take longer than what repeats between two of its kind: a simulation writes its state every so many steps.
     """
     kernels = np.flatnonzero(work.state != State.COPY)
@@ -77,6 +81,8 @@ def repetitions(work: Activities) -> Positions | None:
     run = _ActivityRun(work.name[before:], work.start_ns[before:], work.end_ns[before:], work.state[before:])
     copied: tuple[Positions, float] | None = None
     for marks, member in run.repeating():
+        if not run.holds_kernels(member):
+            continue
         if copied is None and run.state[marks[0]] == State.COPY:
             copied = member, min(median((run.end_ns - run.start_ns)[marks]), median(run.pauses_ns[marks]))
             continue
@@ -116,6 +122,12 @@ class _ActivityRun:
                 else:  # layers: every so many of them is followed by more kernels than the others, and ends a step
                     last_layers = np.append(marks[longer], marks[-1])
                     yield marks, _from_first_to_last(names, last_layers, int(median(np.diff(last_layers))))
+
+    def holds_kernels(self, member: Positions) -> bool:
+        """Whether most repetitions hold a kernel; of copies alone none can."""
+        of_kernels = member[(self.state != State.COPY) & (member >= 0)]
+        holding = 1 + np.count_nonzero(np.diff(of_kernels)) if len(of_kernels) else 0
+        return bool(holding >= _MOSTLY * (int(member.max()) + 1)) or not (self.state != State.COPY).any()
 
     @property
     def pauses_ns(self) -> Ints:
@@ -428,9 +440,13 @@ class LevelFinder:
 
         Where kernels mark the end of steps, what repeats more often is a part of them. So it is where ranges stand for
         some phases of the run only: what repeats through all of them is what these have in common, a layer. And so it
-        is where each repetition holds the ranges of one layer alone.
+        is where each repetition holds the ranges of one layer alone. A few kernels that come again are no steps where
+        nearly all of their time is one repetition, and not the first: what happens once has no mean.
         """
         if level.count < FEWEST or not self._covers(level) or self._repeats_with_layers(level):
+            return False
+        later = level.length_ns[1:]
+        if level.source is LevelSource.PERIOD and level.count < 2 * FEWEST and later.max() > _ONCE * later.sum():
             return False
         marks = [mark.count for mark in map(self._level, _MARKS) if mark is not None]
         phases = [

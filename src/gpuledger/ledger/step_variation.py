@@ -152,21 +152,23 @@ def _drift(device: Device, steps: Steps) -> Drift | None:
     if third < 3:
         return None
     early, late = (int(median(part)) for part in (steps.steady_ns[:third], steps.steady_ns[-third:]))
-    books = device.ledger.books[np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])][steps.warm_up :]
+    lines, tiles = device.shown_tiles
+    books = tiles[np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])][steps.warm_up :]
     change = np.array(
         [median(after) - median(before) for before, after in zip(books[:third].T, books[-third:].T, strict=True)]
     )
-    return Drift(early, late, device.ledger.lines[int((change * np.sign(late - early)).argmax())])
+    return Drift(early, late, lines[int((change * np.sign(late - early)).argmax())])
 
 
 def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
     """The steps that are unusual for their phase, the longest first."""
     tile = np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])
     phase = np.array(device.phases.of_step)[steps.warm_up :]
+    lines, tiles = device.shown_tiles
     outliers = []
     for number in distinct(phase).tolist():
         alike = steps.warm_up + np.flatnonzero(phase == number)
-        lengths, books = steps.length_ns[alike], device.ledger.books[tile[alike]]
+        lengths, books = steps.length_ns[alike], tiles[tile[alike]]
         typical = _typical(lengths)
         deviation = np.abs(lengths - typical)
         slow = (lengths > OUTLIER_RATIO * typical) & (lengths > typical + 3 * median(deviation))
@@ -174,8 +176,8 @@ def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
         for index in np.flatnonzero(slow).tolist():
             excess = books[index] - usual
             line = int(excess.argmax())
-            name, by = device.ledger.lines[line], int(excess[line])
-            outliers.append(Outlier(int(alike[index]), int(lengths[index]), int(typical[index]), name, by))
+            by = int(excess[line])
+            outliers.append(Outlier(int(alike[index]), int(lengths[index]), int(typical[index]), lines[line], by))
     return tuple(sorted(outliers, key=lambda outlier: (-outlier.length_ns, outlier.step)))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
 from gpuledger.json_types import Json
+from gpuledger.ledger.causes import TRIGGERS
 
 SCHEMA: Final = "gpuledger.baseline/1"
 
@@ -126,6 +127,9 @@ class BaselineJson(Json):
     busy_clock_hz: Annotated[
         float | None, Meta(description="The mean clock of the multiprocessors while kernels ran, from samples.")
     ]
+    idle_ns: Annotated[dict[str, int], Meta(description="Idle time of all steps by what set it off.")] | UnsetType = (
+        UNSET
+    )
 
 
 def is_baseline(head: bytes) -> bool:
@@ -177,6 +181,11 @@ def _problem(side: RunSide) -> str | None:
         f"whole is none of {', '.join(WHOLES)}": side.whole not in WHOLES,
         "its books do not balance": bool(side.lines)
         and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
+        "its idle time is not that of its books": bool(side.idle_ns)
+        and (
+            any(trigger not in TRIGGERS for trigger in side.idle_ns)
+            or sum(side.idle_ns.values()) != int(side.line_steps(lambda line: line.is_idle).sum())
+        ),
         "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
         "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
         "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),

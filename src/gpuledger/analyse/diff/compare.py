@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.diff.noise import (
@@ -126,8 +127,8 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
         # compute that is in no kernel: what began before the steady steps
         OTHER_COMPUTE: _outside_kernels(after) - _outside_kernels(before),
     }
-    lines = (line for line in dict.fromkeys((*before.lines, *after.lines)) if not line.is_compute)
-    split |= {line: after.line_mean_ns(line) - before.line_mean_ns(line) for line in lines}
+    old, new = before.shown_mean_ns, after.shown_mean_ns
+    split |= {line: new.get(line, 0.0) - old.get(line, 0.0) for line in old | new if not line.is_compute}
     delta = after.median_ns - before.median_ns
     split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
     if not round(split[OTHER_COMPUTE]):
@@ -277,6 +278,8 @@ class Diff:
 def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: str | None = None) -> Diff:
     """The difference; refuses sides that are unlike, unless they are to be compared anyway."""
     check_kinds(before, after)
+    if not (before.knows_triggers and after.knows_triggers):  # a baseline of an older version has causes alone
+        before, after = replace(before, idle_ns={}), replace(after, idle_ns={})
     pairs = pair_kernels(before.kernels, after.kernels, before.steps, after.steps)
     reasons = unlike(before, after, pairs)
     if reasons and not anyway:

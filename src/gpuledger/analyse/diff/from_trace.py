@@ -233,6 +233,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         ranks=trace.origin.world_size,
         lines=tuple(device.ledger.lines[index] for index in used.tolist()),
         books_ns=tuple(map(tuple, books[:, used].tolist())),
+        idle_ns={str(trigger): ns for trigger, ns in device.idle_by_trigger.items()},
         kernels=compute,
         comm=comm,
         calls=None

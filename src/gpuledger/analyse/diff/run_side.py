@@ -7,6 +7,7 @@ tables of `nsys stats` have not even that, and their whole is the time of the ke
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
@@ -19,7 +20,7 @@ from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.books import UNCLASSIFIED, Line
+from gpuledger.ledger.books import UNCLASSIFIED, Line, LineKind
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import Dim3
@@ -136,6 +137,8 @@ class RunSide:
     lines: tuple[Line, ...] = ()
     books_ns: tuple[tuple[int, ...], ...] = ()
     """One row per step, one column per line; a row sums to the step's length."""
+    idle_ns: dict[str, int] = field(default_factory=dict)
+    """Idle time of all steps by what set it off, as reports show it first; empty where only causes are known."""
     kernels: tuple[RunKernel, ...] = ()
     """Compute, in the order in which each kernel first runs."""
     comm: tuple[RunKernel, ...] = ()
@@ -185,6 +188,18 @@ class RunSide:
         index = self.lines.index(line) if line in self.lines else None
         return 0.0 if index is None else sum(row[index] for row in self.books_ns) / self.steps
 
+    @property
+    def knows_triggers(self) -> bool:
+        return bool(self.idle_ns) or not any(line.is_idle for line in self.lines)
+
+    @property
+    def shown_mean_ns(self) -> dict[Line, float]:
+        """Lines per step as reports show them: idle time by what set it off, where that is known."""
+        if not self.idle_ns:
+            return {line: self.line_mean_ns(line) for line in self.lines}
+        work = {line: self.line_mean_ns(line) for line in self.lines if not line.is_idle}
+        return work | {Line(f"{LineKind.IDLE}.{trigger}"): ns / self.steps for trigger, ns in self.idle_ns.items()}
+
 
 def median_of(length_ns: Ints) -> int:
     """The usual length."""
@@ -202,6 +217,9 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
             raise GpuledgerError(f"{name}: {what} of these runs differ, so they are not runs of the same", found=states)
     lines = tuple(dict.fromkeys(line for side in sides for line in side.lines))
     books = [dict(zip(side.lines, row, strict=False)) for side in sides for row in side.books_ns]
+    idle = Counter[str]()
+    for side in sides:
+        idle.update(side.idle_ns)
     launches = [side.launches for side in sides if side.launches is not None]
     peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
     return replace(
@@ -211,6 +229,7 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         length_ns=tuple(length for side in sides for length in side.length_ns),
         lines=lines,
         books_ns=tuple(tuple(row.get(line, 0) for line in lines) for row in books),
+        idle_ns=dict(idle) if all(side.knows_triggers for side in sides) else {},
         kernels=sum_alike(kernel for side in sides for kernel in side.kernels),
         comm=sum_alike(kernel for side in sides for kernel in side.comm),
         calls=_if_all([side.calls for side in sides], lambda runs: sum_alike(chain(*runs))),

@@ -83,8 +83,8 @@ def diff(
     Each is a profile, a folder or glob of several runs of the same, a baseline saved with --save-baseline, tables that
     `nsys stats` printed, or the JSON of `gpuledger time`; that of two operations holds both sides. The difference of
     the usual step is split into parts that sum to it: number of kernel calls, time per call, other kernels, exposed
-    communication and copies, idle time by cause. Steps are resampled for an interval; a difference inside the noise is
-    called no change.
+    communication and copies, idle time by what set it off. Steps are resampled for an interval; a difference inside
+    the noise is called no change.
 
     \b
     Gates (--fail-on) are WHAT[:REGEX]>LIMIT:

@@ -54,9 +54,9 @@ def report(
     """Show where the time in PROFILE went, and what to do about it.
 
     Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and
-    copies, and idle time by cause. The lines sum to the window. Then shows what to change, ranked by what it would
-    save. With reports of Nsight Compute (--ncu), also shows what limits each kernel of the step, and what fixing it
-    would save. Of a memory snapshot of PyTorch it shows who holds the memory, see `gpuledger memory`.
+    copies, and idle time by what set it off. The lines sum to the window. Then shows what to change, ranked by what
+    it would save. With reports of Nsight Compute (--ncu), also shows what limits each kernel of the step, and what
+    fixing it would save. Of a memory snapshot of PyTorch it shows who holds the memory, see `gpuledger memory`.
 
     \b
     Examples:

@@ -55,7 +55,7 @@ def step_count_text(device: Device, count: int, one: Message, many: Message) -> 
 
 def largest_line_sentence(device: Device) -> Message:
     """The line with the most time, and the verb that looks into it."""
-    line, time_ns = max(device.line_ns.items(), key=lambda entry: entry[1])
+    line, time_ns = max(device.shown_ns.items(), key=lambda entry: entry[1])
     return say(
         "Largest line: {line}, {share}; for details run `gpuledger {verb}`.",
         line=line.label,
@@ -232,7 +232,7 @@ def outliers_sheet(device: Device, steps: Variation) -> Sheet:
 def _every_step_sheet(answer: StepsAnswer) -> Sheet:
     """A row per step, warm-up included."""
     device = answer.device
-    lines = {line: line_term(line) for line in device.ledger.lines}
+    lines = {line: line_term(line) for line in device.shown_tiles[0]}
     return Sheet.of(
         f"step_list_gpu{device.gpu}",
         say("Every step, GPU {gpu}", gpu=device.gpu),

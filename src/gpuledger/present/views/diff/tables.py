@@ -189,7 +189,7 @@ def _what_changed(found: Diff, part: str) -> str:
     if part == UNLIKE:
         return say("skew {times}", times=times(before.mean_ns - before.median_ns, after.mean_ns - after.median_ns))
     line = Line(part)
-    return times(before.line_mean_ns(line), after.line_mean_ns(line))
+    return times(before.shown_mean_ns.get(line, 0.0), after.shown_mean_ns.get(line, 0.0))
 
 
 def launches_sheet(before: PerStep, after: PerStep, whole: str) -> Sheet:

@@ -155,7 +155,7 @@ def _step_strip(device: Device, steps: Variation) -> doc.StepStrip:
     shown = tuple(
         first + int(length_ns[first : first + neighbours].argmax()) for first in range(0, len(steps.steps), neighbours)
     )
-    all_lines, all_tiles = device.ledger.shown_tiles()
+    all_lines, all_tiles = device.shown_tiles
     books = all_tiles[np.searchsorted(device.ledger.tiles_ns, edges_ns[:-1])[list(shown)]]
     sums = dict(zip(all_lines, books.sum(axis=0).tolist(), strict=True))
     lines = tuple(drawing_order({line: amount for line, amount in sums.items() if amount}))
