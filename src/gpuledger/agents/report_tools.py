@@ -17,6 +17,7 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.answers.report import ReportAnswer
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.findings.finding import Finding
@@ -44,6 +45,10 @@ _EVIDENCE_LETTERS: Final = 2_000
 _IN_SHORT: Final = ("code", "claim", "saving_ns_per_step", "saving_ns", "saving_is_bound", "fix", "device")
 """Of a finding, in a report."""
 
+_LIGHT: Final = ("operator", "count", "ns", "light_ns", "source", "roof")
+_MOST_LIGHT: Final = 5
+"""Of a GPU's longest kernels, in a report."""
+
 _STEPS: Final = ("source", "count", "warm_up", "median_ns", "p10_ns", "p90_ns")
 
 
@@ -51,8 +56,9 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
     """Say where the time went and what to do: headline, busy share, the largest lines of time, findings with savings.
 
     Lines of `ledger` are disjoint and sum to steady_ns; divide by `steps` for a step. Savings are predicted by
-    replaying the run with the fix; one with saving_is_bound is the most there can be. Keys are those of the JSON of
-    `gpuledger report`, shortened. Next: finding(handle, code) for the evidence and the fix.
+    replaying the run with the fix; one with saving_is_bound is the most there can be. `busy` is compute by what it was
+    good for: light_ns at the GPU's roofs, lost, avoidable, unknown; `light` has the longest kernels, per step. Keys
+    are those of the JSON of `gpuledger report`, shortened. Next: finding(handle, code) for the evidence and the fix.
     """
     opened = profiles.of(handle)
     run = opened.run
@@ -68,7 +74,7 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
             "busy_share": round(told.busy_share, 4),
             "window_ns": whole["window_ns"],
             "steps": None if whole["steps"] is None else picked(whole["steps"], *_STEPS),
-            "devices": [{"device": main["device"], "steady": _steady(main["steady"])}],
+            "devices": [{"device": main["device"], "steady": _steady(main["steady"]), **_busy(main)}],
             "other_devices": [device["device"] for device in whole["devices"] if device is not main],
             "findings": [picked(found, *_IN_SHORT) for found in whole["findings"][:_MOST_FINDINGS]],
             "more_findings": rest,
@@ -85,6 +91,14 @@ def _steady(steady: Mapping[str, Any]) -> dict[str, Any]:
         "ledger": [picked(line, "line", "ns") | {"share": round(line["share"], 4)} for line in shown],
         "other_lines_ns": sum(line["ns"] for line in small),
     }
+
+
+def _busy(device: Mapping[str, Any]) -> dict[str, Any]:
+    """What compute was good for, and its longest kernels; nothing where the GPU computed nothing."""
+    if not device.get("busy"):
+        return {}
+    rows = [picked(row, *_LIGHT) | {"kernel": cut_label(label(row["kernel"]))} for row in device["light"]]
+    return {"busy": device["busy"], "light": rows[:_MOST_LIGHT], "more_light": max(len(rows) - _MOST_LIGHT, 0)}
 
 
 def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None = None) -> AgentAnswer:

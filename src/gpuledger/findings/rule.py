@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import LightBooks, light_books
 from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
+from gpuledger.analyse.steady_kernels import use_and_clock
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding, explain_command
 from gpuledger.findings.fixes import Fixes
@@ -42,7 +43,7 @@ class LazyScenario:
 
     def __init__(self, trace: Trace, device: Device, use: SampledUse | None = None) -> None:
         self._trace, self._device, self._lock = trace, device, Lock()
-        self._use = (None, None) if use is None else (use[0], None if use[1].clock is None else use[1].clock.mean_hz)
+        self._use = use_and_clock(use)
         self._made: tuple[Scenario, Fixes] | None = None
 
     def both(self) -> tuple[Scenario, Fixes]:

@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
+from gpuledger.analyse.light.kernel_light import LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import group
 
@@ -26,6 +27,15 @@ WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
     *(one_layout, views, between_products, fused_chains, fused_updates),
 )
 """Ways of doing without work."""
+
+
+SOURCES: Final = {
+    LightSource.SHAPES: say("shapes"),
+    LightSource.SAMPLES: say("samples of counters"),
+    LightSource.LAUNCH: say("launch sizes"),
+    LightSource.UNKNOWN: say("unknown"),
+}
+"""What light is known from, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class BusyTime:
 
 @dataclass(frozen=True, slots=True)
 class LightRow:
-    """The kernels of one name that operators of one kind launched, over the steady stretch."""
+    """The kernels of one name that operators of one name launched, over the steady stretch."""
 
     kernel: str
     operator: str | None
@@ -105,7 +115,7 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
     seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
     source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN
-    return LightBooks(BusyTime(*sums), tuple(by_family), _rows(kernels, light, compute_ns), source)
+    return LightBooks(BusyTime(*sums), tuple(by_family), light_rows(device, kernels, MOST_ROWS), source)
 
 
 def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
@@ -114,21 +124,25 @@ def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
     return BusyTime(*np.diff(edges, prepend=0).tolist())
 
 
-def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[LightRow, ...]:
-    kind = light.kind
-    first, number = group(kernels.names, kind)
-    scale = compute_ns / max(int(kernels.own_ns.sum()), 1)
+def light_rows(device: Device, kernels: SteadyKernels, most: int | None = None) -> tuple[LightRow, ...]:
+    """The kernels of each name that operators of a name launched, the longest first; known ones apart from others."""
+    light = kernels.once(kernel_light)
+    codes: dict[str, int] = {}
+    operator_of = np.array([*(codes.setdefault(name, len(codes)) for name, _ in light.kinds), -1])[light.kind]
+    operators = list(codes)
+    first, number = group(kernels.names, operator_of, light.source)
+    scale = device.compute_ns / max(int(kernels.own_ns.sum()), 1)
     columns = (light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns)))
     figures = np.stack([np.bincount(number, column, len(first)) for column in columns], axis=1) * scale
     counts = np.bincount(number, minlength=len(first)) * scale
     made = []
-    for which in np.argsort(-figures[:, 0], kind="stable")[:MOST_ROWS].tolist():
+    for which in np.argsort(-figures[:, 0], kind="stable")[:most].tolist():
         place = int(first[which])
         took, light_ns, low, high = map(round, figures[which].tolist())
         made.append(
             LightRow(
                 kernel=kernels.text(place),
-                operator=None if kind[place] < 0 else light.kinds[int(kind[place])][0],
+                operator=None if operator_of[place] < 0 else operators[operator_of[place]],
                 count=max(round(counts[which]), 1),
                 took_ns=took,
                 light_ns=light_ns,
@@ -138,4 +152,4 @@ def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[
                 roof=LightRoof(int(light.roof[place])),
             )
         )
-    return tuple(sorted(made, key=lambda row: (-row.took_ns, row.kernel))[:MOST_ROWS])
+    return tuple(sorted(made, key=lambda row: (-row.took_ns, row.kernel, row.operator or "")))

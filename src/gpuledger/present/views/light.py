@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from gpuledger.analyse.light.books import BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.books import SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightRoof, LightSource
+from gpuledger.analyse.light.lit_time import LitTime
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -15,17 +17,38 @@ from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import share_text, time_text
 
-SOURCES: Final = {
-    LightSource.SHAPES: say("shapes"),
-    LightSource.SAMPLES: say("samples of counters"),
-    LightSource.LAUNCH: say("launch sizes"),
-    LightSource.UNKNOWN: say("unknown"),
-}
 ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
+
+
+def lit_columns(lit: Callable[[Any], LitTime | None], steps: int, detail: int = 0) -> tuple[Column, ...]:
+    """How much of a row's time is light, how much longer it took, and what that is known from."""
+
+    def of_known(figure: Callable[[LitTime], Cell], otherwise: Cell = None) -> Callable[[Any], Cell]:
+        return lambda row: otherwise if (found := lit(row)) is None else figure(found)
+
+    return (
+        Column("light_percent", say("Light"), Unit.SHARE_PERCENT, of_known(lambda found: 100 * found.share)),
+        Column(
+            "beyond_light_ns_per_step",
+            say("Beyond light"),
+            Unit.NS,
+            of_known(lambda found: found.beyond_ns // steps),
+            detail,
+            page_name=say("Beyond light, per step"),
+        ),
+        Column(
+            "light_source",
+            say("Light known from"),
+            Unit.TEXT,
+            of_known(lambda found: SOURCES[found.source], "-"),
+            detail + 1,
+        ),
+    )
+
 
 MOSTLY_KNOWN: Final = 0.5
 """Books of which less is known say nothing of the whole."""
