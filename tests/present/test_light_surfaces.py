@@ -12,6 +12,7 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.report_tools import report
+from gpuledger.analyse.diff.compare import COMPUTE_PARTS
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import ask
@@ -44,6 +45,20 @@ def without_shapes(odd_head: Path) -> Path:
             del event["args"][key]
     path.write_text(json.dumps(recorded))
     return path
+
+
+def altered(path: Path, name: str, *, pace: float = 1.0, rows: int = 8192) -> Path:
+    """The same program with products that take another time, or another number of rows."""
+    recorded = json.loads(path.read_text())
+    for event in recorded["traceEvents"]:
+        if event.get("cat") == "kernel" and "gemm" in event["name"]:
+            event["dur"] *= pace
+        if "Input Dims" in event.get("args", {}):
+            dims = json.dumps(event["args"]["Input Dims"]).replace("8192", str(rows))
+            event["args"]["Input Dims"] = json.loads(dims)
+    changed = path.with_name(name)
+    changed.write_text(json.dumps(recorded))
+    return changed
 
 
 def tables(verb: str, *arguments: str | Path) -> dict[str, list[dict[str, Any]]]:
@@ -166,3 +181,43 @@ def test_agents_are_told_the_busy_books_and_a_few_kernels(odd_head: Path) -> Non
     assert sum(device["busy"].values()) == compute_ns
     assert [row["operator"] for row in device["light"]] == ["aten::mm", "aten::argmax", "aten::add"]
     assert device["more_light"] == 0
+
+
+# what changed: work or pace
+
+
+def compared(*arguments: str | Path) -> dict[str, Any]:
+    ran = gpuledger("diff", *arguments, "--format=json")
+    assert ran.exit_code == 0, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout)
+    return told
+
+
+@pytest.mark.parametrize(("rows", "of_light"), [(8192, 0.0), (4096, 0.5)])
+def test_a_change_in_pace_is_told_apart_from_one_in_work(odd_head: Path, rows: int, of_light: float) -> None:
+    after = altered(odd_head, f"quick{rows}.json", pace=0.5, rows=rows)
+    told = compared(odd_head, after)
+    light, lost, avoidable, unknown = told["busy"]
+    of_compute = [part["ns"] for part in told["parts"] if part["part"] in COMPUTE_PARTS]
+    assert sum(part["delta_ns"] for part in told["busy"]) == sum(of_compute)
+    assert light["delta_ns"] == pytest.approx(-of_light * light["before_ns"], rel=1e-3)
+    assert lost["delta_ns"] < 0
+    assert (avoidable["delta_ns"], unknown["delta_ns"]) == (0, 0)
+    assert "Work or pace" in gpuledger("diff", odd_head, after).stdout
+
+
+def test_a_baseline_keeps_the_busy_books(odd_head: Path, tmp_path: Path) -> None:
+    saved, after = tmp_path / "base.json", altered(odd_head, "quick.json", pace=0.5)
+    assert gpuledger("diff", f"--save-baseline={saved}", odd_head).exit_code == 0
+    assert compared(saved, after)["busy"] == compared(odd_head, after)["busy"]
+    wrong = json.loads(saved.read_text())
+    wrong["busy_ns"][0] += 1
+    saved.write_text(json.dumps(wrong))
+    refused = gpuledger("diff", saved, after)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "its busy time is not its compute" in refused.stderr
+
+
+def test_where_little_is_known_nothing_is_said_of_work_and_pace(odd_head: Path, without_shapes: Path) -> None:
+    assert compared(odd_head, without_shapes)["busy"] is None
+    assert "Work or pace" not in gpuledger("diff", odd_head, without_shapes).stdout

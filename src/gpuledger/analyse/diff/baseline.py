@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
@@ -126,6 +126,10 @@ class BaselineJson(Json):
     busy_clock_hz: Annotated[
         float | None, Meta(description="The mean clock of the multiprocessors while kernels ran, from samples.")
     ]
+    busy_ns: Annotated[
+        list[int] | UnsetType | None,
+        Meta(description="Compute as light, lost, avoidable and unknown; null where little of it is known."),
+    ] = UNSET
 
 
 def is_baseline(head: bytes) -> bool:
@@ -178,6 +182,8 @@ def _problem(side: RunSide) -> str | None:
         "its books do not balance": bool(side.lines)
         and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
         "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
+        "its busy time is not its compute": side.busy_ns is not None
+        and (min(side.busy_ns) < 0 or sum(side.busy_ns) != side.line_steps(lambda line: line.is_compute).sum()),
         "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
         "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
     }

@@ -84,6 +84,14 @@ class LightBooks:
     source: LightSource
     """What most of the known time is known from."""
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether so much is known of compute that its shares say something of the whole."""
+        return self.whole.unknown_ns < MOSTLY_KNOWN * self.whole.whole_ns
+
+
+MOSTLY_KNOWN: Final = 0.5
+"""Books of which less is known say nothing of the whole."""
 
 PARTS: Final = ("light_ns", "lost_ns", "avoidable_ns", "unknown_ns")
 MOST_ROWS: Final = 40

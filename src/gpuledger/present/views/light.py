@@ -50,16 +50,13 @@ def lit_columns(lit: Callable[[Any], LitTime | None], steps: int, detail: int = 
     )
 
 
-MOSTLY_KNOWN: Final = 0.5
-"""Books of which less is known say nothing of the whole."""
-
 GPU_BOUND: Final = 0.8
 """From this share of the time in compute on, what would help is faster kernels."""
 
 
 def is_telling(books: LightBooks | None) -> bool:
     """Whether so much is known of compute that its shares say something of the whole."""
-    return books is not None and books.whole.unknown_ns < MOSTLY_KNOWN * books.whole.whole_ns
+    return books is not None and books.is_telling
 
 
 def light_sentence(device: Device, books: LightBooks) -> Message | None:
