@@ -221,3 +221,33 @@ def test_a_baseline_keeps_the_busy_books(odd_head: Path, tmp_path: Path) -> None
 def test_where_little_is_known_nothing_is_said_of_work_and_pace(odd_head: Path, without_shapes: Path) -> None:
     assert compared(odd_head, without_shapes)["busy"] is None
     assert "Work or pace" not in gpuledger("diff", odd_head, without_shapes).stdout
+
+
+# the whole step
+
+
+def test_a_step_at_light_is_its_light_and_what_is_no_compute_of_it(odd_head: Path) -> None:
+    told = json.loads(gpuledger("report", odd_head, "--format=json").stdout)
+    [device] = told["devices"]
+    at_light, busy, steps = device["at_light"], device["busy"], device["steady"]["steps"]
+    exposed = sum(line["ns"] for line in device["steady"]["ledger"] if line["line"] in ("comm", "copy"))
+    assert at_light["step_ns"] == (busy["light_ns"] + busy["unknown_ns"] + exposed) // steps
+    shares = at_light["mfu_share"] + at_light["bandwidth_share"]
+    assert shares == pytest.approx(busy["light_ns"] / device["steady"]["steady_ns"])
+    assert at_light["mfu_share"] == pytest.approx(
+        2 * 8192 * 4096 * 32001 / 989.4e12 / at_light["now_ns"] * 1e9, rel=1e-3
+    )
+    text = gpuledger("report", odd_head).stdout
+    assert "At light and never idle this step could take 2.28 ms on this GPU, not 15.9 ms." in " ".join(text.split())
+
+
+def test_where_too_much_is_unknown_a_step_at_light_is_not_told(odd_head: Path) -> None:
+    recorded = json.loads(odd_head.read_text())
+    for name in ("aten::mm", "aten::matmul"):
+        *_, last = sorted((event for event in recorded["traceEvents"] if event["name"] == name), key=lambda e: e["ts"])
+        del last["args"]["Input Dims"]
+    path = odd_head.with_name("third_unknown.json")
+    path.write_text(json.dumps(recorded))
+    [device] = json.loads(gpuledger("report", path, "--format=json").stdout)["devices"]
+    assert device["at_light"] is None
+    assert "could take at light is not known: 33" in " ".join(gpuledger("report", path).stdout.split())

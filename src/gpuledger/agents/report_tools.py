@@ -98,7 +98,12 @@ def _busy(device: Mapping[str, Any]) -> dict[str, Any]:
     if not device.get("busy"):
         return {}
     rows = [picked(row, *_LIGHT) | {"kernel": cut_label(label(row["kernel"]))} for row in device["light"]]
-    return {"busy": device["busy"], "light": rows[:_MOST_LIGHT], "more_light": max(len(rows) - _MOST_LIGHT, 0)}
+    return {
+        "busy": device["busy"],
+        "at_light": device["at_light"],
+        "light": rows[:_MOST_LIGHT],
+        "more_light": max(len(rows) - _MOST_LIGHT, 0),
+    }
 
 
 def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None = None) -> AgentAnswer:

@@ -17,6 +17,7 @@ from gpuledger.analyse.light.kernel_light import LightRoof, LightSource, kernel_
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
+from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
@@ -73,6 +74,27 @@ class LightRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StepAtLight:
+    """A GPU's steady step with compute at the roofs, nothing avoidable, and never idle.
+
+    Kernels that are unknown, and exposed communication and copies, take what they took.
+    """
+
+    now_ns: int
+    step_ns: int
+    mfu_share: float
+    """Of the step as it is: arithmetic at the peak of its type, of kernels that it limits."""
+    bandwidth_share: float
+    """Likewise: bytes at the memory's bandwidth, of kernels that they limit."""
+    unknown_share: float
+    """Of compute: left out of both."""
+
+
+ENOUGH_KNOWN: Final = 0.1
+"""What a step could take is told where no more of its compute is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class LightBooks:
     """Of one GPU's steady stretch."""
 
@@ -83,11 +105,28 @@ class LightBooks:
     """Likewise."""
     source: LightSource
     """What most of the known time is known from."""
+    arithmetic_ns: int
+    """Of the light: kernels that arithmetic limits, at its peak. The others are limited by memory, at its bandwidth."""
 
     @property
     def is_telling(self) -> bool:
         """Whether so much is known of compute that its shares say something of the whole."""
         return self.whole.unknown_ns < MOSTLY_KNOWN * self.whole.whole_ns
+
+    def at_light(self, device: Device) -> StepAtLight | None:
+        """A step of the device whose books these are; None where too much of compute is unknown."""
+        whole, steps = self.whole, device.step_count
+        unknown_share = whole.unknown_ns / max(whole.whole_ns, 1)
+        if unknown_share > ENOUGH_KNOWN:
+            return None
+        exposed_ns = sum(device.exposed_ns(kind) for kind in (LineKind.COMM, LineKind.COPY))
+        return StepAtLight(
+            now_ns=device.steady_ns // steps,
+            step_ns=(whole.light_ns + whole.unknown_ns + exposed_ns) // steps,
+            mfu_share=self.arithmetic_ns / max(device.steady_ns, 1),
+            bandwidth_share=(whole.light_ns - self.arithmetic_ns) / max(device.steady_ns, 1),
+            unknown_share=unknown_share,
+        )
 
 
 MOSTLY_KNOWN: Final = 0.5
@@ -123,7 +162,10 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
     seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
     source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN
-    return LightBooks(BusyTime(*sums), tuple(by_family), light_rows(device, kernels, MOST_ROWS), source)
+    of_light = parts[:, 0]
+    arithmetic = of_light[light.roof == LightRoof.COMPUTE].sum() / max(of_light.sum(), 1.0)
+    rows = light_rows(device, kernels, MOST_ROWS)
+    return LightBooks(BusyTime(*sums), tuple(by_family), rows, source, round(arithmetic * sums[0]))
 
 
 def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:

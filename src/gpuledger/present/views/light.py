@@ -73,6 +73,24 @@ def light_sentence(device: Device, books: LightBooks) -> Message | None:
     )
 
 
+def step_sentence(device: Device, books: LightBooks) -> Message:
+    """What a step could take on this GPU, and how much of it now is arithmetic and memory at their peaks."""
+    then = books.at_light(device)
+    if then is None:
+        unknown = share_text(books.whole.unknown_ns / max(books.whole.whole_ns, 1))
+        return say("What a step could take at light is not known: {unknown} of compute is unknown.", unknown=unknown)
+    return say(
+        "At light and never idle {what} could take {then} on this GPU, not {now}. Of {now}, {mfu} is arithmetic at its "
+        "peak (MFU) and {bandwidth} memory at its bandwidth, each of the kernels that it limits; avoidable and unknown "
+        "work is in neither.",
+        what=say("this window") if device.steps is None else say("this step"),
+        then=time_text(then.step_ns),
+        now=time_text(then.now_ns),
+        mfu=share_text(then.mfu_share),
+        bandwidth=share_text(then.bandwidth_share),
+    )
+
+
 MOST_BARS: Final = 6
 
 

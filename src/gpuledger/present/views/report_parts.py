@@ -22,7 +22,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.light import is_telling, light_sentence
+from gpuledger.present.views.light import is_telling, light_sentence, step_sentence
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -273,7 +273,7 @@ def light_blocks(run: ProfiledRun) -> list[Block]:
         unknown=unknown,
         source=SOURCES[books.source],
     )
-    return [Paragraph(sentence)]
+    return [Paragraph(sentence), Paragraph(step_sentence(run.main_device, books))]
 
 
 def use_blocks_of(run: ProfiledRun) -> list[Block]:
