@@ -13,6 +13,9 @@ from gpuledger import open_trace
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.report_tools import report
 from gpuledger.analyse.diff.compare import COMPUTE_PARTS
+from gpuledger.analyse.light.operator_roofline import operator_roofline
+from gpuledger.analyse.steady_kernels import SteadyKernels, all_steady
+from gpuledger.ledger.device import analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import ask
@@ -59,6 +62,12 @@ def altered(path: Path, name: str, *, pace: float = 1.0, rows: int = 8192) -> Pa
     changed = path.with_name(name)
     changed.write_text(json.dumps(recorded))
     return changed
+
+
+def steady(path: Path) -> SteadyKernels:
+    trace = open_trace(path, cache=False)
+    [device] = analyse_devices(trace, path.name, Selection())
+    return all_steady(trace, device)
 
 
 def tables(verb: str, *arguments: str | Path) -> dict[str, list[dict[str, Any]]]:
@@ -250,4 +259,34 @@ def test_where_too_much_is_unknown_a_step_at_light_is_not_told(odd_head: Path) -
     path.write_text(json.dumps(recorded))
     [device] = json.loads(gpuledger("report", path, "--format=json").stdout)["devices"]
     assert device["at_light"] is None
-    assert "could take at light is not known: 33" in " ".join(gpuledger("report", path).stdout.split())
+    assert "could take at light is not known: 32.7 %" in " ".join(gpuledger("report", path).stdout.split())
+
+
+# the page
+
+
+def test_operators_under_the_roofs_are_what_their_shapes_say(light: Path) -> None:
+    kernels = steady(light / "tuned_attention.tuned.json")
+    found = operator_roofline(kernels)
+    assert found is not None
+    assert found.compute_per_s == {"bf16": pytest.approx(989.4e12, rel=0.01)}
+    [point] = found.points
+    assert point.name == "aten::_flash_attention_forward"
+    assert point.operations_per_s * point.took_ns / 1e9 == pytest.approx(point.flops)
+    assert point.operations_per_s <= 989.4e12
+    assert 0.2 < point.share < 0.5  # FlashAttention 2 on an H200
+
+
+def test_without_shapes_there_is_no_roofline_of_operators(without_shapes: Path) -> None:
+    assert operator_roofline(steady(without_shapes)) is None
+
+
+def test_the_page_has_the_roofline_and_gauges_of_light(odd_head: Path, without_shapes: Path, tmp_path: Path) -> None:
+    page, other = tmp_path / "odd.html", tmp_path / "other.html"
+    for profile, path in ((odd_head, page), (without_shapes, other)):
+        assert gpuledger("report", profile, f"--output={path}").exit_code == 0
+    text = page.read_text()
+    assert 'id="operator-roofline-chart"' in text
+    assert "aten::mm (8192x4096, 4096x32001): 138 TOP/s, 14.0 %" in text
+    assert "At light and never idle this step could take" in text
+    assert 'id="operator-roofline-chart"' not in other.read_text()

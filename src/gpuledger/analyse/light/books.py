@@ -113,6 +113,16 @@ class LightBooks:
         """Whether so much is known of compute that its shares say something of the whole."""
         return self.whole.unknown_ns < MOSTLY_KNOWN * self.whole.whole_ns
 
+    @property
+    def by_kernel(self) -> dict[str, float]:
+        """Light in percent of their time, by the names of the longest kernels, where it is known."""
+        sums: dict[str, tuple[int, int]] = {}
+        for row in self.rows:
+            if row.source is not LightSource.UNKNOWN:
+                light_ns, took_ns = sums.get(row.kernel, (0, 0))
+                sums[row.kernel] = light_ns + row.light_ns, took_ns + row.took_ns
+        return {kernel: 100 * light_ns / max(took_ns, 1) for kernel, (light_ns, took_ns) in sums.items()}
+
     def at_light(self, device: Device) -> StepAtLight | None:
         """A step of the device whose books these are; None where too much of compute is unknown."""
         whole, steps = self.whole, device.step_count

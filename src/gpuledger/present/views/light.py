@@ -173,7 +173,6 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
         say("Kernels and their light, the longest first"),
         (
             Column("kernel", say("Kernel"), Unit.TEXT, lambda row: cut_label(label(row.kernel))),
-            Column("operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1),
             Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
             Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
             Column(
@@ -184,6 +183,9 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
             ),
             Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
             Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
+            Column(
+                "operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1, shorten=cut_label
+            ),
         ),
         books.rows,
     )
