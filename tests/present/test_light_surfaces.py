@@ -155,13 +155,12 @@ def test_a_spreadsheet_has_the_columns(odd_head: Path) -> None:
 
 def test_light_in_sql_sums_to_what_kernels_took(odd_head: Path) -> None:
     trace = open_trace(odd_head, cache=False)
-    answer = ask(
-        trace, None, "SELECT operator, ns, light_ns, low_ns, high_ns, source, roof FROM light ORDER BY ns DESC"
-    )
+    query = "SELECT operator, ns, light_ns, low_ns, high_ns, source, roof FROM light ORDER BY ns DESC"
+    rows: Any = ask(trace, None, query).rows
     took = ask(trace, None, "SELECT sum(duration_ns) FROM kernels WHERE is_steady").rows[0][0]
-    assert sum(row[1] for row in answer.rows) == took
-    assert all(low <= light <= high <= ns for _, ns, light, low, high, _, _ in answer.rows)
-    operator, ns, light_ns, *_, source, roof = answer.rows[0]
+    assert sum(row[1] for row in rows) == took
+    assert all(low <= light <= high <= ns for _, ns, light, low, high, _, _ in rows)
+    operator, ns, light_ns, *_, source, roof = rows[0]
     assert (operator, source, roof) == ("aten::mm", "shapes", "compute")
     assert light_ns / ns == pytest.approx(0.14, abs=0.001)
 
@@ -174,7 +173,12 @@ def test_what_has_no_light_is_null_in_sql(without_shapes: Path) -> None:
 
 def test_light_is_made_only_where_a_query_names_it(odd_head: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr("gpuledger.sql.booked.light_rows", lambda *given: made.append(given) or ())
+
+    def rows(*given: object) -> tuple[()]:
+        made.append(given)
+        return ()
+
+    monkeypatch.setattr("gpuledger.sql.booked.light_rows", rows)
     trace = open_trace(odd_head, cache=False)
     ask(trace, None, "SELECT * FROM kernels, gpus")
     assert made == []

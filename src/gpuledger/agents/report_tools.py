@@ -17,7 +17,6 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.answers.report import ReportAnswer
-from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.findings.finding import Finding
@@ -45,7 +44,7 @@ _EVIDENCE_LETTERS: Final = 2_000
 _IN_SHORT: Final = ("code", "claim", "saving_ns_per_step", "saving_ns", "saving_is_bound", "fix", "device")
 """Of a finding, in a report."""
 
-_LIGHT: Final = ("operator", "count", "ns", "light_ns", "source", "roof")
+_LIGHT: Final = ("kernel", "operator", "count", "ns", "light_ns", "source", "roof")
 _MOST_LIGHT: Final = 5
 """Of a GPU's longest kernels, in a report."""
 
@@ -94,10 +93,12 @@ def _steady(steady: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _busy(device: Mapping[str, Any]) -> dict[str, Any]:
-    """What compute was good for, and its longest kernels; nothing where the GPU computed nothing."""
+    """What compute was good for, and its longest kernels where most is known; nothing where nothing was computed."""
     if not device.get("busy"):
         return {}
-    rows = [picked(row, *_LIGHT) | {"kernel": cut_label(label(row["kernel"]))} for row in device["light"]]
+    if 2 * device["busy"]["unknown_ns"] > sum(device["busy"].values()):
+        return {"busy": device["busy"]}
+    rows = [picked(row, *_LIGHT) for row in device["light"]]
     return {
         "busy": device["busy"],
         "at_light": device["at_light"],

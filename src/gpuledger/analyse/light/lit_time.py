@@ -42,7 +42,9 @@ def lit_times(
     known = light.is_known[places]
     mine, source, part = number[known], light.source[places][known].astype(np.intp), part_ns[known]
     lit = np.nan_to_num(light.light_ns[places][known]) * part / took[known]
-    by_source = np.bincount(mine * len(LightSource) + source, part, count * len(LightSource)).reshape(count, -1)
+    by_source = np.bincount(mine * len(LightSource) + source, part, count * len(LightSource)).reshape(
+        count, len(LightSource)
+    )
     figures = zip(
         np.bincount(mine, minlength=count).tolist(),
         np.rint(by_source.sum(1)).astype(np.int64).tolist(),

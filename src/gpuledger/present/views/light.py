@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from gpuledger.analyse.light.books import SOURCES, BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.books import MOSTLY_KNOWN, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightRoof, LightSource
 from gpuledger.analyse.light.lit_time import LitTime
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -24,14 +24,27 @@ from gpuledger.units import share_text, time_text
 ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
 
 
-def lit_columns(lit: Callable[[Any], LitTime | None], steps: int, detail: int = 0) -> tuple[Column, ...]:
-    """How much of a row's time is light, how much longer it took, and what that is known from."""
+_LITTLE_KNOWN: Final = 10
+
+
+def lit_columns(
+    lit: Callable[[Any], LitTime | None], rows: Iterable[LitTime | None], whole_ns: int, steps: int, detail: int
+) -> tuple[Column, ...]:
+    """How much of a row's time is light, how much longer it took, and what that is known from; none where nothing is.
+
+    A narrow terminal does without them first where less than half of the time is known.
+    """
+    known = [found.known_ns for found in rows if found is not None]
+    if not known:
+        return ()
+    first = 0 if sum(known) > MOSTLY_KNOWN * whole_ns else _LITTLE_KNOWN
+    detail += first
 
     def of_known(figure: Callable[[LitTime], Cell], otherwise: Cell = None) -> Callable[[Any], Cell]:
         return lambda row: otherwise if (found := lit(row)) is None else figure(found)
 
     return (
-        Column("light_percent", say("Light"), Unit.SHARE_PERCENT, of_known(lambda found: 100 * found.share)),
+        Column("light_percent", say("Light"), Unit.SHARE_PERCENT, of_known(lambda found: 100 * found.share), first),
         Column(
             "beyond_light_ns_per_step",
             say("Beyond light"),

@@ -218,7 +218,7 @@ def _operators_sheet(costs: OperatorCosts) -> Sheet:
         share_column("device_self_percent", say("GPU, self"), "device_self_ns", operators.device_ns),
         Column("kernels", say("Kernels"), Unit.COUNT, detail=4),
         Column("launches", say("Launches"), Unit.COUNT, detail=5),
-        *(lit_columns(lambda group: costs.lit.get(group.name), costs.steps, 2) if costs.lit else ()),
+        *lit_columns(lambda group: costs.lit.get(group.name), costs.lit.values(), operators.device_ns, costs.steps, 2),
     )
     return Sheet.of("ops", say("Operators"), columns, (*operators.by_name, rest) if operators.by_name else ())
 

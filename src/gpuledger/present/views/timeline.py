@@ -54,7 +54,7 @@ _COLUMNS: Final = (
 def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...] = ()) -> Sheet:
     """One row per kernel: like launches at one place together, in the order in which each is first launched."""
     steps, whole_ns = device.step_count, overview.time_ns
-    lit = lit_columns(lambda kernel: kernel.lit, steps, 1) if any(kernel.lit for kernel in overview.entries) else ()
+    lit = lit_columns(lambda kernel: kernel.lit, [kernel.lit for kernel in overview.entries], whole_ns, steps, 1)
     rows: list[tuple[Cell, ...]] = [
         (
             number,

@@ -153,8 +153,8 @@ def diff_blocks(compared: Compared) -> list[Block]:
     elif found.before.median_ns or found.after.median_ns:
         blocks.append(Paragraph(say("No part differs.")))
     if found.busy is not None and any(change.delta_ns for change in found.busy):
-        heading = Heading(say("Work or pace: the change in compute by what it was good for"), short=say("Work or pace"))
-        blocks += [heading, SheetBlock(busy_sheet(found.busy))]
+        parted = Heading(say("Work or pace: the change in compute by what it was good for"), short=say("Work or pace"))
+        blocks += [parted, SheetBlock(busy_sheet(found.busy))]
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launch_blocks(compared)
