@@ -52,7 +52,8 @@ def kernels_section(report: ReportAnswer) -> Section:
         "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
         "kernels do."
     )
-    families, light = _families(report.run), {} if report.run.light is None else report.run.light.by_kernel
+    families, books = _families(report.run), report.run.light
+    light = books.by_kernel if books is not None and books.is_telling else {}
     rows = tuple(
         (
             kernel.name,
