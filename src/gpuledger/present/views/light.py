@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.light.books import MOSTLY_KNOWN, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightRoof, LightSource
-from gpuledger.analyse.light.lit_time import LitTime
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -20,6 +19,9 @@ from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.light.lit_time import LitTime
 
 ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
 
