@@ -230,6 +230,7 @@ def test_a_message_stays_one_between_processes(again: Callable[[str], str]) -> N
 TERMS = {
     *(
         "GPU",
+        "MFU",
         "Tensor",
         "Core",
         "CUDA",

@@ -18,7 +18,7 @@ import pytest
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.read import open_trace
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table

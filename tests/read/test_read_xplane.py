@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
+from gpuledger.selection import Selection
 from gpuledger.read import open_trace
 from gpuledger.read.xplane.messages import fields_of, parts
 from gpuledger.trace.model import Trace

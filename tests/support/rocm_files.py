@@ -107,7 +107,7 @@ def rocpd(path: Path, uuid: str = "_00000a10_7bc0_7bc0_a1ef_6b94d43555c0", pid: 
         for place in range(3)
     ]
     memory = {"nid": 7, "pid": 70, "level": "REAL", "address": 4096}
-    tables = {
+    tables: dict[str, list[dict[str, Any]]] = {
         "rocpd_metadata": [{"id": 1, "tag": "schema_version", "value": "3"}],
         "rocpd_string": [{"id": place, "string": text} for text, place in number.items()],
         "rocpd_info_node": [{"id": 7, "machine_id": "m"}],
@@ -170,7 +170,7 @@ def rpd(path: Path) -> Path:
     api.append(
         {"id": 2, **thread, "start": 9_800, "end": 9_900, "apiName_id": number["OpTable::writeRows"], "args_id": 1}
     )
-    done = [
+    done: list[tuple[Any, ...]] = [
         ("KernelExecution", name, start, end, gpu, stream, stack) for name, start, end, gpu, stream, stack in KERNELS
     ]
     done += [("Copy" + way.title().replace("_", ""), "", *rest) for way, *rest, _ in COPIES]
@@ -187,7 +187,7 @@ def rpd(path: Path) -> Path:
         for place, (kind, name, start, end, gpu, stream, _) in enumerate(done)
     ]
     sizes = {f"grid{axis}": 1000 for axis in "XYZ"} | {f"workgroup{axis}": 256 for axis in "XYZ"}
-    tables = {
+    tables: dict[str, list[dict[str, Any]]] = {
         "rocpd_metadata": [{"id": 1, "tag": "schema_version", "value": "2"}],
         "rocpd_string": [{"id": place, "string": text} for text, place in number.items()],
         "rocpd_api": api,
@@ -203,7 +203,7 @@ def rpd(path: Path) -> Path:
 def results_db(path: Path) -> Path:
     """A database of rocprof, the first of AMD's profilers."""
     where = {"pid": PID, "tid": 4243}
-    tables = {
+    tables: dict[str, list[dict[str, Any]]] = {
         "HIP": [
             {"BeginNs": start, "EndNs": end, **where, "Name": name, "Index": stack} for name, start, end, stack in CALLS
         ],
@@ -376,7 +376,12 @@ def rocprof_csv(path: Path) -> Path:
         {"Node_Id": place, "Agent_Type": "GPU" if place else "CPU", "Cu_Count": 304, "Product_Name": GPU}
         for place in range(3)
     ]
-    files = {"memory_copy_trace": copies, "hip_api_trace": calls, "marker_api_trace": [marker], "agent_info": agents}
+    files: dict[str, list[dict[str, Any]]] = {
+        "memory_copy_trace": copies,
+        "hip_api_trace": calls,
+        "marker_api_trace": [marker],
+        "agent_info": agents,
+    }
     for name, rows in files.items():
         Path(f"{run}_{name}.csv").write_text(_csv(rows))
     made = Path(f"{run}_kernel_trace.csv")

@@ -44,6 +44,10 @@ _EVIDENCE_LETTERS: Final = 2_000
 _IN_SHORT: Final = ("code", "claim", "saving_ns_per_step", "saving_ns", "saving_is_bound", "fix", "device")
 """Of a finding, in a report."""
 
+_LIGHT: Final = ("kernel", "operator", "count", "ns", "light_ns", "source", "roof")
+_MOST_LIGHT: Final = 5
+"""Of a GPU's longest kernels, in a report."""
+
 _STEPS: Final = ("source", "count", "warm_up", "median_ns", "p10_ns", "p90_ns")
 
 
@@ -51,8 +55,9 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
     """Say where the time went and what to do: headline, busy share, the largest lines of time, findings with savings.
 
     Lines of `ledger` are disjoint and sum to steady_ns; divide by `steps` for a step. Savings are predicted by
-    replaying the run with the fix; one with saving_is_bound is the most there can be. Keys are those of the JSON of
-    `gpuledger report`, shortened. Next: finding(handle, code) for the evidence and the fix.
+    replaying the run with the fix; one with saving_is_bound is the most there can be. `busy` is compute by what it was
+    good for: light_ns at the GPU's roofs, lost, avoidable, unknown; `light` has the longest kernels, per step. Keys
+    are those of the JSON of `gpuledger report`, shortened. Next: finding(handle, code) for the evidence and the fix.
     """
     opened = profiles.of(handle)
     run = opened.run
@@ -68,7 +73,7 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
             "busy_share": round(told.busy_share, 4),
             "window_ns": whole["window_ns"],
             "steps": None if whole["steps"] is None else picked(whole["steps"], *_STEPS),
-            "devices": [{"device": main["device"], "steady": _steady(main["steady"])}],
+            "devices": [{"device": main["device"], "steady": _steady(main["steady"]), **_busy(main)}],
             "other_devices": [device["device"] for device in whole["devices"] if device is not main],
             "findings": [picked(found, *_IN_SHORT) for found in whole["findings"][:_MOST_FINDINGS]],
             "more_findings": rest,
@@ -84,6 +89,21 @@ def _steady(steady: Mapping[str, Any]) -> dict[str, Any]:
         "steps": steady["steps"],
         "ledger": [picked(line, "line", "ns") | {"share": round(line["share"], 4)} for line in shown],
         "other_lines_ns": sum(line["ns"] for line in small),
+    }
+
+
+def _busy(device: Mapping[str, Any]) -> dict[str, Any]:
+    """What compute was good for, and its longest kernels where most is known; nothing where nothing was computed."""
+    if not device.get("busy"):
+        return {}
+    if 2 * device["busy"]["unknown_ns"] > sum(device["busy"].values()):
+        return {"busy": device["busy"]}
+    rows = [picked(row, *_LIGHT) for row in device["light"]]
+    return {
+        "busy": device["busy"],
+        "at_light": device["at_light"],
+        "light": rows[:_MOST_LIGHT],
+        "more_light": max(len(rows) - _MOST_LIGHT, 0),
     }
 
 

@@ -15,6 +15,7 @@ from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
 from gpuledger.analyse.kernels.step_kernels import overview
+from gpuledger.analyse.steady_kernels import all_steady
 from gpuledger.answers.one_gpu import sampled_use
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
@@ -89,11 +90,12 @@ def kernels(
     """
     opened = profiles.of(handle)
     on = opened.device(device)
-    found = overview(opened.run.trace, on, opened.wanted.scope_pattern)
+    used = sampled_use(opened.run.trace, on)
+    steady = all_steady(opened.run.trace, on, used)
+    found = overview(opened.run.trace, on, opened.wanted.scope_pattern, steady)
     sheet = step_kernels_sheet(found, on, opened.wanted.families)
     time = [column.key for column in sheet.columns].index("time_ns")
     by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
-    used = sampled_use(opened.run.trace, on)
     sentences = kernel_sentences(found, on) if used is None else use_answer(*used)
     content = {
         **_about(opened, on),

@@ -24,13 +24,14 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, group, is_among
-from gpuledger.trace.model import Gpu, Trace
+from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.utilization.against_counters import CountedUse
+    from gpuledger.analyse.utilization.stretches import SampledUse
 
 Mask = NDArray[np.bool_]
 Figure = TypeVar("Figure")
@@ -55,6 +56,11 @@ class Shortened:
 
     def __len__(self) -> int:
         return len(self.operations)
+
+
+def use_and_clock(use: SampledUse | None) -> tuple[UseOfKernels | None, float | None]:
+    """What samples say of kernels, and the mean clock while they ran; None where that was not sampled."""
+    return (None, None) if use is None else (use[0], None if use[1].clock is None else use[1].clock.mean_hz)
 
 
 class SteadyKernels:
@@ -329,3 +335,9 @@ class SteadyKernels:
             by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
         ]
         return np.array(percent)[number] / 100
+
+
+def all_steady(trace: Trace, device: Device, use: SampledUse | NotMeasured | None = None) -> SteadyKernels:
+    """Those of all steady steps, where a replay has some of many."""
+    sampled = None if isinstance(use, NotMeasured) else use
+    return SteadyKernels(trace, device, device.host, device.work, *use_and_clock(sampled))

@@ -27,6 +27,7 @@ from gpuledger.trace.statistics import largest
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
+    from gpuledger.analyse.light.operator_roofline import OperatorRoofline
     from gpuledger.analyse.nvidia_tables import KernelTimes
     from gpuledger.analyse.path_summary import PathSummary
     from gpuledger.analyse.range_tree import RangeTree
@@ -132,6 +133,16 @@ class ReportAnswer:
         from gpuledger.analyse.utilization.stretches import sampled_roofline
 
         return sampled_roofline(self.run.use[gpu], self.run.trace.origin.gpu(gpu))
+
+    @cached_property
+    def operator_roofline(self) -> OperatorRoofline | None:
+        """Operators by the shapes that they were given, under their roofs; None where none were recorded."""
+        subject = self.run.subjects.get(self.run.main_device.gpu)
+        if subject is None:
+            return None
+        from gpuledger.analyse.light.operator_roofline import operator_roofline
+
+        return operator_roofline(subject.fixes.busy)
 
     @cached_property
     def flame_trees(self) -> tuple[FlameTree, ...]:

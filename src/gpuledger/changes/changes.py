@@ -11,12 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.analyse.light.books import SOURCES
+from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
+from gpuledger.analyse.light.reachable import Floats
+from gpuledger.analyse.light.slow_kernels import reachable_ns
 from gpuledger.analyse.memory.figures import copy_flows
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
+from gpuledger.analyse.steady_kernels import Mask, use_and_clock
 from gpuledger.catalog.calls import CALL_KINDS, CallKind
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.finding import Finding
@@ -26,7 +31,7 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, idle_label
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
+from gpuledger.ledger.launched_in import matching_ranges, near_names, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
@@ -35,6 +40,7 @@ from gpuledger.replay.edits import (
     apply_edits,
     scale_calls,
     scale_operations,
+    with_durations,
     with_free_launches,
     with_launch_cost,
     without_calls,
@@ -49,7 +55,10 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, covered, holds, union
 from gpuledger.trace.tables import Rows
-from gpuledger.units import FACTORS, time_text
+from gpuledger.units import FACTORS, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.utilization.stretches import SampledUse
 
 
 class Turn(IntEnum):
@@ -141,6 +150,9 @@ _REMOVED: Final[Mapping[Trigger | None, Message]] = {
 """What it means that idle time of a cause is not there. What the others were is not known: lost, or not recorded."""
 
 
+_MOST_LISTED: Final = 12
+
+
 def _refuse_out_of_bounds(factor: float) -> None:
     if not FACTORS[0] <= factor <= FACTORS[1]:
         raise GpuledgerError(
@@ -152,12 +164,20 @@ def _refuse_out_of_bounds(factor: float) -> None:
 class Changes:
     """Makes the changes of one device; `sampled`: of a long run of like steps for as many as are needed."""
 
-    def __init__(self, trace: Trace, device: Device, findings: Sequence[Finding], *, sampled: bool = False) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        device: Device,
+        findings: Sequence[Finding],
+        *,
+        sampled: bool = False,
+        use: SampledUse | None = None,
+    ) -> None:
         self.trace, self.device = trace, device
         self.scenario: Final = scenario(trace, device, sampled=sampled)
         self._as_findings: Final = sampled or excerpt(trace, device).rows is None
         """Whether this is the scenario that findings' own edits are for."""
-        self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device))
+        self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device), *use_and_clock(use))
         self.findings: Final[dict[str, Finding]] = {}
         for finding in findings:
             if finding.gpu == device.gpu:
@@ -217,6 +237,89 @@ class Changes:
             meant.time_ns,
             self._scale(meant, 0.0),
         )
+
+    def light(self, name: str) -> ProgramChange:
+        """Kernels take what the GPU's roofs allow: those of a kernel's, a family's, an operator's or a range's name."""
+        return self._at_pace(
+            name,
+            self.fixes.busy.once(kernel_light).light_ns,
+            say("{what} at its light", what=name),
+            say("each of these kernels takes what its arithmetic and its bytes need at the GPU's peaks"),
+        )
+
+    def reachable(self, name: str) -> ProgramChange:
+        """They take what well-made kernels do; the limit is at their light."""
+        reached = self._at_pace(
+            name,
+            self.fixes.busy.once(reachable_ns),
+            say("{what} at a reachable rate", what=name),
+            say(
+                "each of these kernels reaches what others did on an H200: 80 % of the arithmetic peak, or 88 % of the "
+                "bandwidth; attention what its length allows"
+            ),
+        )
+        return replace(reached, utmost=self.light(name).edit, is_bound=False)
+
+    def _at_pace(self, name: str, duration_ns: Floats, words: Message, assumption: Message) -> ProgramChange:
+        kernels = self.fixes.busy
+        light, meant = kernels.once(kernel_light), self._kernels_meant(name)
+        known, whole_ns = meant & light.is_known, max(int(kernels.own_ns[meant].sum()), 1)
+        if not known.any():
+            raise NothingRecorded(
+                f"what '{name}' would take at the GPU's roofs is not known",
+                found=self._with_light(light),
+                hint="record shapes (torch.profiler with record_shapes=True) or samples (`gpuledger capture nsys`)",
+            )
+        operations, less = kernels.operations[known], np.rint(duration_ns[known]).astype(np.int64)
+        source = LightSource(int(np.bincount(light.source[known], kernels.own_ns[known]).argmax()))
+        told = [assumption, say("known from {source}", source=SOURCES[source])]
+        unknown_ns = int(kernels.own_ns[meant & ~known].sum())
+        if unknown_ns:
+            told.append(say("{share} of it is not known, and stays", share=share_text(unknown_ns / whole_ns)))
+        return ProgramChange(
+            words,
+            joined(say("; "), told),
+            lambda graph: with_durations(graph, operations, np.minimum(graph.operations.duration_ns[operations], less)),
+            about_ns=self.scenario.of_steady(whole_ns),
+            is_bound=True,
+        )
+
+    def _kernels_meant(self, name: str) -> Mask:
+        """The steady kernels of an operator (anywhere inside it), a family, a kernel or a range; refuses others."""
+        kernels = self.fixes.busy
+        inside = kernels.once(kernel_light).inside(name.removeprefix("operator:"))
+        if inside.any():
+            return inside
+        try:
+            named = named_work(self.trace, self.device, name)
+        except NothingRecorded:
+            known = self._with_light(kernels.once(kernel_light))
+            near = near_names(name, [line.family for line in self.device.line_ns if line.family] + self._operators())
+            hint = f"names that come near: {', '.join(near)}" if near else "`gpuledger kernels PROFILE` lists kernels"
+            raise NothingRecorded(
+                f"GPU {self.device.gpu} has no kernel, family, operator or range '{name}'", found=known, hint=hint
+            ) from None
+        if isinstance(named, NamedLines) and (named.trigger or all(line.is_idle for line in named.lines)):
+            hint = f"--remove='{name}' does without it"
+            raise NothingRecorded(f"'{name}' is idle time, which has no light", hint=hint)
+        if isinstance(named, NamedRanges):
+            return kernels.place_of(range_parts(self.scenario, named.ranges).operations)
+        return kernels.place_of(self._operations(named))
+
+    def _operators(self) -> list[str]:
+        """Those that launched steady kernels, the longest first."""
+        light = self.fixes.busy.once(kernel_light)
+        launched = light.kind >= 0
+        took = np.bincount(light.kind[launched], light.took_ns[launched], len(light.kinds))
+        return list(dict.fromkeys(light.kinds[kind][0] for kind in np.argsort(-took).tolist() if took[kind]))
+
+    def _with_light(self, light: KernelLight) -> str:
+        """What can be asked for."""
+        kernels = self.fixes.busy
+        families = sorted(set(kernels.family_names[light.is_known].tolist())) if len(kernels) else []
+        operators = self._operators()
+        listed = ", ".join(operators[:_MOST_LISTED]) + (", ..." if len(operators) > _MOST_LISTED else "")
+        return f"families with a known light: {', '.join(families) or 'none'}\noperators: {listed or 'none'}"
 
     def remove(self, name: str) -> ProgramChange:
         """A cause of idle time, or work, is not there: what is gone is not launched either."""

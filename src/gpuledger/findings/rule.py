@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import LightBooks, light_books
 from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
+from gpuledger.analyse.steady_kernels import use_and_clock
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding, explain_command
 from gpuledger.findings.fixes import Fixes
@@ -45,8 +46,7 @@ class LazyScenario:
         self, trace: Trace, device: Device, use: SampledUse | None = None, counted: CountedUse | None = None
     ) -> None:
         self._trace, self._device, self._counted, self._lock = trace, device, counted, Lock()
-        hertz = None if use is None or use[1].clock is None else use[1].clock.mean_hz
-        self._use = (None if use is None else use[0], hertz)
+        self._use = use_and_clock(use)
         self._made: tuple[Scenario, Fixes] | None = None
 
     def both(self) -> tuple[Scenario, Fixes]:

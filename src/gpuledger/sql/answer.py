@@ -118,7 +118,7 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
         if table.recorded is not None:
             read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table, columns))
     # tables that say more where a GPU's counters were sampled
-    sampled = WHERE_SAMPLED if asked.asked.keys() & {"use", "findings"} else {}
+    sampled = WHERE_SAMPLED if asked.asked.keys() & {"use", "findings", "light"} else {}
     return read or {Table.KERNELS: {"start_ns", "end_ns"}}, sampled
 
 

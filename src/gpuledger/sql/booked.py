@@ -14,6 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.light.books import light_rows
+from gpuledger.analyse.steady_kernels import all_steady
 from gpuledger.analyse.step_summary import step_books
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.attribution.ranges import NamePaths
@@ -340,6 +342,26 @@ def _use(subject: QuerySubject) -> TableValues:
     return values
 
 
+def _light(subject: QuerySubject) -> TableValues:
+    rows = [
+        (device.gpu, row)
+        for device in subject.devices
+        for row in light_rows(device, all_steady(subject.trace, device, subject.use.get(device.gpu)))
+    ]
+    return {
+        "gpu": numbers([gpu for gpu, _ in rows]),
+        "kernel": words([row.kernel for _, row in rows]),
+        "operator": words([row.operator for _, row in rows]),
+        "launches": numbers([row.count for _, row in rows]),
+        "ns": numbers([row.took_ns for _, row in rows]),
+        "light_ns": numbers([None if row.share is None else row.light_ns for _, row in rows]),
+        "low_ns": numbers([None if row.share is None else row.low_ns for _, row in rows]),
+        "high_ns": numbers([None if row.share is None else row.high_ns for _, row in rows]),
+        "source": words([row.source.name.lower() for _, row in rows]),
+        "roof": words([row.roof.name.lower() for _, row in rows]),
+    }
+
+
 # How each table of the books is made.
 BOOKED: Final[dict[str, Callable[[QuerySubject], TableValues]]] = {
     "gpus": _gpus,
@@ -349,4 +371,5 @@ BOOKED: Final[dict[str, Callable[[QuerySubject], TableValues]]] = {
     "steps": _steps,
     "findings": _findings,
     "use": _use,
+    "light": _light,
 }

@@ -240,6 +240,20 @@ TABLES: Final[tuple[QueryTable, ...]] = (
             for end, bound in (("", ""), ("_low", ": low end of the 90 % interval"), ("_high", ": high end"))
         ),
     ),
+    _book_table(
+        "light",
+        say("the kernels of one name that one operator launched in the steady steps, and what they need at the roofs"),
+        _GPU,
+        ("kernel", "VARCHAR", "its name in kernels"),
+        ("operator", "VARCHAR", "the innermost operator around their launches; NULL where none was recorded"),
+        ("launches", "BIGINT", "how many there are"),
+        ("ns", "BIGINT", "how long they took together"),
+        ("light_ns", "BIGINT", "what they need at the GPU's peaks; NULL where that is not known, as the next two"),
+        ("low_ns", "BIGINT", "what that may be at least"),
+        ("high_ns", "BIGINT", "what that may be at most"),
+        ("source", "VARCHAR", "what that is known from: shapes, samples, launch or unknown"),
+        ("roof", "VARCHAR", "what they would be limited by: compute, memory or unknown"),
+    ),
 )
 
 BY_NAME: Final = {table.name: table for table in TABLES}

@@ -59,6 +59,7 @@ def _of_timeline(
     profile: Profile, ncu: Sequence[str | Path], wanted: Selection, limits: Limits, progress: Listener
 ) -> ShownAnswer[StepOverview]:
     from gpuledger.analyse.kernels.step_kernels import overview
+    from gpuledger.analyse.steady_kernels import all_steady
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.answers.kernels import TimelineUse
     from gpuledger.findings.profiled_run import columns_for
@@ -74,9 +75,13 @@ def _of_timeline(
     counted = open_kernels(ncu, limits=limits, progress=progress) if ncu else None
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted)
-    results = tuple(overview(trace, device, wanted.scope_pattern) for device in devices)
+    sampled = {device.gpu: use_of_device(trace, device) for device in devices}
+    results = tuple(
+        overview(trace, device, wanted.scope_pattern, all_steady(trace, device, sampled[device.gpu]))
+        for device in devices
+    )
     steps = list(zip(results, devices, strict=True))
-    use = TimelineUse(trace.origin, {device.gpu: use_of_device(trace, device) for device in devices}, counted)
+    use = TimelineUse(trace.origin, sampled, counted)
     return ShownAnswer(
         results,
         lambda: timeline_document(

@@ -21,12 +21,13 @@ from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 from gpuledger.verbs.shown import ShownResult
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",
-LineKind.COMM), ("graph", "decode"), ("host", 1.5), ("launch_cost", 2_000) with a call's new length in ns."""
+LineKind.COMM), ("graph", "decode"), ("host", 1.5), ("launch_cost", 2_000) with a call's new length in ns,
+("light", "gemm") and ("reachable", "gemm") with the kernels' pace."""
 
 _MAKERS: Final[dict[str, Callable[[Changes, Any], ProgramChange]]] = {
     "fix": Changes.fix,
@@ -36,6 +37,8 @@ _MAKERS: Final[dict[str, Callable[[Changes, Any], ProgramChange]]] = {
     "graph": Changes.graph,
     "host": Changes.host,
     "launch_cost": Changes.launch_cost,
+    "light": Changes.light,
+    "reachable": Changes.reachable,
 }
 
 
@@ -65,10 +68,12 @@ def whatif(
     name = profile_name(profile)
     if not isinstance(profile, Trace) and is_printed_tables(profile, limits=limits):
         return _of_tables(profile, changes, limits)
-    trace = ProfileReading(limits, progress).trace(profile)
+    asks_light = any(what in ("light", "reachable") for what, _ in changes)
+    reading = ProfileReading(limits, progress)
+    trace = reading.trace(profile, where_sampled=WHERE_SAMPLED) if asks_light else reading.trace(profile)
     run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
     progress.stage("replaying the changes")
-    known = Changes(trace, run.main_device, run.findings, sampled=True)
+    known = Changes(trace, run.main_device, run.findings, sampled=True, use=run.use.get(run.main_device.gpu))
     made, refused = list[ProgramChange](), list[NothingRecorded]()
     for what, value in changes:
         try:

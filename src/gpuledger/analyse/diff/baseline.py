@@ -130,6 +130,10 @@ class BaselineJson(Json):
     idle_ns: Annotated[dict[str, int], Meta(description="Idle time of all steps by what set it off.")] | UnsetType = (
         UNSET
     )
+    busy_ns: Annotated[
+        list[int] | UnsetType | None,
+        Meta(description="Compute as light, lost, avoidable and unknown; null where little of it is known."),
+    ] = UNSET
 
 
 def is_baseline(head: bytes) -> bool:
@@ -187,6 +191,8 @@ def _problem(side: RunSide) -> str | None:
             or sum(side.idle_ns.values()) != int(side.line_steps(lambda line: line.is_idle).sum())
         ),
         "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
+        "its busy time is not its compute": side.busy_ns is not None
+        and (min(side.busy_ns) < 0 or sum(side.busy_ns) != side.line_steps(lambda line: line.is_compute).sum()),
         "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
         "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
     }

@@ -51,6 +51,7 @@ from gpuledger.units import count_text, time_text
 
 CALLS, PER_CALL, MIX, OTHER_COMPUTE = COMPUTE_PARTS = ("calls", "time per call", "mix", "other compute")
 UNLIKE = "unlike steps"
+LIGHT, LOST, AVOIDABLE, UNKNOWN = BUSY_PARTS = ("light", "lost", "avoidable", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,28 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
     if not round(split[OTHER_COMPUTE]):
         del split[OTHER_COMPUTE]
     return tuple(map(DiffPart, split, round_to_sum(list(split.values()), delta)))
+
+
+@dataclass(frozen=True, slots=True)
+class BusyChange:
+    """Compute of one kind, per step: light is the work itself, lost what it takes beyond that."""
+
+    name: str
+    before_ns: float
+    after_ns: float
+    delta_ns: int
+    """These sum to the parts of compute."""
+
+
+def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[BusyChange, ...] | None:
+    """The change in compute by what it was good for; None where a side does not tell."""
+    if before.busy_ns is None or after.busy_ns is None:
+        return None
+    old, new = ([ns / side.steps for ns in side.busy_ns or ()] for side in (before, after))
+    changed_ns = sum(part.ns for part in split if part.name in COMPUTE_PARTS)
+    moved = [then - now for now, then in zip(old, new, strict=True)]
+    moved[BUSY_PARTS.index(LOST)] += changed_ns - math.fsum(moved)  # what the parts of compute were rounded by
+    return tuple(map(BusyChange, BUSY_PARTS, old, new, round_to_sum(moved, changed_ns)))
 
 
 def round_to_sum(amounts: Sequence[float], total: int) -> list[int]:
@@ -249,6 +272,8 @@ class Diff:
     notes: tuple[str, ...]
     use: tuple[UseChange, ...] | None
     """What the same kernels use of the GPU, where that surely changed; None where a side was not sampled."""
+    busy: tuple[BusyChange, ...] | None = None
+    """The change in compute, a change in work told apart from one in pace; None where a side does not tell."""
 
     @property
     def is_host_alone(self) -> bool:
@@ -299,6 +324,7 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
         names = ", ".join(pair.name for pair in ranges[:8]) or "there are no ranges"
         raise GpuledgerError(f"--control: {guards.reason}", found=f"ranges: {names}")
     comm = changes(pair_kernels(before.comm, after.comm, before.steps, after.steps), before.steps, after.steps)
+    split = parts(before, after, changed)
     return Diff(
         before,
         after,
@@ -307,12 +333,13 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
         None if before.whole == KERNEL_TIME else verdict(before.median_ns, delta, interval),
         changed,
         comm,
-        parts(before, after, changed),
+        split,
         ranges,
         guards,
         overlap(pairs),
         tuple(said + _notes(before, after, interval, ranges, guards)),
         use_changes(before, after),
+        busy_changes(before, after, split),
     )
 
 

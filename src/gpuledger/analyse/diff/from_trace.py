@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ from gpuledger.analyse.diff.run_side import (
     sum_alike,
 )
 from gpuledger.analyse.kernels.step_kernels import overview
+from gpuledger.analyse.light.books import light_books
 from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
+from gpuledger.analyse.steady_kernels import SteadyKernels, use_and_clock
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
@@ -36,12 +38,16 @@ from gpuledger.catalog.kernel_names import parse, without_ids, without_numbers
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.replay.scenario import excerpt
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import NotMeasured, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, depths, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.utilization.stretches import SampledUse
 
 MOST_NUMBERED: Final = 32
 """Ranges that differ in their numbers alone are one kind from so many names on; layers stay apart."""
@@ -217,7 +223,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
     calls = device.host.calls
-    use, clock_hz = _use(trace, device)
+    sampled = _sampled(trace, device)
     lengths, memory = tuple(lengths_of(device).tolist()), memory_totals(trace, device.gpu)
     return RunSide(
         name=name,
@@ -246,32 +252,48 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         kernel_steps=by_step,
         range_steps={} if ranges is None else ranges[1],
         losses=tuple(note.sentence for note in trace.health if note.severity is Severity.LOSS),
-        use=use,
-        busy_clock_hz=clock_hz,
+        use=_use(sampled),
+        busy_clock_hz=use_and_clock(sampled)[1],
+        busy_ns=_busy(trace, device, sampled),
     )
 
 
-def _use(trace: Trace, device: Device) -> tuple[tuple[RunUse, ...], float | None]:
-    """What the steady kernels use of the GPU, and its clock while kernels ran, where the trace has samples."""
+def _busy(trace: Trace, device: Device, sampled: SampledUse | None) -> tuple[int, int, int, int] | None:
+    """What compute was good for, as reports say it: of the steps that are replayed."""
+    part = excerpt(trace, device)
+    books = light_books(device, SteadyKernels(trace, device, part.host, part.work, *use_and_clock(sampled)))
+    if books is None or not books.is_telling:
+        return None
+    whole = books.whole
+    return whole.light_ns, whole.lost_ns, whole.avoidable_ns, whole.unknown_ns
+
+
+def _sampled(trace: Trace, device: Device) -> SampledUse | None:
+    """What samples say of the steady steps; None where there are none."""
     if Table.METRICS not in trace.tables:
-        return (), None
+        return None
     from gpuledger.analyse.utilization.stretches import use_of_device
 
     sampled = use_of_device(trace, device, device.steady_stretches)
-    if isinstance(sampled, NotMeasured):
-        return (), None
-    kernels, stretches = sampled
-    use = tuple(
-        RunUse(
-            kernel.full_name,
-            kernel.grid,
-            kernel.block,
-            kernel.time_ns,
-            {metric.value: figure for metric, figure in kernel.figures.items()},
+    return None if isinstance(sampled, NotMeasured) else sampled
+
+
+def _use(sampled: SampledUse | None) -> tuple[RunUse, ...]:
+    """What the steady kernels use of the GPU."""
+    return (
+        ()
+        if sampled is None
+        else tuple(
+            RunUse(
+                kernel.full_name,
+                kernel.grid,
+                kernel.block,
+                kernel.time_ns,
+                {metric.value: figure for metric, figure in kernel.figures.items()},
+            )
+            for kernel in sampled[0].kernels
         )
-        for kernel in kernels.kernels
     )
-    return use, None if stretches.clock is None else stretches.clock.mean_hz
 
 
 def edges_of(device: Device) -> Ints:

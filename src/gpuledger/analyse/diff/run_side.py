@@ -158,6 +158,8 @@ class RunSide:
     """Of the kernels of the steady steps; none where nothing was sampled."""
     busy_clock_hz: float | None = None
     """The mean clock of the multiprocessors while kernels ran."""
+    busy_ns: tuple[int, int, int, int] | None = None
+    """Compute of all steps as light, lost, avoidable and unknown; None where little of it is known."""
 
     @property
     def steps(self) -> int:
@@ -253,6 +255,7 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         if all(side.use for side in sides)
         else (),
         busy_clock_hz=_if_all([side.busy_clock_hz for side in sides], lambda clocks: sum(clocks) / len(clocks)),
+        busy_ns=_if_all([side.busy_ns for side in sides], _added_busy),
     )
 
 
@@ -318,6 +321,11 @@ def _use_mean(first: RunUse, second: RunUse) -> RunUse:
         if metric in second.figures
     }
     return replace(first, time_ns=time_ns, figures=figures)
+
+
+def _added_busy(parts: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
+    light, lost, avoidable, unknown = (sum(side) for side in zip(*parts, strict=True))
+    return light, lost, avoidable, unknown
 
 
 def _added_copies(first: Copied, second: Copied) -> Copied:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
+from gpuledger.analyse.light.lit_time import LitTime, lit_times
+from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.attribution.launch_places import launched_inside, places
 from gpuledger.catalog.kernel_names import parse, without_numbers
 from gpuledger.ledger.activity import State
@@ -50,6 +52,8 @@ class StepKernel:
     """Its own part of compute in all steady steps."""
     mean_ns: int
     """How long one of them runs."""
+    lit: LitTime | None = None
+    """What they take at the GPU's roofs, of `time_ns`; None where that is not known, or was not asked for."""
 
     @property
     def key(self) -> Key:
@@ -72,8 +76,13 @@ class StepOverview:
         return sum(kernel.time_ns for kernel in self.entries) + self.other_ns
 
 
-def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOverview:
-    """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it."""
+def overview(
+    trace: Trace, device: Device, scope: str | None = None, kernels: SteadyKernels | None = None
+) -> StepOverview:
+    """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it.
+
+    With all of the device's steady `kernels`, also what they take at its roofs.
+    """
     work = device.work
     here = work.on(device.gpu)
     compute = here[work.state[here] == State.COMPUTE]
@@ -85,8 +94,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     where = places(trace, device, chosen)
     rows = trace[Table.KERNELS].only("grid", "block").at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
-    name_code = name_code.astype(np.int32)
-    grid, block = telling_shapes(name_code, rows["grid"], rows["block"])
+    grid, block = telling_shapes(name_code := name_code.astype(np.int32), rows["grid"], rows["block"])
     del here, compute, rows
     shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
@@ -98,13 +106,13 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     calls = np.bincount(number)
     mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
     names = [trace.strings.text(code) or "" for code in work.name[chosen[first]].tolist()]
+    nothing: list[LitTime | None] = [None] * len(first)
+    lit = nothing if kernels is None else lit_times(kernels, kernels.places(chosen), number, len(first), own[wanted])
     columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, mean)
     entries = tuple(
-        StepKernel(
-            name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], count, time, mean_ns
-        )
-        for name, code, wide, deep, place, count, time, mean_ns in zip(
-            names, *(column.tolist() for column in columns), strict=True
+        StepKernel(name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], *amounts)
+        for name, code, wide, deep, place, *amounts in zip(
+            names, *(column.tolist() for column in columns), lit, strict=True
         )
     )
     sequence = number

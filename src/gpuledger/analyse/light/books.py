@@ -13,11 +13,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
+from gpuledger.analyse.light.kernel_light import LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
+from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import group
 
@@ -26,6 +28,16 @@ WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
     *(one_layout, views, between_products, fused_chains, fused_updates),
 )
 """Ways of doing without work."""
+
+
+SOURCES: Final = {
+    LightSource.SHAPES: say("shapes"),
+    LightSource.SAMPLES: say("samples of counters"),
+    LightSource.NCU: say("Nsight Compute"),
+    LightSource.LAUNCH: say("launch sizes"),
+    LightSource.UNKNOWN: say("unknown"),
+}
+"""What light is known from, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,7 @@ class BusyTime:
 
 @dataclass(frozen=True, slots=True)
 class LightRow:
-    """The kernels of one name that operators of one kind launched, over the steady stretch."""
+    """The kernels of one name that operators of one name launched, over the steady stretch."""
 
     kernel: str
     operator: str | None
@@ -63,6 +75,27 @@ class LightRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StepAtLight:
+    """A GPU's steady step with compute at the roofs, nothing avoidable, and never idle.
+
+    Kernels that are unknown, and exposed communication and copies, take what they took.
+    """
+
+    now_ns: int
+    step_ns: int
+    mfu_share: float
+    """Of the step as it is: arithmetic at the peak of its type, of kernels that it limits."""
+    bandwidth_share: float
+    """Likewise: bytes at the memory's bandwidth, of kernels that they limit."""
+    unknown_share: float
+    """Of compute: left out of both."""
+
+
+ENOUGH_KNOWN: Final = 0.1
+"""What a step could take is told where no more of its compute is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class LightBooks:
     """Of one GPU's steady stretch."""
 
@@ -75,7 +108,42 @@ class LightBooks:
     """What most of the known time is known from."""
     skinny_ns: int
     """Of products that read their weights at nearly the memory's bandwidth: of few rows, and nothing to fix."""
+    arithmetic_ns: int
+    """Of the light: kernels that arithmetic limits, at its peak. The others are limited by memory, at its bandwidth."""
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether so much is known of compute that its shares say something of the whole."""
+        return self.whole.unknown_ns < MOSTLY_KNOWN * self.whole.whole_ns
+
+    @property
+    def by_kernel(self) -> dict[str, float]:
+        """Light in percent of their time, by the names of the longest kernels, where it is known."""
+        sums: dict[str, tuple[int, int]] = {}
+        for row in self.rows:
+            if row.source is not LightSource.UNKNOWN:
+                light_ns, took_ns = sums.get(row.kernel, (0, 0))
+                sums[row.kernel] = light_ns + row.light_ns, took_ns + row.took_ns
+        return {kernel: 100 * light_ns / max(took_ns, 1) for kernel, (light_ns, took_ns) in sums.items()}
+
+    def at_light(self, device: Device) -> StepAtLight | None:
+        """A step of the device whose books these are; None where too much of compute is unknown."""
+        whole, steps = self.whole, device.step_count
+        unknown_share = whole.unknown_ns / max(whole.whole_ns, 1)
+        if unknown_share > ENOUGH_KNOWN:
+            return None
+        exposed_ns = sum(device.exposed_ns(kind) for kind in (LineKind.COMM, LineKind.COPY))
+        return StepAtLight(
+            now_ns=device.steady_ns // steps,
+            step_ns=(whole.light_ns + whole.unknown_ns + exposed_ns) // steps,
+            mfu_share=self.arithmetic_ns / max(device.steady_ns, 1),
+            bandwidth_share=(whole.light_ns - self.arithmetic_ns) / max(device.steady_ns, 1),
+            unknown_share=unknown_share,
+        )
+
+
+MOSTLY_KNOWN: Final = 0.5
+"""Books of which less is known say nothing of the whole."""
 
 PARTS: Final = ("light_ns", "lost_ns", "avoidable_ns", "unknown_ns")
 MOST_ROWS: Final = 40
@@ -112,8 +180,10 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     is_skinny = kernels.of_families(frozenset({"gemm"})) & (light.roof == LightRoof.MEMORY)
     is_skinny &= light.is_known & (light.light_ns >= AT_BANDWIDTH * took)
     skinny_ns = round(compute_ns * float(own[is_skinny].sum()) / max(float(own.sum()), 1.0))
-    rows = _rows(kernels, light, compute_ns)
-    return LightBooks(BusyTime(*sums), tuple(by_family), rows, source, skinny_ns)
+    of_light = parts[:, 0]
+    arithmetic = of_light[light.roof == LightRoof.COMPUTE].sum() / max(of_light.sum(), 1.0)
+    rows = light_rows(device, kernels, MOST_ROWS)
+    return LightBooks(BusyTime(*sums), tuple(by_family), rows, source, skinny_ns, round(arithmetic * sums[0]))
 
 
 def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
@@ -122,21 +192,25 @@ def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
     return BusyTime(*np.diff(edges, prepend=0).tolist())
 
 
-def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[LightRow, ...]:
-    kind = light.kind
-    first, number = group(kernels.names, kind)
-    scale = compute_ns / max(int(kernels.own_ns.sum()), 1)
+def light_rows(device: Device, kernels: SteadyKernels, most: int | None = None) -> tuple[LightRow, ...]:
+    """The kernels of each name that operators of a name launched, the longest first; known ones apart from others."""
+    light = kernels.once(kernel_light)
+    codes: dict[str, int] = {}
+    operator_of = np.array([*(codes.setdefault(name, len(codes)) for name, _ in light.kinds), -1])[light.kind]
+    operators = list(codes)
+    first, number = group(kernels.names, operator_of, light.source)
+    scale = device.compute_ns / max(int(kernels.own_ns.sum()), 1)
     columns = (light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns)))
     figures = np.stack([np.bincount(number, column, len(first)) for column in columns], axis=1) * scale
     counts = np.bincount(number, minlength=len(first)) * scale
     made = []
-    for which in np.argsort(-figures[:, 0], kind="stable")[:MOST_ROWS].tolist():
+    for which in np.argsort(-figures[:, 0], kind="stable")[:most].tolist():
         place = int(first[which])
         took, light_ns, low, high = map(round, figures[which].tolist())
         made.append(
             LightRow(
                 kernel=kernels.text(place),
-                operator=None if kind[place] < 0 else light.kinds[int(kind[place])][0],
+                operator=None if operator_of[place] < 0 else operators[operator_of[place]],
                 count=max(round(counts[which]), 1),
                 took_ns=took,
                 light_ns=light_ns,
@@ -146,4 +220,4 @@ def _rows(kernels: SteadyKernels, light: KernelLight, compute_ns: int) -> tuple[
                 roof=LightRoof(int(light.roof[place])),
             )
         )
-    return tuple(sorted(made, key=lambda row: (-row.took_ns, row.kernel))[:MOST_ROWS])
+    return tuple(sorted(made, key=lambda row: (-row.took_ns, row.kernel, row.operator or "")))

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.reachable import (
+    ATTENTION,
     NEWEST_ATTENTION,
     NEWEST_BACKWARD,
+    Floats,
     attention_ns,
     product_ns,
     stream_ns,
@@ -236,13 +238,37 @@ def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
     far &= kernels.are_alone  # others have the rest of the GPU
     for way in REASONS:
         far[kernels.place_of(kernels.once(way).operations)] = False
-    reached = np.where(light.roof == LightRoof.MEMORY, stream_ns(light.high_ns), product_ns(light.high_ns))
+    reached = _paced(light)
     less = np.where(far, np.maximum(took - reached, 0), 0.0)
     first, number = group(kernels.names)
     by_name = np.bincount(number, less, len(first))
     if not len(first) or by_name.max() < LEAST_LOST * took.sum():
         return kernels.gone(np.zeros(len(kernels), np.bool_))
     return kernels.taking(far & (number == by_name.argmax()), np.minimum(reached, took), was_sampled=True)
+
+
+def _paced(light: KernelLight) -> Floats:
+    """What kernels take that reach what others do, of products and of passes over memory."""
+    return np.where(light.roof == LightRoof.COMPUTE, product_ns(light.high_ns), stream_ns(light.high_ns))
+
+
+def reachable_ns(kernels: SteadyKernels) -> Floats:
+    """What each kernel takes at a rate that programs reach, and never more than it took; NaN where that is not known.
+
+    Attention has a pace of its own, which depends on the length of its inputs; without shapes it takes what it took.
+    """
+    light, took = kernels.once(kernel_light), kernels.took_ns
+    reached, attention = _paced(light), kernels.of_families(frozenset({"attention"}))
+    reached[attention & light.is_known] = took[attention & light.is_known]
+    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
+    is_new = capability is not None and capability[0] in HAVE_NEWER
+    for given, here in light.by_inputs(attention & (light.roof == LightRoof.COMPUTE)):
+        shapes = [shape for shape in given.shapes if len(shape) == 4]
+        if len(shapes) > 1 and min(shapes[1]) > 0:
+            backward = kernels.named(is_backward)[here].any()
+            rates = (NEWEST_BACKWARD if backward else NEWEST_ATTENTION) if is_new else ATTENTION
+            reached[here] = attention_ns(light.high_ns[here], max(shapes[1][1:3]), shapes[1][3], rates)
+    return np.minimum(reached, took)
 
 
 LONG_NS: Final = 20_000  # shorter kernels take as long as they take to begin and to end

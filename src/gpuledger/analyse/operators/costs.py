@@ -6,14 +6,17 @@ The host's part is in launch calls, moves, indexing, calls that wait, and commun
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.light.lit_time import LitTime, lit_times
 from gpuledger.analyse.operators.arithmetic import WorkDone, work_done
 from gpuledger.analyse.operators.graph_places import GraphNames, graph_names
 from gpuledger.analyse.operators.operators import Ops, Paths, ops
+from gpuledger.analyse.steady_kernels import all_steady
 from gpuledger.attribution.places import place
 from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.ledger.activity import State, short_function_name, short_names
@@ -150,10 +153,24 @@ class OperatorCosts:
     work: WorkDone
     graphs: GraphNames
     host: tuple[HostCost, ...]
+    lit: Mapping[str, LitTime]
+    """What the kernels of operators take at the GPU's roofs, by the name of their innermost operator, where known."""
 
 
 def operator_costs(trace: Trace, device: Device) -> OperatorCosts:
     """Ask all of it."""
     operators = ops(trace, device)
     work, host = work_done(trace, device, operators), host_costs(trace, device, operators)
-    return OperatorCosts(device.gpu, device.step_count, operators, work, graph_names(trace, device), host)
+    graphs, lit = graph_names(trace, device), _lit_operators(trace, device, operators)
+    return OperatorCosts(device.gpu, device.step_count, operators, work, graphs, host, lit)
+
+
+def _lit_operators(trace: Trace, device: Device, operators: Ops) -> dict[str, LitTime]:
+    kernels, rows = all_steady(trace, device), operators.nest.rows
+    around = np.full(len(device.work) + 1, -1, np.intp)
+    around[operators.activity] = operators.innermost
+    launched = np.flatnonzero(around[kernels.operations] >= 0)
+    first, number = group(rows.codes("name")[around[kernels.operations[launched]]])
+    names = rows.strings.decode(rows.codes("name")[around[kernels.operations[launched[first]]]])
+    lit = lit_times(kernels, launched, number, len(first), kernels.took_ns[launched])
+    return {name or "?": found for name, found in zip(names, lit, strict=True) if found is not None}

@@ -85,6 +85,18 @@ def _hidden_kind(value: str) -> LineKind:
     help="Speed up a line, a range or a kernel, e.g. gemm=2; a range includes the host code and calls inside.",
 )
 @click.option(
+    "--light",
+    multiple=True,
+    metavar="NAME",
+    help="A kernel, a family, an operator or a range at what the GPU's roofs allow, e.g. gemm: an upper bound.",
+)
+@click.option(
+    "--reachable",
+    multiple=True,
+    metavar="NAME",
+    help="The same at rates that programs reach, not at the roofs, e.g. aten::mm.",
+)
+@click.option(
     "--remove",
     multiple=True,
     metavar="NAME",
@@ -126,7 +138,10 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
     (`compute_loop`, `layer# > mlp`) and kernels; `range:NAME` and `kernel:NAME` say which is meant. `idle: host code`,
     a line of the report's first screen, is all idle time that host code set off; `host_code` is what was booked to host
     code, whatever set the gap off. A name that the profile does not have is reported as an error; the other changes are
-    still answered. The limit is the speed-up if what becomes faster took no time at all.
+    still answered. The limit is the speed-up if what becomes faster took no time at all; of --reachable, at its light.
+
+    What kernels take at the GPU's roofs comes from shapes (record_shapes=True), samples of counters, or launches;
+    kernels of which nothing is known stay as they are. `operator:NAME` says that an operator is meant.
 
     PROFILE may also be tables that `nsys stats` printed: then --speedup takes ranges, and the whole is the time of the
     program's own ranges, with setup and library ranges left out.
@@ -136,12 +151,16 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
       gpuledger whatif run.sqlite --fix=HOST-SYNC --fix=LAUNCH-BOUND
       gpuledger whatif run.sqlite --speedup=gemm=2 --remove=sync --host=1.5
       gpuledger whatif run.sqlite --speedup='iter > compute_loop=10'
+      gpuledger whatif trace.json.gz --light=gemm --reachable=aten::mm
       gpuledger whatif run.sqlite --graph=decode --hide=comm
       gpuledger whatif nvtx_sum.txt --speedup=compute_loop=10
     """
     changes = in_order(given)
     if not changes:
-        raise click.UsageError("say what to change: --fix, --speedup, --remove, --hide, --graph, --host, --launch-cost")
+        raise click.UsageError(
+            "say what to change: --fix, --speedup, --light, --reachable, --remove, --hide, --graph, --host or "
+            "--launch-cost"
+        )
     replay = answering("whatif")
     from gpuledger.read.stats_text.tables import is_printed_tables
 

@@ -6,9 +6,9 @@ import math
 from collections import defaultdict
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from gpuledger.analyse.diff.compare import TimeChange, UseChange
+from gpuledger.analyse.diff.compare import BusyChange, TimeChange, UseChange
 from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.noise import Controls, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
@@ -72,6 +72,13 @@ class LineChangeJson(Json):
     after_ns: int
     delta_ns: int
     delta_share: Annotated[float | None, Meta(description="null where there was nothing before")]
+
+
+class BusyChangeJson(Json):
+    part: Literal["light", "lost", "avoidable", "unknown"]
+    before_ns: int
+    after_ns: int
+    delta_ns: int
 
 
 class FamilyChangeJson(Json):
@@ -243,6 +250,14 @@ class DiffJson(Json):
             "while they ran, from samples: only what lies outside both intervals. null where a side was not sampled."
         ),
     ]
+    busy: Annotated[
+        list[BusyChangeJson] | UnsetType | None,
+        Meta(
+            description="Compute by what it was good for: a change in light is one in work, in lost one in pace. "
+            "delta_ns sum to the change in compute, the parts `calls`, `time per call`, `mix` and `other compute`. "
+            "null where little is known of a side."
+        ),
+    ] = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +323,7 @@ def diff_json(compared: Compared) -> DiffJson:
         controls=None if isinstance(diff.controls, NotMeasured) else _controls(diff.controls),
         gates=[_gate(outcome) for outcome in compared.outcomes],
         use=None if diff.use is None else [_use(change) for change in diff.use],
+        busy=None if diff.busy is None else [_busy(change) for change in diff.busy],
     )
 
 
@@ -448,6 +464,11 @@ def _gate(outcome: GateOutcome) -> GateJson:
         interval=None if isinstance(interval, NotMeasured) else [interval.low_ns, interval.high_ns],
         may_be_noise=outcome.in_noise,
     )
+
+
+def _busy(change: BusyChange) -> BusyChangeJson:
+    before_ns, after_ns = round(change.before_ns), round(change.after_ns)
+    return BusyChangeJson(part=change.name, before_ns=before_ns, after_ns=after_ns, delta_ns=change.delta_ns)  # type: ignore[arg-type]
 
 
 def _use(change: UseChange) -> UseChangeJson:

@@ -105,6 +105,24 @@ class LightJson(Json):
     roof: Literal["compute", "memory", "unknown"]
 
 
+class AtLightJson(Json):
+    """A step with compute at the GPU's roofs, nothing avoidable and never idle; what is unknown takes what it took."""
+
+    now_ns: Annotated[Ns, Meta(description="The mean steady step.")]
+    step_ns: Ns
+    mfu_share: Annotated[
+        float,
+        Meta(
+            description="Of now_ns: arithmetic at the peak of its type, of kernels that it limits. Avoidable work and "
+            "kernels that memory limits, or that are unknown, are left out."
+        ),
+    ]
+    bandwidth_share: Annotated[
+        float, Meta(description="Of now_ns: bytes at the memory's bandwidth, of kernels that they limit.")
+    ]
+    unknown_share: Annotated[float, Meta(description="Of compute.")]
+
+
 class DeviceJson(Json):
     device: int
     window_ns: Ns
@@ -131,6 +149,10 @@ class DeviceJson(Json):
     ] = UNSET
     light: Annotated[
         list[LightJson] | UnsetType, Meta(description="The kernels that take the most time, and their light.")
+    ] = UNSET
+    at_light: Annotated[
+        AtLightJson | UnsetType | None,
+        Meta(description="What a step could take on this GPU; null where over a tenth of compute is unknown."),
     ] = UNSET
 
 
@@ -338,6 +360,7 @@ def _device(
         if books is None
         else [fill(FamilyBusyJson, part, family=name) for name, part in books.families],
         light=[] if books is None else [_light(row, device.step_count) for row in books.rows],
+        at_light=None if books is None or (then := books.at_light(device)) is None else fill(AtLightJson, then),
         use=None if use is None else device_use_json(use, zero_ns, against),
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.light.books import BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.books import MOSTLY_KNOWN, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightRoof, LightSource
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
@@ -15,21 +16,54 @@ from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import share_text, time_text
 
-SOURCES: Final = {
-    LightSource.SHAPES: say("shapes"),
-    LightSource.SAMPLES: say("samples of counters"),
-    LightSource.NCU: say("Nsight Compute"),
-    LightSource.LAUNCH: say("launch sizes"),
-    LightSource.UNKNOWN: say("unknown"),
-}
+if TYPE_CHECKING:
+    from gpuledger.analyse.light.lit_time import LitTime
+
 ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
 
-MOSTLY_KNOWN: Final = 0.5
-"""Books of which less is known say nothing of the whole."""
+
+_LITTLE_KNOWN: Final = 10
+
+
+def lit_columns(
+    lit: Callable[[Any], LitTime | None], rows: Iterable[LitTime | None], whole_ns: int, steps: int, detail: int
+) -> tuple[Column, ...]:
+    """How much of a row's time is light, how much longer it took, and what that is known from; none where nothing is.
+
+    A narrow terminal does without them first where less than half of the time is known.
+    """
+    known = [found.known_ns for found in rows if found is not None]
+    if not known:
+        return ()
+    first = 0 if sum(known) > MOSTLY_KNOWN * whole_ns else _LITTLE_KNOWN
+    detail += first
+
+    def of_known(figure: Callable[[LitTime], Cell], otherwise: Cell = None) -> Callable[[Any], Cell]:
+        return lambda row: otherwise if (found := lit(row)) is None else figure(found)
+
+    return (
+        Column("light_percent", say("Light"), Unit.SHARE_PERCENT, of_known(lambda found: 100 * found.share), first),
+        Column(
+            "beyond_light_ns_per_step",
+            say("Beyond light"),
+            Unit.NS,
+            of_known(lambda found: found.beyond_ns // steps),
+            detail,
+            page_name=say("Beyond light, per step"),
+        ),
+        Column(
+            "light_source",
+            say("Light known from"),
+            Unit.TEXT,
+            of_known(lambda found: SOURCES[found.source], "-"),
+            detail + 1,
+        ),
+    )
+
 
 GPU_BOUND: Final = 0.8
 """From this share of the time in compute on, what would help is faster kernels."""
@@ -40,7 +74,7 @@ MOSTLY_SKINNY: Final = 0.5
 
 def is_telling(books: LightBooks | None) -> bool:
     """Whether so much is known of compute that its shares say something of the whole."""
-    return books is not None and books.whole.unknown_ns < MOSTLY_KNOWN * books.whole.whole_ns
+    return books is not None and books.is_telling
 
 
 def light_sentence(device: Device, books: LightBooks) -> Message | None:
@@ -61,6 +95,24 @@ def light_sentence(device: Device, books: LightBooks) -> Message | None:
         share=share_text(whole.light_ns / max(whole.whole_ns, 1)),
         family=family,
         lost=share_text((busy.lost_ns + busy.avoidable_ns) / steady_ns),
+    )
+
+
+def step_sentence(device: Device, books: LightBooks) -> Message:
+    """What a step could take on this GPU, and how much of it now is arithmetic and memory at their peaks."""
+    then = books.at_light(device)
+    if then is None:
+        unknown = share_text(books.whole.unknown_ns / max(books.whole.whole_ns, 1))
+        return say("What a step could take at light is not known: {unknown} of compute is unknown.", unknown=unknown)
+    return say(
+        "At light and never idle {what} could take {then} on this GPU, not {now}. Of {now}, {mfu} is arithmetic at its "
+        "peak (MFU) and {bandwidth} memory at its bandwidth, each of the kernels that it limits; avoidable and unknown "
+        "work is in neither.",
+        what=say("this window") if device.steps is None else say("this step"),
+        then=time_text(then.step_ns),
+        now=time_text(then.now_ns),
+        mfu=share_text(then.mfu_share),
+        bandwidth=share_text(then.bandwidth_share),
     )
 
 
@@ -146,7 +198,6 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
         say("Kernels and their light, the longest first"),
         (
             Column("kernel", say("Kernel"), Unit.TEXT, lambda row: cut_label(label(row.kernel))),
-            Column("operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1),
             Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
             Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
             Column(
@@ -157,6 +208,9 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
             ),
             Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
             Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
+            Column(
+                "operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1, shorten=cut_label
+            ),
         ),
         books.rows,
     )

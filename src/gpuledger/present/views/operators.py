@@ -13,6 +13,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.views.gpu_time import Sentences, step_time_text
+from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.program_time import NAMED, names_with_shares, share_percent
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import NotMeasured
@@ -209,14 +210,15 @@ def _operators_sheet(costs: OperatorCosts) -> Sheet:
     columns = (
         Column("name", say("Operator"), Unit.TEXT),
         Column("count", say("Count"), Unit.COUNT),
-        Column("per_step", say("Per step"), Unit.MEAN, lambda group: group.count / costs.steps, detail=2),
+        Column("per_step", say("Per step"), Unit.MEAN, lambda group: group.count / costs.steps, detail=3),
         Column("host_ns", say("Host"), Unit.NS, detail=1),
         Column("host_self_ns", say("Host, self"), Unit.NS),
         Column("device_ns", "GPU", Unit.NS, detail=1),
         Column("device_self_ns", say("GPU, self"), Unit.NS),
         share_column("device_self_percent", say("GPU, self"), "device_self_ns", operators.device_ns),
-        Column("kernels", say("Kernels"), Unit.COUNT, detail=3),
-        Column("launches", say("Launches"), Unit.COUNT, detail=4),
+        Column("kernels", say("Kernels"), Unit.COUNT, detail=4),
+        Column("launches", say("Launches"), Unit.COUNT, detail=5),
+        *lit_columns(lambda group: costs.lit.get(group.name), costs.lit.values(), operators.device_ns, costs.steps, 2),
     )
     return Sheet.of("ops", say("Operators"), columns, (*operators.by_name, rest) if operators.by_name else ())
 

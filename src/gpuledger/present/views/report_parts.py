@@ -8,7 +8,7 @@ from functools import partial, reduce
 from typing import Final
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
-from gpuledger.analyse.light.books import PARTS
+from gpuledger.analyse.light.books import PARTS, SOURCES
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -22,7 +22,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.light import SOURCES, is_telling, light_sentence
+from gpuledger.present.views.light import is_telling, light_sentence, step_sentence
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -273,7 +273,7 @@ def light_blocks(run: ProfiledRun) -> list[Block]:
         unknown=unknown,
         source=SOURCES[books.source],
     )
-    return [Paragraph(sentence)]
+    return [Paragraph(sentence), Paragraph(step_sentence(run.main_device, books))]
 
 
 def use_blocks_of(run: ProfiledRun) -> list[Block]:

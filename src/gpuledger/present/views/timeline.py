@@ -26,6 +26,7 @@ from gpuledger.present.document import Block, Chart, Conclusion, Document, Parag
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
+from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.views.utilization import against_blocks, shown_sheet, use_answer, use_sheet
 from gpuledger.trace.model import Note
@@ -41,18 +42,19 @@ _COLUMNS: Final = (
     Column("calls", say("Calls"), Unit.COUNT),
     Column("time_ns", say("Time per step"), Unit.NS),
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
-    Column("call_ns", say("One call"), Unit.NS, detail=1),
-    Column("family", say("Family"), Unit.TEXT, detail=3),
-    Column("range", say("Place"), Unit.TEXT, detail=2),
-    Column("layers", say("Layers"), Unit.COUNT, detail=4),
-    Column("grid", say("Grid"), Unit.TEXT, detail=5),
-    Column("block", say("Block"), Unit.TEXT, detail=6),
+    Column("call_ns", say("One call"), Unit.NS, detail=2),
+    Column("family", say("Family"), Unit.TEXT, detail=4),
+    Column("range", say("Place"), Unit.TEXT, detail=3),
+    Column("layers", say("Layers"), Unit.COUNT, detail=5),
+    Column("grid", say("Grid"), Unit.TEXT, detail=6),
+    Column("block", say("Block"), Unit.TEXT, detail=7),
 )
 
 
 def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...] = ()) -> Sheet:
     """One row per kernel: like launches at one place together, in the order in which each is first launched."""
     steps, whole_ns = device.step_count, overview.time_ns
+    lit = lit_columns(lambda kernel: kernel.lit, [kernel.lit for kernel in overview.entries], whole_ns, steps, 1)
     rows: list[tuple[Cell, ...]] = [
         (
             number,
@@ -66,14 +68,16 @@ def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[t
             overview.layers if kernel.in_layer else None,
             shape_text(kernel.grid),
             shape_text(kernel.block),
+            *(column.getter(kernel) for column in lit),
         )
         for number, kernel in enumerate(overview.entries, 1)
     ]
     unrecorded = say("(graphs whose kernels were not recorded)")
-    foot = [_foot(unrecorded, overview.other_ns, overview, steps)] if overview.other_ns else []
+    blank: tuple[Cell, ...] = (None,) * (len(_COLUMNS) + len(lit) - 5)
+    foot = [(*_foot(unrecorded, overview.other_ns, overview, steps), *blank)] if overview.other_ns else []
     calls = sum(kernel.calls for kernel in overview.entries)
-    foot.append(_foot(say("compute"), whole_ns, overview, steps, calls))
-    return Sheet(f"kernels_gpu{device.gpu}", _title(device), _COLUMNS, tuple(rows), tuple(foot))
+    foot.append((*_foot(say("compute"), whole_ns, overview, steps, calls), *blank))
+    return Sheet(f"kernels_gpu{device.gpu}", _title(device), (*_COLUMNS, *lit), tuple(rows), tuple(foot))
 
 
 def _title(device: Device) -> Message:
@@ -88,7 +92,7 @@ def _title(device: Device) -> Message:
 
 def _foot(name: str, time_ns: int, overview: StepOverview, steps: int, calls: int | None = None) -> tuple[Cell, ...]:
     share = 100 * time_ns / overview.time_ns if overview.time_ns else None
-    return (None, name, calls, time_ns // steps, share, *(None,) * (len(_COLUMNS) - 5))
+    return None, name, calls, time_ns // steps, share
 
 
 def timeline_document(

@@ -33,6 +33,7 @@ from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.diff.tables import (
+    busy_sheet,
     calls_sheet,
     controls_text,
     gates_sheet,
@@ -151,6 +152,9 @@ def diff_blocks(compared: Compared) -> list[Block]:
         blocks.append(SheetBlock(parts_sheet(found)))
     elif found.before.median_ns or found.after.median_ns:
         blocks.append(Paragraph(say("No part differs.")))
+    if found.busy is not None and any(change.delta_ns for change in found.busy):
+        parted = Heading(say("Work or pace: the change in compute by what it was good for"), short=say("Work or pace"))
+        blocks += [parted, SheetBlock(busy_sheet(found.busy))]
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launch_blocks(compared)

@@ -9,7 +9,21 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from gpuledger.analyse.diff.compare import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, Diff, DiffPart, UseChange
+from gpuledger.analyse.diff.compare import (
+    AVOIDABLE,
+    CALLS,
+    LIGHT,
+    LOST,
+    MIX,
+    OTHER_COMPUTE,
+    PER_CALL,
+    UNKNOWN,
+    UNLIKE,
+    BusyChange,
+    Diff,
+    DiffPart,
+    UseChange,
+)
 from gpuledger.analyse.diff.gate import COUNT, TIME, GateOutcome
 from gpuledger.analyse.diff.noise import Controls
 from gpuledger.analyse.diff.run_side import STEP
@@ -164,6 +178,37 @@ def parts_sheet(found: Diff) -> Sheet:
             Column("what", say("What changed"), Unit.TEXT, lambda part: _what_changed(found, part.name), detail=1),
         ),
         parts,
+        foot=(total,),
+    )
+
+
+BUSY_NAMES: Final = {
+    LIGHT: say("light: the work itself"),
+    LOST: say("lost: time beyond that"),
+    AVOIDABLE: say("avoidable work"),
+    UNKNOWN: say("unknown"),
+}
+
+
+def busy_sheet(changed: Sequence[BusyChange]) -> Sheet:
+    """Compute by what it was good for, before and after; sums to the change in compute."""
+    whole_ns = sum(change.delta_ns for change in changed)
+    total: dict[str, Cell] = {
+        "what": say("compute"),
+        "before_ns": sum(change.before_ns for change in changed),
+        "after_ns": sum(change.after_ns for change in changed),
+        "change": signed_time(whole_ns),
+    }
+    return Sheet.of(
+        "diff_busy",
+        say("Compute at the speed of light"),
+        (
+            Column("what", say("Compute"), Unit.TEXT, lambda change: BUSY_NAMES[change.name]),
+            Column("before_ns", say("Before"), Unit.NS),
+            Column("after_ns", say("After"), Unit.NS),
+            Column("change", say("Change"), Unit.FIGURE, lambda change: signed_time(change.delta_ns)),
+        ),
+        changed,
         foot=(total,),
     )
 

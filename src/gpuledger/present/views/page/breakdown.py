@@ -43,6 +43,7 @@ from gpuledger.present.views.gpu_time import (
 )
 from gpuledger.present.views.light import is_telling, kernels_sheet, light_chart, light_sheet
 from gpuledger.present.views.page.over_time import place_on_timeline
+from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title, light_blocks
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
@@ -74,6 +75,8 @@ def ledger_section(report: ReportAnswer) -> doc.Section:
     if (books := report.run.light) is not None and is_telling(books):
         title = say("What compute time was good for")
         blocks += [doc.Heading(title), *light_blocks(report.run), light_chart(device, books)]
+        under = operator_roofline_chart(report.operator_roofline, device.step_count)
+        blocks += [] if under is None else [under]
         blocks += [doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)]
     return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
 

@@ -36,6 +36,10 @@ _KERNELS: Final = (
 )
 """NVIDIA's columns but two, which `gpuledger stats` has, after name and family."""
 
+_LIGHT: Final = Column("light_percent", say("Light"), Unit.SHARE_PERCENT)
+_WITH_LIGHT: Final = tuple(_LIGHT if column.key == "med_ns" else column for column in _KERNELS)
+"""Where light is known of the longest kernels, that says more than the median."""
+
 
 def kernels_section(report: ReportAnswer) -> Section:
     """Every kernel of the profile, the longest first; of very many, the rest in one row, so that the table adds up."""
@@ -48,7 +52,8 @@ def kernels_section(report: ReportAnswer) -> Section:
         "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
         "kernels do."
     )
-    families = _families(report.run)
+    families, books = _families(report.run), report.run.light
+    light = books.by_kernel if books is not None and books.is_telling else {}
     rows = tuple(
         (
             kernel.name,
@@ -57,13 +62,13 @@ def kernels_section(report: ReportAnswer) -> Section:
             kernel.times.total,
             kernel.times.count,
             kernel.times.average,
-            kernel.times.median,
+            light.get(kernel.name) if light else kernel.times.median,
             kernel.times.most,
         )
         for kernel, share in zip(kernels, shares([kernel.times.total for kernel in kernels]), strict=True)
     )
     table = SheetBlock(
-        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _KERNELS, rows),
+        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _WITH_LIGHT if light else _KERNELS, rows),
         caption=say("Kernels by name, most time first"),
         anchor="kernel-table",
         filters=len(kernels) > 4,

@@ -44,7 +44,7 @@ from gpuledger.present.views.page.over_time import (
     timeline_section,
     window_ends,
 )
-from gpuledger.present.views.page.rooflines import sampled_roofline_chart
+from gpuledger.present.views.page.rooflines import operator_roofline_chart, sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
 from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
@@ -210,6 +210,7 @@ def report_pictures(report: ReportAnswer, language: str) -> list[Named]:
         ("gaps", gaps_chart(report.gaps)),
         ("roofline", report_roofline(report.run)),
         ("sampled-roofline", sampled_roofline_chart(report.roofline)),
+        ("operator-roofline", operator_roofline_chart(report.operator_roofline, report.run.main_device.step_count)),
     )
     tell = partial(translated, language=language)
     return [Named(f"-{name}.png", chart.picture(tell)) for name, chart in charts if chart is not None]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from gpuledger.analyse.kernels.judgement import JudgedLaunch
+from gpuledger.analyse.light.operator_roofline import OperatorRoofline
 from gpuledger.analyse.utilization.stretches import SampledRoofline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import joined, say
@@ -91,6 +92,35 @@ def _roofs(launches: Sequence[JudgedLaunch]) -> list[Ceiling]:
     return flat + [Ceiling(f"DRAM {bytes_text(round(per_s))}/s", per_s, slanted=True) for per_s in dram]
 
 
+def operator_roofline_chart(found: OperatorRoofline | None, steps: int) -> Chart | None:
+    """Operators by the shapes that they were given, and the peaks of their types; None where there are none."""
+    if found is None:
+        return None
+    whole_ns = sum(point.took_ns for point in found.points)
+    spots = []
+    for point in found.points[:_MOST_SPOTS]:
+        bound = point.roof.name.lower()
+        shapes = ", ".join("x".join(map(str, shape)) for shape in point.shapes if shape)
+        hint = _hint(
+            f"{point.name} ({shapes})", point.operations_per_s, point.share, BOUNDS[bound], point.took_ns // steps
+        )
+        weight = point.took_ns / whole_ns
+        spots.append(Spot(point.name, point.operations_per_byte, point.operations_per_s, weight, TONES[bound], hint))
+    said = joined("; ", (spot.hint for spot in spots[:_HINTED]))
+    caption = say(
+        "Each dot is an operator with inputs of one shape, sized by its share of their time: what it has to compute "
+        "and to move by those shapes, against what it took. What caches spare lies above the slope."
+    )
+    roofs = _ceilings(found.compute_per_s, found.bytes_per_s)
+    draw = partial(roofline, say("Roofline, from shapes"), said, _ACROSS, spots, roofs, _LEGEND)
+    return Chart(draw, "operator-roofline-chart", caption)
+
+
+def _ceilings(compute_per_s: Mapping[str, float], bytes_per_s: float) -> list[Ceiling]:
+    flat = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in compute_per_s.items()]
+    return [*flat, Ceiling(f"DRAM {bytes_text(round(bytes_per_s))}/s", bytes_per_s, slanted=True)]
+
+
 def sampled_roofline_chart(sampled: SampledRoofline | NotMeasured | None) -> Chart | None:
     """Kernels by their samples, and the roofs at the clock that was sampled; None where the peaks are not known."""
     if not isinstance(sampled, SampledRoofline):
@@ -103,8 +133,7 @@ def sampled_roofline_chart(sampled: SampledRoofline | NotMeasured | None) -> Cha
         tone = TONES[CLASS_BOUNDS[kernel.use_class]]
         weight = kernel.time_ns / whole_ns
         spots.append(Spot(name, point.operations_per_byte, point.operations_per_s, weight, tone, hint))
-    roofs = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in sampled.compute_per_s.items()]
-    roofs.append(Ceiling(f"DRAM {bytes_text(round(sampled.bytes_per_s))}/s", sampled.bytes_per_s, slanted=True))
+    roofs = _ceilings(sampled.compute_per_s, sampled.bytes_per_s)
     said = joined("; ", (spot.hint for spot in spots[:_HINTED]))
     caption = say(
         "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
