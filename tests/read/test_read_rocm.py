@@ -18,8 +18,8 @@ import pytest
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.selection import Selection
 from gpuledger.read import open_trace
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from support import rocm_files
