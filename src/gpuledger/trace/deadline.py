@@ -45,6 +45,19 @@ def until(deadline_s: float, refusal: Callable[[], Exception]) -> Iterator[None]
             _set_timer()
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """What a program with a limit of its own takes meanwhile is not counted."""
+    at_s, began_s = _DEADLINE.at_s, time.monotonic()
+    _DEADLINE.at_s = float("inf")
+    _set_timer()
+    try:
+        yield
+    finally:
+        _DEADLINE.at_s = at_s + time.monotonic() - began_s
+        _set_timer()
+
+
 def check() -> None:
     """Raise what the deadline's owner said, if it is over."""
     if time.monotonic() > _DEADLINE.at_s:
