@@ -173,7 +173,7 @@ class KillableWorker:
             self.end()
             ours, theirs = self._context.Pipe()
             self._process = self._context.Process(
-                target=_answer_calls, args=(theirs, self._prepare, self._state), name="gpuledger calls", daemon=False
+                target=_answer_calls, args=(theirs, self._prepare, self._state), name="gpuledger calls", daemon=True
             )
             self._process.start()
             theirs.close()
