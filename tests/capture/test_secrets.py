@@ -288,7 +288,7 @@ def test_info_tells_the_command_and_the_environment_without_secrets() -> None:
     private = Private(("python", "train.py", "--api-key", S), None, (("ENV_0", f"HF_TOKEN={S}"), ("ENV_1", "A=1")))
     plain = trace("s0: 0-10 a")
     told = info(replace(plain, origin=replace(plain.origin, private=private)), verbose=True)
-    for form in (told.to_text(), told.to_json()):
+    for form in (told.to_text(), told.to_dict()):
         assert S not in str(form)
         assert "A=1" in str(form)
 
