@@ -156,7 +156,12 @@ def _not_measured(subject: QuerySubject, asked: Statement) -> list[str]:
                 say("{table} is empty because it was not recorded: {reason}", table=name, reason=missing.reason)
             )
     if "use" in asked.asked and not subject.use:
-        notes.append(say("use is empty because no GPU metrics were sampled"))
+        was_sampled = len(subject.trace.tables.get(Table.METRICS, ())) > 0
+        notes.append(
+            say("use is empty because no sample of GPU metrics can be used")
+            if was_sampled
+            else say("use is empty because no GPU metrics were sampled")
+        )
     return notes
 
 
