@@ -94,7 +94,7 @@ def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _CallAnswer:
     value: Any
     state: Any
 
@@ -130,7 +130,7 @@ class KillableWorker:
             pipe.send(call)
             while time.monotonic() < over_s:
                 said = pipe.recv() if pipe.poll(_LOOK_EVERY_S) else ("", 0)
-                if isinstance(said, _Answer):
+                if isinstance(said, _CallAnswer):
                     return self._value(said)
                 try:
                     tell(*said)
@@ -149,12 +149,12 @@ class KillableWorker:
             os.kill(self._process.pid, signal.SIGINT)
         over_s = time.monotonic() + _GRACE_S
         while time.monotonic() < over_s:
-            if pipe.poll(_LOOK_EVERY_S) and isinstance(said := pipe.recv(), _Answer):
+            if pipe.poll(_LOOK_EVERY_S) and isinstance(said := pipe.recv(), _CallAnswer):
                 return self._value(said)
         self.end()
         raise Overdue
 
-    def _value(self, answer: _Answer) -> Any:
+    def _value(self, answer: _CallAnswer) -> Any:
         self._state = answer.state
         if answer.value is None:
             raise Overdue
@@ -204,6 +204,6 @@ def _answer_calls(pipe: Connection, prepare: Callable[[Any], Any], state: Any) -
         except KeyboardInterrupt:
             is_busy, value = False, None
         try:
-            pipe.send(_Answer(value, state))
+            pipe.send(_CallAnswer(value, state))
         except OSError:  # whoever asked has gone
             return
