@@ -117,7 +117,8 @@ class RunningServer:
         self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._number = 0
         self._profile = profile
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
         self.answer(self.ask("initialize", about), 60)
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
@@ -210,6 +211,9 @@ class RunningServer:
         for member in left:
             os.kill(member, signal.SIGKILL)
         self.process.wait()
+        self._listener.join()
+        self.process.stdin.close()
+        self.process.stdout.close()
         return not left
 
 
