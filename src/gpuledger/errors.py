@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class GpuledgerError(Exception):
@@ -20,6 +21,14 @@ class GpuledgerError(Exception):
         self.claim = claim
         self.found = found
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With all that it says, from one process to another."""
+        return _same, (type(self), self.claim, self.found, self.hint)
+
+
+def _same(kind: type[GpuledgerError], claim: str, found: str, hint: str) -> GpuledgerError:
+    return kind(claim, found=found, hint=hint)
 
 
 class UnreadableProfile(GpuledgerError):

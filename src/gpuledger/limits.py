@@ -18,7 +18,7 @@ class Limits:
     """What reading one profile may cost."""
 
     read_seconds: float = 900.0
-    """Longest time that reading one profile may take."""
+    """Longest time that reading one profile, and answering about it, may take."""
 
     rows_per_table: int = 400_000_000
     """Most rows of one table that are held in memory."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpuledger.agents.answers import cleaned
+from gpuledger.agents.calls import TOOLS
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
-from gpuledger.agents.server import TOOLS
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
 from support.command import CAPTURES, gpuledger

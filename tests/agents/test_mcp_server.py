@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +24,9 @@ from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ImageContent, Implementation, TextContent, Tool
 
 from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
+from gpuledger.agents.calls import TOOLS, answered
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
-from gpuledger.agents.server import INSTRUCTIONS, TOOLS, agent_server
+from gpuledger.agents.server import INSTRUCTIONS, agent_server
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.safe_text import visible
 from gpuledger.version import own_version
@@ -62,7 +63,7 @@ def with_client(profiles: AgentProfiles, use: Callable[[Client], Awaitable[Given
     """What `use` makes of a client that is connected with a server in this process."""
 
     async def connected() -> Given:
-        async with Client(agent_server(profiles), mode=mode) as client:
+        async with Client(agent_server(partial(answered, profiles)), mode=mode) as client:
             return await use(client)
 
     return anyio.run(connected)

@@ -320,9 +320,11 @@ def test_an_unknown_failure_is_one_sentence_and_a_traceback_on_request(
 
 
 def test_the_locale_c_prints_what_it_can(decode: Path) -> None:
-    ran = gpuledger_process("info", decode, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    ran = gpuledger_process("report", decode, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert ran.exit_code == 0
     assert "NVIDIA H200" in ran.stdout
+    assert "####################-  " in ran.stdout  # a bar
+    assert "\\u" not in ran.stdout
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in NO_TABLE_OF_A_PROFILE | {"kernels", "fleet"}])

@@ -626,7 +626,7 @@ _JSON: dict[str, tuple[Make, Must]] = {
     "1,000 deep in an event": (jsons.op_args(b'{"x": ' + b"[" * 1000 + b"]" * 1000 + b"}"), read("events-unreadable")),
     "1,000 deep, as allowed": (jsons.op_args(b'{"x": ' + b"[" * 1000 + b"]" * 1000 + b"}"), TRACE),
     "more events than allowed": (events(), refused("has more than 0 rows", "--limit=rows-per-table=")),
-    "longer than it may take": (events(), refused("reading took more than 0 s", "--limit=read-seconds=")),
+    "longer than it may take": (events(), refused("took more than 0 s", "--limit=read-seconds=")),
     "an event of 80 MB": (
         jsons.one_long_event(80 << 20),
         refused("no event ends within 67.1 MB", "--limit=event-bytes="),

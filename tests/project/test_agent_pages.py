@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpuledger.agents.answers import cleaned
+from gpuledger.agents.calls import TOOLS
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
-from gpuledger.agents.server import TOOLS
 from gpuledger.cli.main import verb_named
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.verbs import VERBS

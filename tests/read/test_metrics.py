@@ -10,6 +10,7 @@ import pytest
 
 from gpuledger.read import open_trace
 from gpuledger.read.nsys import finish
+from gpuledger.sql.answer import ask
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 from support.nsys_exports import kernel, minimal
@@ -157,3 +158,18 @@ def test_percent_that_cannot_be_are_counted(tmp_path: Path) -> None:
     rows.append((9, 9, H200, 5, 40))
     [note] = [note for note in opened(export(tmp_path / "a.sqlite", rows)).health if note.code == "metrics-implausible"]
     assert note.count == 3
+
+
+def test_samples_that_are_all_negative_are_told_as_that(tmp_path: Path) -> None:
+    rows = [(at, at, H200, 3, -1) for at in range(5)]
+    [note] = [note for note in opened(export(tmp_path / "a.sqlite", rows)).health if note.code == "metrics-implausible"]
+    assert note.count == 5
+    answer = ask(opened(tmp_path / "a.sqlite"), None, "SELECT * FROM use")
+    assert answer.notes == ("use is empty because no sample of GPU metrics can be used",)
+
+
+@pytest.mark.parametrize("off_ns", [3_600 * 10**9, -3_600 * 10**9])
+def test_samples_of_another_time_than_the_work_are_told_as_that(tmp_path: Path, off_ns: int) -> None:
+    rows = [(at + off_ns, at + off_ns, H200, 3, 50) for at in range(5)]
+    [note] = [note for note in opened(export(tmp_path / "a.sqlite", rows)).health if note.code == "samples-elsewhere"]
+    assert note.sentence.startswith("5 samples of GPU counters were taken, none of them while the GPU worked")

@@ -1,6 +1,7 @@
 """Recordings that cannot be true: an export or a torch trace in, a copy with one kind of damage out.
 
-Each kind is given twice, as statements about nsys's tables and as a change of torch's events; both do the same.
+Fourteen kinds are given twice, as statements about nsys's tables and as a change of torch's events, which do the same;
+three more as statements alone.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ EXPORT_DAMAGE: Final[dict[str, Callable[[sqlite3.Connection], object]]] = {
     "outside the recording": lambda db: _shift(
         db, ("CUPTI_ACTIVITY_KIND_KERNEL",), f"{{t}} + {HOUR}", "rowid % 50 = 49"
     ),
+    "a tenth of calls lost": lambda db: db.execute(f"DELETE FROM {_CALLS} WHERE (rowid * 7919) % 1000 < 100"),
+    "a tenth ends before it starts": lambda db: db.execute(
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1000 WHERE rowid % 10 = 0"
+    ),
+    "times in whole milliseconds": lambda db: _shift(db, (*_KERNELS, *_COPIES), f"{{t}} / {MS} * {MS}"),
 }
 
 

@@ -2,10 +2,11 @@
 
     python -m torture [--quick] [--minutes=N] [--seed=N] [--testers=N] [--keep=FOLDER]
 
-Several testers work side by side, each on cases that chance gives: structure and values of every capture changed, bombs
-at growing sizes, kills at any moment, no room to write, damaged caches, two calls at once, another user who looks. What
-counts as a result is said in `oracle`. At the end: how many cases, and how many crashed, hung, were wrong, or took time
-or memory by the square of their size. What went wrong is kept in a folder, with the file and the seed.
+Several testers work side by side, each on cases that chance gives: structure and values of every capture changed,
+recordings that cannot be true, bombs at growing sizes, kills at any moment, no room to write, damaged caches, two calls
+at once, calls that try to stop a server, another user who looks. What counts as a result is said in `oracle`. At the
+end: how many cases, and how many crashed, hung, were wrong, or took time or memory by the square of their size. What
+went wrong is kept in a folder, with the file and the seed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from torture import breaks, caches, growth, kills, users, values
+from torture import breaks, caches, damage, growth, kills, servers, users, values
 from torture.bench import BAD, Bench, Verdict
 
 _EVERY_S: Final = 60
@@ -44,11 +45,13 @@ class Way:
 WAYS: Final = (
     Way("structure", breaks.cases, 10),
     Way("values", values.cases, 10),
+    Way("damage", damage.cases, 10),
     Way("kills", kills.killed, 2),
     Way("no room", kills.without_room, 2),
     Way("cache", caches.flipped, 2),
     Way("two at once", caches.two_at_once, 0.5),
     Way("bombs", growth.cases, 0.15),
+    Way("server", servers.cases, 0.15),
     *((Way("another user", users.cases, 0.05),) if users.can_try() else ()),
 )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.findings.profiled_run import ProfiledRun, diagnose
@@ -189,9 +189,14 @@ class AgentProfiles:
     def __init__(self, folders: AllowedFolders, limits: Limits, *, most_open: int = MOST_OPEN) -> None:
         self.folders: Final = folders
         self.limits: Final = limits
+        self._most_open: Final = most_open
         self._tickets: dict[str, _Ticket] = {}
         self._open: RecentlyUsed[OpenedProfile] = RecentlyUsed(most_open, MOST_BYTES)
         self._tell: Progress = lambda *_: None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: its handles, none of which is open there yet."""
+        return _with_handles, (self.folders, self.limits, self._most_open, self._tickets)
 
     @contextmanager
     def telling(self, tell: Progress) -> Iterator[None]:
@@ -242,6 +247,14 @@ class AgentProfiles:
             if known == replace(ticket, wanted=known.wanted) and (opened := self._open.get(handle)) is not None:
                 return opened.run.trace
         return None
+
+
+def _with_handles(
+    folders: AllowedFolders, limits: Limits, most_open: int, tickets: dict[str, _Ticket]
+) -> AgentProfiles:
+    profiles = AgentProfiles(folders, limits, most_open=most_open)
+    profiles._tickets = tickets
+    return profiles
 
 
 def _state(address: str) -> FileState:

@@ -1,22 +1,19 @@
 """The tools over the Model Context Protocol: the only module that knows the SDK.
 
-Calls are answered one at a time, in a thread, so that what is said meanwhile (progress, a call that is taken back) is
-heard. Whatever goes wrong is one sentence, as on the command line.
+Calls are answered one at a time, by a process that is killed when one takes too long, is taken back or the input ends
+(`agents.calls`). This process waits for it in a thread, and hears whatever is said meanwhile.
 """
 
 from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
@@ -32,18 +29,11 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from gpuledger.agents import report_tools, table_tools
-from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned, written
+from gpuledger.agents.answers import AgentTool, written
+from gpuledger.agents.calls import TOOLS, Answering, CallResult, CallsOutside
 from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.errors import GpuledgerError
-from gpuledger.trace.deadline import until
 from gpuledger.units import count_text
 from gpuledger.version import own_version
-
-TOOLS: Final[dict[str, AgentTool]] = {
-    tool.name: tool for tool in (*report_tools.TOOLS, *table_tools.TOOLS, *report_tools.PICTURE_TOOLS)
-}
-
 
 INSTRUCTIONS: Final = """\
 gpuledger reads GPU profiles (Nsight Systems, torch.profiler), books every nanosecond to one line, and says what to fix.
@@ -69,16 +59,16 @@ _EVERY_S: Final = 0.5  # progress is told no more often
 _READ_ONLY: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 
-def agent_server(profiles: AgentProfiles) -> Server[dict[str, Any]]:
-    """A server over these profiles."""
+def agent_server(answer: Answering) -> Server[dict[str, Any]]:
+    """A server whose calls are answered by this function."""
     one_at_a_time = anyio.CapacityLimiter(1)
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_describe(tool) for tool in TOOLS.values()])
 
     async def call_tool(context: ServerRequestContext, asked: CallToolRequestParams) -> CallToolResult:
-        call = partial(_call, profiles, asked.name, asked.arguments or {}, _CallProgress(context))
-        return await anyio.to_thread.run_sync(call, limiter=one_at_a_time)
+        call = partial(answer, asked.name, asked.arguments or {}, _CallProgress(context))
+        return _result(await anyio.to_thread.run_sync(call, limiter=one_at_a_time))
 
     return Server(
         "gpuledger",
@@ -94,9 +84,12 @@ def serve(profiles: AgentProfiles) -> None:
     """Answer on stdin and stdout until stdin ends. Whatever else would be written to stdout goes to stderr."""
 
     async def run() -> None:
-        server = agent_server(profiles)
         async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+            with CallsOutside(
+                profiles
+            ) as answer:  # it is started here, where stdin and stdout are no longer the client's
+                server = agent_server(answer)
+                await server.run(incoming, outgoing, server.create_initialization_options())
 
     anyio.run(run)
 
@@ -110,8 +103,9 @@ class _CallProgress:
         self._next = 0.0
 
     def __call__(self, what: str, rows: int) -> None:
+        """With nothing to tell, it only looks whether the call was taken back."""
         anyio.from_thread.check_cancelled()
-        if time.monotonic() < self._next:
+        if not what or time.monotonic() < self._next:
             return
         self._told += 1
         self._next = time.monotonic() + _EVERY_S
@@ -125,49 +119,11 @@ def _describe(tool: AgentTool) -> Tool:
     )
 
 
-def _call(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell: _CallProgress) -> CallToolResult:
-    try:
-        tool = _tool(name, given)
-        seconds = profiles.limits.read_seconds
-        with profiles.telling(tell), until(time.monotonic() + seconds, lambda: _too_slow(name, seconds)):
-            return _result(tool.answer(profiles, **given))
-    except GpuledgerError as error:
-        return _refusal(error)
-    except MemoryError:
-        return _refusal(GpuledgerError(f"{name}: not enough memory"))
-    except Exception as error:  # as the command line does: one sentence, and the server goes on
-        claim = f"{name}: internal error: {type(error).__name__}: {error}"
-        return _refusal(GpuledgerError(claim, hint="this is a bug in gpuledger"))
-
-
-def _tool(name: str, given: Mapping[str, Any]) -> AgentTool:
-    tool = TOOLS.get(name)
-    if tool is None:
-        raise GpuledgerError(f"no tool {name!r}", found=f"there are {', '.join(TOOLS)}")
-    wrong = best_match(Draft202012Validator(tool.schema).iter_errors(given))
-    if wrong is not None:
-        where = f"{wrong.json_path.removeprefix('$.')}: " if wrong.path else ""
-        raise GpuledgerError(f"{name}: {where}{wrong.message}")
-    return tool
-
-
-def _result(answer: AgentAnswer) -> CallToolResult:
+def _result(called: CallResult) -> CallToolResult:
     """The answer as an object, and the same as text for clients that show only that."""
-    content = cleaned(answer.content)
-    blocks: list[ContentBlock] = [TextContent(text=written(content))]
-    if answer.picture is not None:
-        blocks.append(ImageContent(data=base64.b64encode(answer.picture).decode(), mime_type="image/png"))
-    return CallToolResult(content=blocks, structured_content=content)
-
-
-def _refusal(error: GpuledgerError) -> CallToolResult:
-    found = f" ({'; '.join(error.found.splitlines())})" if error.found else ""
-    hint = f". Hint: {error.hint}" if error.hint else ""
-    return CallToolResult(content=[TextContent(text=cleaned(f"{error.claim}{found}{hint}"))], is_error=True)
-
-
-def _too_slow(name: str, seconds: float) -> GpuledgerError:
-    return GpuledgerError(
-        f"{name}: took more than {seconds:g} s and was stopped",
-        hint=f"`gpuledger mcp --limit=read-seconds={4 * seconds:g}` waits longer",
-    )
+    if isinstance(called, str):
+        return CallToolResult(content=[TextContent(text=called)], is_error=True)
+    blocks: list[ContentBlock] = [TextContent(text=written(called.content))]
+    if called.picture is not None:
+        blocks.append(ImageContent(data=base64.b64encode(called.picture).decode(), mime_type="image/png"))
+    return CallToolResult(content=blocks, structured_content=called.content)

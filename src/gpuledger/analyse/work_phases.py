@@ -33,6 +33,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.trace.keys import distinct, group, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -73,7 +74,7 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     ranges = naming_ranges(trace, "push_pop", "start_end", "op")
     names = tuple(dict.fromkeys((*(name for name, _ in asked), *PHASES)))
     number = {name: position for position, name in enumerate(names)}
-    patterns = [(number[name], re.compile(pattern, re.IGNORECASE)) for name, pattern in asked]
+    patterns = [(number[name], NamePattern(pattern, re.IGNORECASE)) for name, pattern in asked]
 
     def by_user(text: str) -> int:
         return next((position for position, pattern in patterns if pattern.search(text)), NOWHERE)
@@ -162,6 +163,6 @@ def _refuse_what_matches_nothing(trace: Trace, work: Activities, ranges: Rows, a
         for code in trace.strings.distinct(codes)
     }
     for _, pattern in asked:
-        compiled = re.compile(pattern, re.IGNORECASE)
+        compiled = NamePattern(pattern, re.IGNORECASE)
         if not any(map(compiled.search, texts)):
             raise nothing_matches(pattern, "range or kernel name", sorted(texts), cut_label)

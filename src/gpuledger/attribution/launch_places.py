@@ -7,7 +7,6 @@ has the places that a second file names, below the ranges around the graph's lau
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,6 +19,7 @@ from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, thread
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
@@ -120,7 +120,7 @@ def places(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
 
 def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: str) -> NDArray[np.bool_]:
     """Which of these activities were launched inside a range that matches, on the range's own thread."""
-    ranges, wanted = spans_of_time(trace), re.compile(pattern)
+    ranges, wanted = spans_of_time(trace), NamePattern(pattern)
     matching = ranges.where(trace.strings.each(ranges.codes("name"), lambda name: bool(wanted.search(name))) > 0)
     call = device.work.launch[chosen]
     launched = np.flatnonzero(call >= 0)

@@ -94,12 +94,19 @@ _FLAG: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 _SHELL_TEXT: Final = re.compile(r"-[a-z]*c")  # what a shell has before a text of commands
 
 _QUOTED: Final = r"""[bru]{0,2}(?P<quote>\\*["'])(?P<quoted>.*?)(?P=quote)"""
-_NAMED: Final = re.compile(r"""(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w.-]*)\\*["']?(?P<sign>\s*(?:=>|:=|=|:)\s*)""")
+_NAMED: Final = re.compile(
+    r"""(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w.-]*)\\*["']?(?P<sign>\s*(?:\]\s*=(?!=)|=>|:=|=|:)\s*)"""
+)
+_SET_BY_CALL: Final = re.compile(r"""\(\s*\\*["'](?P<name>[A-Za-z_][\w.-]*)\\*["'](?P<sign>\s*,\s*)(?=\\*["'])""")
+_SET_BY_WORDS: Final = re.compile(
+    r"(?<![\w-])(?:set|setenv|config)(?:[ \t]+-[\w-]+)*[ \t]+(?P<name>[\w./:-]*[A-Za-z])(?P<sign>[ \t]+)(?=[^\s=])"
+)
+_LOGIN_IN_TEXT: Final = re.compile(r"(?<![\w-])(?P<name>login)[^;&|\n]*?[ \t]-p(?P<sign>[ \t]+)")
 _FLAG_IN_TEXT: Final = re.compile(r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]*)(?P<sign>[ \t]+)(?!-)")
 _VALUE: Final = re.compile(rf"""{_QUOTED}|(?P<bare>[^\s,;&|"'`\]}}]+)""", re.DOTALL)
 _HEADER: Final = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _HEADER_VALUE: Final = re.compile(rf"""{_QUOTED}|(?P<bare>[^"'\n\\]+)""", re.DOTALL)
-_SIGNED_ADDRESS: Final = re.compile(r"sig|signature", re.IGNORECASE)
+_SIGNED_ADDRESS: Final = re.compile(r"(?:x-[a-z]+-)?sig(?:nature)?", re.IGNORECASE)
 
 _FORMS: Final = (
     # what services begin their keys with
@@ -119,10 +126,19 @@ _FORMS: Final = (
 )
 _FORM: Final = re.compile("|".join(_FORMS), re.DOTALL)
 _RUN: Final = re.compile(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
+_RUN_OF_ONE_CASE: Final = re.compile(r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[a-z0-9]{24,256}|[A-Z0-9]{24,256})(?![\w+/.-])")
+_DIGEST: Final = re.compile(
+    r"(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|ref|refs|tree|tag|id|ids|uuid|guid|version|build"
+    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad)\W{1,4}$",
+    re.IGNORECASE,
+)
+"""What stands before a text that is drawn at random, or looks so, and is no secret."""
 
 _LETTERS: Final = re.compile("[a-z]{3,}")
 _CHANGES_SHARE: Final = 0.4
 """Of neighbours in a random text, six in ten are of different kinds: capitals, small letters, digits."""
+_CHANGES_SHARE_OF_ONE_CASE: Final = 0.28
+"""Four or five in ten where letters are of one case: a key in hexadecimal, or in base 32 or 36."""
 _WORDS_SHARE: Final = 0.65
 """Of small letters in a random text, four in ten stand three or more in a row; in one made of words nearly all."""
 _SEPARATORS_SHARE: Final = 0.12
@@ -141,8 +157,19 @@ _CODE: Final = re.compile(r"lambda\b.*|[A-Za-z_][\w.]*[()].*", re.DOTALL)
 
 _CALLERS: Final = ("curl", "wget", "http", "https")
 _WHO: Final = ("-u", "--user", "--proxy-user")
-_ASKED_WITH_P: Final = ("sshpass", "mysql", "mysqldump", "mysqladmin", "mariadb")
+_ASKED_WITH_P: Final = ("sshpass", "mysql", "mysqldump", "mysqladmin", "mariadb", "7z", "7za", "7zz")
 """Programs whose password follows `-p`, without a space."""
+_PASSWORD_AFTER: Final = {
+    "-p": ("sshpass", "login", "twine"),
+    "-a": ("redis-cli",),
+    "-P": ("zip", "unzip", "ssh-keygen"),
+    "-N": ("ssh-keygen",),
+    "-k": ("openssl",),
+    "-K": ("openssl",),
+}
+"""Options without a name, and the programs, or what they are to do, that take a password there."""
+_SETTING: Final = ("set", "config", "setenv")
+"""What programs are to do with a name and a value that follow."""
 
 
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
@@ -158,10 +185,12 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
             shown.append(f"{word.partition(':')[0]}:{WITHHELD}")
         elif word.startswith("-p") and len(word) > 2 and not programs.isdisjoint(_ASKED_WITH_P):
             shown.append(f"-p{WITHHELD}")
-        elif before == "-p" and "sshpass" in programs:
+        elif not programs.isdisjoint(_PASSWORD_AFTER.get(before, ())) or (
+            not flag and not programs.isdisjoint(_SETTING) and may_not_be_shown(before, word)
+        ):
             shown.append(WITHHELD)
         else:
-            shown.append(_without(word, is_text=_SHELL_TEXT.fullmatch(before) is not None))
+            shown.append(_without(word, is_text=_SHELL_TEXT.fullmatch(before) is not None, before=before))
     for secret in sorted((text for text in known if len(text) > 3), key=len, reverse=True):
         shown = [word.replace(secret, WITHHELD) for word in shown]
     return shown
@@ -179,17 +208,25 @@ def may_not_be_shown(name: str, value: str) -> bool:
 
 def shown_value(name: str, value: str) -> str:
     """The value of a variable as it may be written down."""
-    return WITHHELD if may_not_be_shown(name, value) else _without(value, is_text=False)
+    return WITHHELD if may_not_be_shown(name, value) else _without(value, is_text=False, before=name)
 
 
-def _without(word: str, *, is_text: bool) -> str:
+def _without(word: str, *, is_text: bool, before: str = "") -> str:
     """One word of a command: an argument, or a text for a shell, which goes on after a value."""
     whole = None if is_text else _WHOLE.fullmatch(word)
     if whole is not None and may_not_be_shown(whole["name"], whole["value"]):
         return word[: whole.start("value")] + WITHHELD
     word = _cut(word, _after_names(word))
     word = _cut(word, (match.span(match.lastgroup or 0) for match in _FORM.finditer(word)))
-    return _cut(word, (run.span() for run in _RUN.finditer(word) if _looks_random(run[0])))
+    word = _cut(word, (run.span() for run in _RUN.finditer(word) if _looks_random(run[0])))
+    drawn = (run for run in _RUN_OF_ONE_CASE.finditer(word) if _looks_drawn(run[0]))
+    return _cut(word, (run.span() for run in drawn if not _is_digest(word, run.start(), before)))
+
+
+def _is_digest(word: str, start: int, before: str) -> bool:
+    """Whether it is named for a commit, a digest or a number, in this word or by the one before it."""
+    text = f"{before} {word[max(start - 40, 0) : start]}"
+    return _DIGEST.search(text) is not None
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -203,13 +240,15 @@ def _cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 def _after_names(text: str) -> Iterator[tuple[int, int]]:
     """Where the values of secrets lie that stand behind their names: `api_key=...`, `"token": "..."`, `--key ...`."""
-    marks = [*_NAMED.finditer(text), *_FLAG_IN_TEXT.finditer(text)]
+    patterns = (_NAMED, _FLAG_IN_TEXT, _SET_BY_CALL, _SET_BY_WORDS, _LOGIN_IN_TEXT)
+    marks = [mark for pattern in patterns for mark in pattern.finditer(text)]
     end = 0
     for mark in sorted(marks, key=re.Match.start):
         name, sign = mark["name"], mark["sign"]
         in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
         is_signature = in_query and _SIGNED_ADDRESS.fullmatch(name) is not None
-        if mark.start() < end or not (is_signature or looks_secret(name)):
+        is_login = mark.re is _LOGIN_IN_TEXT
+        if mark.end() <= end or not (is_signature or is_login or looks_secret(name)):
             continue
         value = (_HEADER_VALUE if _HEADER.fullmatch(name) else _VALUE).match(text, mark.end())
         if value is None:
@@ -219,16 +258,25 @@ def _after_names(text: str) -> Iterator[tuple[int, int]]:
         is_entry = ":" in sign and name.lower() == "key"
         if kind == "bare" and (is_spaced or is_entry or value["bare"].startswith("//")):
             continue
-        if is_signature or may_not_be_shown(name, value[kind]):
+        if is_signature or is_login or may_not_be_shown(name, value[kind]):
             end = value.end()
             yield value.span(kind)
+
+
+def _looks_drawn(text: str) -> bool:
+    """The same of digits and letters of one case: 97 of 100 keys of 40 hexadecimal digits are seen."""
+    lowered = text.lower()
+    is_digit = [letter.isdigit() for letter in lowered]
+    in_words = sum(map(len, _LETTERS.findall(lowered)))
+    changes = sum(one != next_ for one, next_ in pairwise(is_digit))
+    letters = len(text) - sum(is_digit)
+    return changes >= _CHANGES_SHARE_OF_ONE_CASE * (len(text) - 1) and in_words <= _WORDS_SHARE * letters
 
 
 def _looks_random(text: str) -> bool:
     """Whether letters and digits follow each other as if drawn: names of kernels, models and runs are made of words.
 
-    Of 32 characters drawn at random nine in ten are seen; digests and commits, which have no capitals, are not taken
-    for secrets.
+    Of 32 characters drawn at random nine in ten are seen.
     """
     kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
     digits, capitals, small = map(kinds.count, range(3))

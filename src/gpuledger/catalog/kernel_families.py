@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 from gpuledger.records import dataclass
+from gpuledger.regex import LOOKED_AT, NamePattern
 
 _TOKEN: Final = re.compile(
     r"(?P<look>\(\?<?[=!])|(?P<group>\(\?:)|(?P<end>\))|(?P<bar>\|)|(?P<often>[?*+]|\{\d*,?\d*\})"
@@ -335,6 +336,7 @@ def family(name: str, extra: tuple[tuple[str, str], ...] = ()) -> str:
     `extra` are pairs of a family and a regular expression, tried first and in order, on the whole name and without
     regard to case; a family of the user's own is fine. An expression that is none raises `re.error`.
     """
+    name = name[:LOOKED_AT]
     for user_family, pattern in _compile(extra):
         if pattern.search(name):
             return user_family
@@ -350,8 +352,8 @@ def family(name: str, extra: tuple[tuple[str, str], ...] = ()) -> str:
 
 
 @lru_cache(maxsize=64)
-def _compile(extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in extra)
+def _compile(extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, NamePattern], ...]:
+    return tuple((name, NamePattern(pattern, re.IGNORECASE)) for name, pattern in extra)
 
 
 def _fold(text: str) -> str:

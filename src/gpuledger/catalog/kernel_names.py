@@ -15,7 +15,7 @@ from typing import Final
 
 from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
 from gpuledger.records import dataclass
-from gpuledger.regex import regex
+from gpuledger.regex import LOOKED_AT, regex
 
 
 def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...] = ("",)) -> Callable[[str], bool]:
@@ -27,6 +27,7 @@ def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...
     expression = regex(pattern, flags)
 
     def matches(name: str) -> bool:
+        name = name[:LOOKED_AT]
         lowered = name.lower()
         return any(word in lowered for word in words) and expression.search(name) is not None
 
@@ -115,7 +116,9 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def parse(name: str) -> KernelName:
-    """Take a demangled name apart. A name that is no C++ at all is its own short name."""
+    """Take a demangled name apart. A name that is no C++ at all is its own short name, and so is one without end."""
+    if len(name) > LOOKED_AT:
+        return KernelName(name, name, ())
     text = _ANONYMOUS.sub("(anonymous)", name.strip())
     text = _without_parameters(text)
     text = text[_last_outside(text, " ") + 1 :]  # what stands before is the return type
@@ -235,7 +238,7 @@ def label(name: str) -> str:
     What a compiler made of a loop has the name of its source; a mere `kernel7` keeps its namespaces. All kernels of
     Kokkos are its own launchers: they have the name of what is launched, a functor or the function of a lambda.
     """
-    parts = parse(name)
+    parts = parse(name[:LOOKED_AT])
     if (source := source_label(parts.short)) is not None:
         return source
     if _NUMBERED.fullmatch(parts.short):

@@ -13,7 +13,7 @@ from typing import Final
 
 from gpuledger.catalog.kernel_names import name_matcher
 from gpuledger.records import dataclass
-from gpuledger.regex import regex
+from gpuledger.regex import LOOKED_AT, regex
 
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
 """Families whose kernels tensor cores can run."""
@@ -55,6 +55,7 @@ _NARROW: Final = regex(
 @lru_cache(maxsize=4096)  # each type is asked for by itself
 def matrix_type(name: str) -> str | None:
     """`fp64`, `fp32` or `tf32` where a matrix kernel's name says so; None: narrower, or it does not say."""
+    name = name[:LOOKED_AT]
     if _DOUBLE.search(name):
         return "fp64"
     if _SHORT_FLOAT.search(name):
@@ -256,6 +257,7 @@ class ElementKernel:
 @lru_cache(maxsize=4096)
 def element_kernel(name: str) -> ElementKernel | None:
     """None: another kind of kernel."""
+    name = name[:LOOKED_AT]
     match = _KERNEL.search(name)
     if match is None:
         return None

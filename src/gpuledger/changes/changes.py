@@ -6,7 +6,6 @@ none of is refused, with those that come near.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -35,6 +34,7 @@ from gpuledger.ledger.launched_in import matching_ranges, near_names, nothing_ma
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.replay.edits import (
     Edit,
     apply_edits,
@@ -367,7 +367,7 @@ class Changes:
 
     def graph(self, pattern: str) -> ProgramChange:
         """What is launched in ranges that match is launched as a CUDA graph."""
-        ranges = matching_ranges(self.trace, re.compile(pattern))
+        ranges = matching_ranges(self.trace, NamePattern(pattern))
         if not len(ranges):
             raise nothing_matches(pattern, "range", range_names(self.trace))
         parts, fixes = range_parts(self.scenario, ranges), self.fixes

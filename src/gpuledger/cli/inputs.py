@@ -262,6 +262,32 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """As `limits_option`, and the verb has `read-seconds` for each profile that it is given, whatever it does."""
+
+    @functools.wraps(verb)
+    def in_time(*arguments: object, limits: Limits, **options: Any) -> None:
+        import time
+
+        from gpuledger.trace.deadline import until
+
+        context = click.get_current_context()
+        given = [options.get(each.name or "") for each in context.command.params if isinstance(each, click.Argument)]
+        count = sum(len(value) if isinstance(value, tuple | list) else value is not None for value in given)
+        seconds = limits.read_seconds * max(count, 1)
+
+        def too_slow() -> GpuledgerError:
+            return GpuledgerError(
+                f"{context.command.name}: took more than {seconds:g} s and was stopped",
+                hint=f"--limit=read-seconds={4 * limits.read_seconds:g} waits longer",
+            )
+
+        with until(time.monotonic() + seconds, too_slow):
+            verb(*arguments, limits=limits, **options)
+
+    return limits_option(in_time)
+
+
+def limits_option(verb: Callable[..., None]) -> Callable[..., None]:
     """--limit, handed to the verb as `limits`; and --exporter, which is a setting of the process while it runs."""
     exporter = click.option(
         "--exporter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import importlib
 import io
@@ -183,12 +184,27 @@ def _prepare_streams() -> None:
     sys.stderr = _written_whole(sys.stderr, io.TextIOWrapper)
 
 
+_DRAWN: Final = str.maketrans("█▉▊▋▌▐▍▎▏▓▒░─│┼·…–→✓✗µ×", "######---#+.-|+-~->vxux")
+"""What our own tables, bars and sentences are made of, where an encoding has no more than ASCII: each one letter."""
+_IN_ASCII: Final = "gpuledger.in-ascii"
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end].translate(_DRAWN)
+    return letters.encode("ascii", "backslashreplace").decode(), error.end
+
+
+codecs.register_error(_IN_ASCII, _in_ascii)
+
+
 def _written_whole(before: TextIO, kind: type[io.TextIOWrapper]) -> io.TextIOWrapper:
     """A stream of this kind in the place of one that Python made, on the same open file."""
     return kind(
         patient_writer(before.fileno()),
         encoding=before.encoding,
-        errors="backslashreplace",
+        errors=_IN_ASCII,
         newline="\n",
         line_buffering=before is sys.stderr or before.isatty(),
     )

@@ -23,7 +23,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
 from gpuledger.read.registry import reader_of
-from gpuledger.read.source import look_at
+from gpuledger.read.source import in_time, look_at
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.system import resources, worker_processes
@@ -267,9 +267,10 @@ def summarise(
     try:
         if (installed := own_version()) != expected:
             raise ToolFailed(f"the worker has gpuledger {installed}, not {expected}")
-        trace = open_trace(profile.address, only=NEEDED, limits=limits)
-        each = -(-operations // max(len(rank_places(trace, wanted.families)), 1))
-        return tuple(_summary(part, profile.name, each) for part in rank_traces(trace, wanted))
+        with in_time(profile.name, limits):
+            trace = open_trace(profile.address, only=NEEDED, limits=limits)
+            each = -(-operations // max(len(rank_places(trace, wanted.families)), 1))
+            return tuple(_summary(part, profile.name, each) for part in rank_traces(trace, wanted))
     except Exception as error:  # any profile may be broken in a new way, and the others are none the worse for it
         return (failure(profile.name, error),)
 

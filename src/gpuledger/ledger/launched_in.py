@@ -17,6 +17,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
+from gpuledger.regex import NamePattern
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, same, take
 from gpuledger.trace.model import Trace
@@ -66,7 +67,7 @@ def near_names(pattern: str, candidates: list[str]) -> list[str]:
     return [words[word] for word in get_close_matches(pattern.lower(), known, n=6, cutoff=0.6)]
 
 
-def matching_ranges(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+def matching_ranges(trace: Trace, pattern: NamePattern) -> Rows:
     """The ranges whose bare name matches, by their start, the outer before the inner; operators where none does."""
     for ranges in _ranges_or_operators(trace):
         matching = ranges.where(

@@ -40,6 +40,7 @@ from gpuledger.ledger.lost_work import LEAST_NS, waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
+from gpuledger.regex import LOOKED_AT
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, equal, group, is_among, occurrences
 from gpuledger.trace.model import NotMeasured, Trace
@@ -553,7 +554,11 @@ class LevelFinder:
         The first is left out where its kernels are others than those of the next two, as a prefill's are.
         """
         names, strings = self._work.name, self._trace.strings
-        codes = [code for code in distinct(names).tolist() if code >= 0 and pattern.search(strings.text(code) or "")]
+        codes = [
+            code
+            for code in distinct(names).tolist()
+            if code >= 0 and pattern.search((strings.text(code) or "")[:LOOKED_AT])
+        ]
         if not codes:
             return None
         marks = np.flatnonzero(is_among(names, codes))

@@ -26,7 +26,7 @@ from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
 from gpuledger.records import dataclass
-from gpuledger.regex import regex
+from gpuledger.regex import NamePattern, regex
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, is_among
@@ -89,14 +89,14 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
     own, ranges = work.of(levels.gpu), None
     if wanted.range_pattern is not None:
         source = say("marked by ranges matching '{pattern}'", pattern=wanted.range_pattern)
-        ranges = matching_ranges(trace, re.compile(wanted.range_pattern))
+        ranges = matching_ranges(trace, NamePattern(wanted.range_pattern))
         member = launched_in(own, host, ranges) if len(ranges) else None
         if member is None:
             raise nothing_matches(wanted.range_pattern, "range", range_names(trace))
     elif wanted.kernel_pattern is not None:
         source = say("ended by kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
         names = {code: trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
-        pattern = re.compile(wanted.kernel_pattern, re.IGNORECASE)
+        pattern = NamePattern(wanted.kernel_pattern, re.IGNORECASE)
         ending = [code for code, name in names.items() if code >= 0 and pattern.search(name)]
         marks = np.flatnonzero(is_among(own.name, ending))
         if not len(marks):

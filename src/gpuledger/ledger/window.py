@@ -8,7 +8,6 @@ and of every count. `--time` cuts what is left.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -18,6 +17,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launching_range, matching_ranges, nothing_matches, range_names
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
@@ -55,7 +55,7 @@ def windows(
             raise _nothing_there(window.start_ns, window)
         whole = one_span(asked)
         return {gpu: Window(whole, whole.start_ns) for gpu in gpus}
-    ranges = matching_ranges(trace, re.compile(wanted.scope_pattern))
+    ranges = matching_ranges(trace, NamePattern(wanted.scope_pattern))
     if not len(ranges):
         raise nothing_matches(wanted.scope_pattern, "range", range_names(trace))
     instances = {gpu: _instances(work.of(gpu), host, ranges) for gpu in gpus}

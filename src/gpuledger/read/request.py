@@ -50,6 +50,8 @@ _LOSSES: Final = {
     "high",
     "samples-lost": "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU "
     "is not known",
+    "samples-elsewhere": "{count} samples of GPU counters were taken, none of them while the GPU worked: their times "
+    "are wrong, and how well kernels use the GPU is not known",
     "starts-before-launch": "{count} of {of} {what} start before the call that launched them, by up to {time}: "
     "times of the host and the GPU do not fit together, and why the GPU was idle is not known",
     "stream-order": "{count} of {of} GPU operations ran in another order than they were launched in on their stream: "

@@ -197,6 +197,6 @@ def in_time(name: str, limits: Limits) -> Iterator[None]:
 def too_slow(name: str, seconds: float) -> UnreadableProfile:
     """The refusal of something that takes longer to read than is allowed."""
     return UnreadableProfile(
-        f"{name}: reading took more than {seconds:g} s and was stopped",
+        f"{name}: took more than {seconds:g} s and was stopped",
         hint=f"--limit=read-seconds={4 * seconds:g} waits longer",
     )

@@ -1,18 +1,16 @@
 """What a query answers: a trace and SQL in, typed columns and rows of plain values out.
 
 DuckDB reads numpy's arrays in place, so a table costs nothing to hand over. Texts stay codes until a query names them:
-the view of a table joins each text column with the texts that there are. A query runs in a thread of its own, which is
-interrupted at the deadline and by Ctrl-C, one at a time, as the bound on memory is the whole process's.
+the view of a table joins each text column with the texts that there are. A query runs in a copy of this process, which
+shares its memory and is killed at the deadline and by Ctrl-C: some functions of DuckDB hear no interrupt, and the bound
+on memory is a whole process's.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +25,8 @@ from gpuledger.records import dataclass
 from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.statement import Statement, duckdb_package, refusal, statement
 from gpuledger.sql.tables import BY_NAME, ColumnValues, QueryTable, TableValues, columns_to_read, recorded_values
-from gpuledger.system.resources import address_space_bound, usable_cores
+from gpuledger.system.killable import Died, Overdue, in_child
+from gpuledger.system.resources import usable_cores
 from gpuledger.trace.deadline import left_s, until
 from gpuledger.trace.model import Note, Trace
 from gpuledger.trace.notebook_table import html_table, rows_text
@@ -130,7 +129,7 @@ def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) ->
     return QueryAnswer(
         sql=asked.sql,
         columns=tuple(AnswerColumn(*column) for column in columns),
-        rows=tuple(tuple(map(_plain, row)) for row in rows),
+        rows=tuple(rows),
         is_cut=is_cut,
         notes=tuple(_not_measured(subject, asked)),
         health=tuple(subject.trace.health),
@@ -157,7 +156,12 @@ def _not_measured(subject: QuerySubject, asked: Statement) -> list[str]:
                 say("{table} is empty because it was not recorded: {reason}", table=name, reason=missing.reason)
             )
     if "use" in asked.asked and not subject.use:
-        notes.append(say("use is empty because no GPU metrics were sampled"))
+        was_sampled = len(subject.trace.tables.get(Table.METRICS, ())) > 0
+        notes.append(
+            say("use is empty because no sample of GPU metrics can be used")
+            if was_sampled
+            else say("use is empty because no GPU metrics were sampled")
+        )
     return notes
 
 
@@ -182,109 +186,47 @@ def _plain(value: Any) -> Value:
             return str(value)
 
 
-_GRACE_S: Final = 5.0
-"""What a query that is interrupted has to notice it; what takes longer is left behind, within its memory."""
-
-_ONE_AT_A_TIME: Final = threading.Lock()
-
-
-@dataclass(slots=True)
-class _RunningQuery:
-    done: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: DuckDBPyConnection | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-    error: BaseException | None = None
-    is_over: bool = False  # whether nobody waits for it any longer
-
-    def fetch(self, answer: DuckDBPyConnection, most: int) -> None:
-        """Rows as they are made, so that an endless answer does no harm."""
-        self.columns = tuple((str(name), str(kind)) for name, kind, *_ in answer.description or ())
-        for name, kind in self.columns:
-            if "TIMESTAMP WITH TIME ZONE" in kind:  # DuckDB asks a package for those that we do not need
-                raise QueryRefused(f"column {name} holds times with a time zone", hint="cast them: now()::TIMESTAMP")
-        while not self.is_over and len(self.rows) < most:
-            some = answer.fetchmany(min(10_000, most - len(self.rows)))
-            if not some:
-                return
-            self.rows += some
-
-    def stop(self) -> None:
-        """Interrupt it, again and again: an interrupt that comes just before it begins is not heard."""
-        self.is_over = True
-        for _ in range(round(_GRACE_S / 0.05)):
-            with self.lock:
-                if self.connection is not None:
-                    self.connection.interrupt()
-            if self.done.wait(0.05):
-                return
-
-    @contextmanager
-    def interruptible(self, connection: DuckDBPyConnection) -> Iterator[None]:
-        """What is done meanwhile can be interrupted; after it, the connection may be closed."""
-        with self.lock:
-            self.connection = connection
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.connection = None
-
-
 def run(
     sql: str, tables: Mapping[str, TableValues], limits: Limits
-) -> tuple[tuple[tuple[str, str], ...], list[tuple[Any, ...]], bool]:
+) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     """The answer's columns, with DuckDB's types; its rows; and whether there are more than are kept."""
-    duckdb, ran = duckdb_package(), _RunningQuery()
-
-    def left() -> float:
-        return max(min(limits.query_seconds, left_s()), 0.0)
-
-    if not _ONE_AT_A_TIME.acquire(timeout=left()):
-        raise too_slow(limits)
-    worker = threading.Thread(target=_in_thread, args=(sql, tables, limits, ran), daemon=True, name="query")
-    worker.start()
     try:
-        if not ran.done.wait(left()):
-            raise too_slow(limits)
-    except BaseException:  # also Ctrl-C
-        ran.stop()
-        raise
-    finally:
-        if ran.done.is_set():  # what it held is let go of before the interpreter may end, or DuckDB's glue crashes
-            worker.join(_GRACE_S)
-    if isinstance(ran.error, duckdb.OutOfMemoryException | MemoryError):
-        raise QueryRefused(
-            f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
-            hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
+        return in_child(
+            lambda: _answer(sql, tables, limits),
+            seconds=min(limits.query_seconds, left_s()),
+            more_bytes=limits.query_memory_bytes + (1 << 30),  # what threads and DuckDB take besides
         )
-    if isinstance(ran.error, duckdb.Error):
-        raise refusal(ran.error, tables)
-    if ran.error is not None:
-        raise ran.error
-    rows = ran.rows[: limits.query_rows]
-    return ran.columns, rows, len(ran.rows) > len(rows)
+    except Overdue:
+        raise too_slow(limits) from None
+    except Died:
+        raise _too_large(limits) from None
 
 
-def _in_thread(sql: str, tables: Mapping[str, TableValues], limits: Limits, ran: _RunningQuery) -> None:
-    """Whoever is left behind still closes what it opened, and lets the next one in."""
+def _answer(
+    sql: str, tables: Mapping[str, TableValues], limits: Limits
+) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
+    duckdb = duckdb_package()
     try:
-        with (
-            duckdb_package().connect(":memory:") as connection,
-            address_space_bound(limits.query_memory_bytes + (1 << 30)),  # what threads and DuckDB take besides
-        ):
+        with duckdb.connect(":memory:") as connection:
             _hand_over(connection, tables)
             for name, value in _settings(limits):
                 connection.execute(f"SET {name} = {value}")
-            with ran.interruptible(connection):
-                if not ran.is_over:
-                    ran.fetch(connection.execute(sql), limits.query_rows + 1)
-    except BaseException as error:  # it is raised where somebody waits for it
-        ran.error = error
-    finally:
-        _ONE_AT_A_TIME.release()
-        ran.done.set()
+            answer = connection.execute(sql)
+            columns = tuple((str(name), str(kind)) for name, kind, *_ in answer.description or ())
+            for name, kind in columns:
+                if "TIMESTAMP WITH TIME ZONE" in kind:  # DuckDB asks a package for those that we do not need
+                    raise QueryRefused(
+                        f"column {name} holds times with a time zone", hint="cast them: now()::TIMESTAMP"
+                    )
+            rows: list[tuple[Value, ...]] = []
+            most = limits.query_rows + 1
+            while len(rows) < most and (some := answer.fetchmany(min(10_000, most - len(rows)))):
+                rows += (tuple(map(_plain, row)) for row in some)
+            return columns, rows[: limits.query_rows], len(rows) == most
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise _too_large(limits) from None
+    except duckdb.Error as error:
+        raise refusal(error, tables) from None
 
 
 def _settings(limits: Limits) -> Iterator[tuple[str, str]]:
@@ -297,6 +239,13 @@ def _settings(limits: Limits) -> Iterator[tuple[str, str]]:
     yield "python_enable_replacements", "false"
     yield "enable_external_access", "false"
     yield "lock_configuration", "true"
+
+
+def _too_large(limits: Limits) -> QueryRefused:
+    return QueryRefused(
+        f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
+        hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
+    )
 
 
 def too_slow(limits: Limits) -> QueryRefused:

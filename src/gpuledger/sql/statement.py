@@ -31,8 +31,8 @@ _GROWING: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "list_resize": 1, "array_r
 """Functions that make a value as long as one of their arguments says, in one go that no deadline interrupts."""
 _LONGEST: Final = 10_000
 
-_READING_SETTINGS: Final = ("current_setting", "getvariable", "getenv")
-"""Functions that say how this process was set up."""
+_READING_SETTINGS: Final = ("current_setting", "getvariable", "getenv", "json_serialize_plan", "write_log")
+"""Functions that say how this process was set up, or keep what they are given."""
 
 _UNKNOWN_COLUMN: Final = re.compile(r'column(?: named)? "(?P<name>[^"]+)"', re.IGNORECASE)
 _SCHEMAS: Final = ("", "main")
@@ -152,8 +152,10 @@ def _from(source: Any) -> Iterator[tuple[str, str]]:
 def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], names: _Names) -> None:
     match node.get("type"):
         case "BASE_TABLE":
-            if str(node.get("schema_name", "")).lower() in _SCHEMAS:
-                names.tables.add(str(node["table_name"]).lower())
+            schema = str(node.get("schema_name", "")).lower()
+            if schema not in _SCHEMAS:  # DuckDB's own, which list its settings
+                raise no_table(f"{schema}.{node['table_name']}")
+            names.tables.add(str(node["table_name"]).lower())
         case "TABLE_FUNCTION":
             _allow_rows_of(str(node["function"].get("function_name", "")).lower())
         case "SHOW_REF" if node.get("query") is None:

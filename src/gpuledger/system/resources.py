@@ -17,7 +17,6 @@ import io
 import os
 import select
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -86,12 +85,10 @@ def _text(path: Path) -> str:
         return ""
 
 
-@contextmanager
-def address_space_bound(more_bytes: int) -> Iterator[None]:
-    """What is done meanwhile, by all threads together, gets no more than so many bytes of address space."""
+def bound_address_space(more_bytes: int) -> None:
+    """From now on this process gets no more than so many bytes of address space, beside those it has."""
     statm = _text(_PROC / "self" / "statm").split()
     if not statm:  # not Linux
-        yield
         return
     taken = int(statm[0]) * _PAGE_BYTES
     import resource
@@ -99,10 +96,6 @@ def address_space_bound(more_bytes: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     known = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_AS, (min([taken + more_bytes, *known]), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 _TRIM_THRESHOLD: Final = -1  # the numbers of glibc's malloc.h

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuledger.analyse.inventory import Contents, contents
@@ -30,7 +31,22 @@ def info(
     result = contents(trace)
     kept = None if isinstance(profile, Trace) else kept_of_profile(profile)
     name = "profile" if isinstance(profile, Trace) else str(profile)
-    return ShownAnswer((result,), lambda: info_document(name, trace, result, kept, verbose=verbose))
+    shown = _without_secrets(trace) if verbose else trace
+    return ShownAnswer((result,), lambda: info_document(name, shown, result, kept, verbose=verbose))
+
+
+def _without_secrets(trace: Trace) -> Trace:
+    """The same with nothing in its command and environment that looks like a secret."""
+    from gpuledger.capture.secrets import shown_value, without_secrets
+
+    private = trace.origin.private
+    settings = [(key, value.partition("=")) for key, value in private.environment]
+    told = replace(
+        private,
+        command=tuple(without_secrets(private.command)),
+        environment=tuple((key, f"{name}{sign}{shown_value(name, value)}") for key, (name, sign, value) in settings),
+    )
+    return replace(trace, origin=replace(trace.origin, private=told))
 
 
 def stats(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +29,7 @@ from gpuledger.analyse.align.side_by_side import (
 from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.units import count_text, share_text, time_text
 
 DRIFT: Final = 0.03  # a change over the run that is worth saying
@@ -247,9 +247,9 @@ class Isolation:
     expression: str | None = None
 
     @property
-    def kernel_pattern(self) -> re.Pattern[str] | None:
+    def kernel_pattern(self) -> NamePattern | None:
         """What the names of kernels have to match, on both sides; None where names say nothing."""
-        return None if self.expression is None or self.by != "pattern" else re.compile(self.expression)
+        return None if self.expression is None or self.by != "pattern" else NamePattern(self.expression)
 
     def __str__(self) -> str:
         return self.by if self.expression is None else f"{self.by} '{self.expression}'"

@@ -7,7 +7,6 @@ count. What belongs to a range is told by launch calls, never by the host's time
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +21,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import joined, say
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import pairs_inside
@@ -130,7 +130,7 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
 
     Where a second file names the work inside graphs, each stretch of a launch under a matching name is one too.
     """
-    expression = re.compile(pattern)
+    expression = NamePattern(pattern)
     kernels = _kernels_on(device)
     chosen, notes = _matching_ranges(trace, spans_of_time(trace), expression), tuple[str, ...]()
     placed = _placed_in(trace, device, kernels, expression)
@@ -158,7 +158,7 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
     return OperationKernels(kernels[kept], forward[kept], notes)
 
 
-def _placed_in(trace: Trace, device: Device, kernels: Positions, expression: re.Pattern[str]) -> Positions:
+def _placed_in(trace: Trace, device: Device, kernels: Positions, expression: NamePattern) -> Positions:
     """For each kernel that a second file names inside a graph the stretch under a matching name; -1 for none."""
     if trace.places is None:
         return np.full(len(kernels), -1, np.intp)
@@ -176,7 +176,7 @@ def _placed_in(trace: Trace, device: Device, kernels: Positions, expression: re.
     return np.where(name >= 0, stretch, -1)
 
 
-def _matching_ranges(trace: Trace, ranges: Rows, expression: re.Pattern[str]) -> Rows:
+def _matching_ranges(trace: Trace, ranges: Rows, expression: NamePattern) -> Rows:
     codes = np.unique(ranges.codes("name")).tolist()
     wanted = [code for code in codes if code != NO_TEXT and expression.search(trace.strings.text(code) or "")]
     marks = ranges.codes("kind") == trace.strings.code("mark")
@@ -217,7 +217,7 @@ def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
 
 
 def matching_names(
-    trace: Trace, device: Device, profile: str, mock: OperationKernels, pattern: re.Pattern[str]
+    trace: Trace, device: Device, profile: str, mock: OperationKernels, pattern: NamePattern
 ) -> OperationKernels:
     """Of the mock's kernels those whose names match; what a forward is does not change."""
     matches = trace.strings.each(device.work.name[mock.kernel], lambda name: bool(pattern.search(name)), np.bool_)
@@ -245,7 +245,7 @@ def by_pattern(
     use of a common kernel and is left out, which is said.
     """
     kernels = kernels_or_refuse(device, profile)
-    expression = re.compile(pattern)
+    expression = NamePattern(pattern)
     kinds, number = _kinds(trace, device, kernels)
     matching = np.array([bool(expression.search(kind.name)) for kind in kinds], np.bool_)[number]
     if not matching.any():

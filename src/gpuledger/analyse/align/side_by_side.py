@@ -17,6 +17,7 @@ from gpuledger.catalog.kernel_names import EXACT, label
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.trace.measured import Dim3
 
 LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
@@ -146,7 +147,7 @@ class KnownDifference:
 
     reason: str
     check: str | None = None
-    kernel: re.Pattern[str] | None = None
+    kernel: NamePattern | None = None
 
     def covers(self, check: str, names: tuple[str, ...]) -> bool:
         """Whether this is about what `check` found, about these kernels or about none in particular."""
@@ -196,7 +197,7 @@ def _difference(entry: object, where: str, checks: tuple[str, ...]) -> KnownDiff
     if check is not None and check not in checks:
         raise GpuledgerError(f"{where}: there is no check '{check}'", found=f"checks: {', '.join(checks)}")
     try:
-        pattern = None if kernel is None else re.compile(kernel)
+        pattern = None if kernel is None else NamePattern(kernel)
     except re.error as error:
         raise GpuledgerError(f"{where}: '{kernel}' is no regular expression: {error}") from None
     return KnownDifference(str(entry["reason"]).strip(), check, pattern)

@@ -20,6 +20,7 @@ from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.trace.model import NotMeasured
 
 TIME, COUNT, SIZE = "time", "count", "size"
@@ -223,7 +224,7 @@ def _by_step(before: Sequence[int], after: Sequence[int]) -> _Values:
 
 
 def _matches(gate: DiffGate, name: str) -> bool:
-    return gate.pattern is None or re.search(gate.pattern, name) is not None
+    return gate.pattern is None or NamePattern(gate.pattern).search(name) is not None
 
 
 def _unknown(gate: DiffGate, why: str, names: Sequence[str] = ()) -> NothingRecorded:

@@ -13,7 +13,6 @@ Controls are ranges whose code did not change: they say how fast the machine its
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,6 +25,7 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import HOST_PACED
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.regex import NamePattern
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -237,7 +237,7 @@ def controls(
     both = [pair for pair in pairs if pair.before is not None and pair.after is not None]
     if wanted is None:
         chosen = _unchanged(pairs, both)
-    elif not (chosen := [pair for pair in both if re.search(wanted, pair.name)]):
+    elif not (chosen := [pair for pair in both if NamePattern(wanted).search(pair.name)]):
         chosen = NotMeasured(say("no range on both sides matches '{pattern}'", pattern=wanted))
     if isinstance(chosen, NotMeasured):
         return chosen

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpuledger.cli.inputs import files, limit_option, step_options
+from gpuledger.cli.inputs import files, limits_option, step_options
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 
@@ -23,7 +23,7 @@ from gpuledger.cli.output import Output, page_options
     help="Local workers; 0: none, one profile after another. Default: as cores and memory allow.",
 )
 @step_options
-@limit_option
+@limits_option
 @page_options
 def fleet(scheduler: str | None, workers: int | None, output: Output, **asked: Any) -> None:
     """Analyze all ranks of a job in one report: who waits for whom.

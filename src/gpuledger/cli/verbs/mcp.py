@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.inputs import cache_option, limit_option
+from gpuledger.cli.inputs import cache_option, limits_option
 from gpuledger.errors import MissingPackage
 from gpuledger.limits import Limits
 
@@ -20,7 +20,7 @@ from gpuledger.limits import Limits
 @click.argument(
     "folders", metavar="[FOLDER]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-@limit_option
+@limits_option
 @cache_option
 def mcp(folders: tuple[Path, ...], limits: Limits) -> None:
     """Serve profiles to agents over the Model Context Protocol (stdio), read-only.

@@ -23,7 +23,7 @@ from typing import BinaryIO
 import click
 
 from gpuledger.changes.changes import Changes
-from gpuledger.cli.inputs import files, finding_codes, limit_option, step_options
+from gpuledger.cli.inputs import files, finding_codes, limits_option, step_options
 from gpuledger.cli.terminal import progress
 from gpuledger.errors import NothingRecorded, OutputRefused, UnreadableProfile
 from gpuledger.export.perfetto_server import Viewer, ui_files
@@ -45,6 +45,7 @@ from gpuledger.jobs.run import Profile, fleet, job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
+from gpuledger.read.source import in_time
 from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
@@ -94,14 +95,14 @@ def timeline(
         return _of_job(given, profiles, wanted, limits, workers, quiet)
     if broken:
         raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
-    with progress(quiet=quiet) as tell:
+    remarks: tuple[str, ...] = ()
+    with progress(quiet=quiet) as tell, in_time(profiles[0].name, limits):
         trace = open_trace(profiles[0].address, limits=limits, progress=tell)
         tell.stage(FINDINGS)
         made = scene(trace, profiles[0].name, wanted)
-    remarks: tuple[str, ...] = ()
-    if fixes:
-        made, saved = _with_fixes(made, profiles[0].name, fixes)
-        remarks = (saved,)
+        if fixes:
+            made, saved = _with_fixes(made, profiles[0].name, fixes)
+            remarks = (saved,)
     return Timeline(sections(made, UniqueNumbers()), earliest_ns(made.trace), remarks)
 
 
@@ -183,7 +184,7 @@ def _of_job(
 )
 @fix_option
 @step_options
-@limit_option
+@limits_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only errors.")
 def export(
     given: tuple[str, ...],
@@ -276,7 +277,7 @@ _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @fix_option
 @step_options
-@limit_option
+@limits_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only the address and errors.")
 def view(
     given: tuple[str, ...],

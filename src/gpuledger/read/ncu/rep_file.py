@@ -41,6 +41,7 @@ from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, look_at, opened
 from gpuledger.records import dataclass
 from gpuledger.system.processes import run
+from gpuledger.trace.deadline import paused
 from gpuledger.trace.measured import Advice, Profiled
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import bytes_text, count_text
@@ -376,7 +377,8 @@ def _ask(source: Source, arguments: Sequence[str | Path], limits: Limits) -> Non
     """Let the child answer. `-P`: a module that lies in the current folder is not a part of Python."""
     library = f"{source.name}: NVIDIA's {PACKAGE} library"
     try:
-        ran = run([sys.executable, "-P", "-c", _CHILD, *arguments], seconds=limits.ncu_seconds)
+        with paused():
+            ran = run([sys.executable, "-P", "-c", _CHILD, *arguments], seconds=limits.ncu_seconds)
     except ToolFailed as error:
         raise ToolFailed(f"{library} gave no answer", found=error.claim) from None
     if ran.exit_code < 0:

@@ -448,12 +448,17 @@ def _null_impossible(columns: Raw, known: dict[str, ColumnRange]) -> int:
     return unusable
 
 
+_LEAST_APART_NS: Final = 1_000_000_000
+"""A GPU that works for less may do so between two samples."""
+
+
 def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     notes = list[Note]()
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
         notes += counted("times-backward", backward, table=table.value)
     notes += counted("metrics-implausible", _implausible(tables.get(Table.METRICS)))
+    notes += counted("samples-elsewhere", _elsewhere(tables))
     return notes + counted("graphs-opaque", len(tables.get(Table.GRAPHS, ())))
 
 
@@ -462,4 +467,15 @@ def _implausible(metrics: Rows | None) -> int:
     if metrics is None or "name" not in metrics or "value" not in metrics or not len(metrics):
         return 0
     is_share = metrics.strings.each(metrics.codes("name"), lambda name: "%" in name, np.bool_)
-    return int(np.count_nonzero(is_share & ((metrics["value"] < NOT_RECORDED) | (metrics["value"] > 100))))
+    return int(np.count_nonzero(is_share & ((metrics["value"] < 0) | (metrics["value"] > 100))))
+
+
+def _elsewhere(tables: Mapping[Table, Rows]) -> int:
+    """How many samples there are, if all of them lie before or after the work of the GPUs, of which there is some."""
+    samples = tables.get(Table.METRICS)
+    work = [tables[table] for table in (Table.KERNELS, Table.COPIES) if len(tables.get(table, ()))]
+    if samples is None or not len(samples) or not work:
+        return 0
+    begin, end = min(int(rows["start_ns"].min()) for rows in work), max(int(rows["end_ns"].max()) for rows in work)
+    at, apart_ns = samples["start_ns"], max(end - begin, _LEAST_APART_NS)
+    return len(at) if not ((at >= begin - apart_ns) & (at <= end + apart_ns)).any() else 0

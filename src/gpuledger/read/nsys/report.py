@@ -19,6 +19,7 @@ from gpuledger.read.nsys.report_tables import ReportExport, event_tables
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
 from gpuledger.read.source import Source, in_time, look_at, opened
+from gpuledger.trace.deadline import paused
 from gpuledger.trace.model import Note, Severity, Trace
 
 
@@ -35,7 +36,8 @@ class NsysRepReader:
             from gpuledger.capture.nsys import export_cached  # only where nsys is asked
 
             progress("the report, with nsys export", 0)
-            export = look_at(export_cached(source.path, seconds=limits.export_seconds))
+            with paused():
+                export = look_at(export_cached(source.path, seconds=limits.export_seconds))
             with open_sqlite(export, limits, progress) as tables:
                 return read_export(tables, source.name, wanted, limits, progress)
         with in_time(source.name, limits), opened(source) as file:
