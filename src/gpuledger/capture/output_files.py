@@ -22,7 +22,8 @@ EXPORT: Final = ".sqlite"
 MANIFEST: Final = ".capture.json"
 MANIFEST_SCHEMA: Final = "gpuledger.capture/1"
 MEMORY: Final = ".memory.pickle"  # what torch's allocator did, beside a trace of torch.profiler
-ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, ".json")
+SAMPLES: Final = ".samples.gz"  # Python's stacks, sampled, beside a profile
+ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, SAMPLES, ".json")
 
 
 def manifests_of(profile: Path) -> tuple[Path, ...]:
