@@ -10,6 +10,8 @@ libraries="$root/src:$root:$root/packages/workloads/src${PYTHONPATH:+:$PYTHONPAT
 out=$(realpath -m "$1")
 device=${LINES_DEVICE:-cuda}
 work=$(mktemp -d)
+profiler=--cuda-profiler
+[ "$device" = cuda ] || profiler=
 mkdir -p "$out" "$work/lines" "$work/exports" "$work/traces" "$work/samples" "$work/cost"
 cd "$work"
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false PYTHONPATH="$libraries" TORCHDYNAMO_VERBOSE=0
@@ -29,7 +31,7 @@ sampled=(env "PYTHONPATH=$injected:$libraries")
 
 part nsys 100 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/samples" nsys profile --output=nsys --force-overwrite=true --sample=none --cpuctxsw=none \
   --trace=cuda,nvtx,osrt --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop \
-  python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=30 --seconds=60 --device="$device" --cuda-profiler --output=lines/nsys.jsonl
+  python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=30 --seconds=60 --device="$device" $profiler --output=lines/nsys.jsonl
 cat samples/* | gzip -6 > lines/nsys.samples.gz
 (
   [ -s nsys.nsys-rep ] || exit

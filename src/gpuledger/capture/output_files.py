@@ -36,6 +36,13 @@ def manifests_of(profile: Path) -> tuple[Path, ...]:
     return tuple(profile.with_name(f"{name}{MANIFEST}") for name in names)
 
 
+def samples_of(profile: Path) -> tuple[Path, ...]:
+    """Where Python's stacks of the capture that made this file would be: all ranks have one file."""
+    return tuple(
+        manifest.with_name(manifest.name.removesuffix(MANIFEST) + SAMPLES) for manifest in manifests_of(profile)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class CapturePlace:
     """Where the files of one capture go: a folder, and how their names begin."""

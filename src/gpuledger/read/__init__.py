@@ -11,12 +11,13 @@ from typing import Final
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
-from gpuledger.read.plain_window import plain_window_ns
+from gpuledger.capture.output_files import samples_of
+from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
 from gpuledger.system.files import SEPARATOR
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import EVENTS, Table
 
 GPU_METRICS: Final = "GPU_METRICS"
@@ -83,7 +84,20 @@ def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progres
             trace = cached_open(source, member, wanted, limits, read)
         else:
             trace = read()
-    return trace if member else replace(trace, plain_window_ns=plain_window_ns(Path(path)))
+    return trace if member else _with_what_lies_beside(trace, Path(path), wanted)
+
+
+def _with_what_lies_beside(trace: Trace, path: Path, wanted: WantedColumns) -> Trace:
+    """The trace with what a capture left next to the profile: its manifest, and samples of Python's stacks."""
+    manifest = manifest_of(path)
+    listed = None if isinstance(manifest, NotMeasured) else manifest.get("files")
+    trace = replace(trace, plain_window_ns=plain_window_ns(manifest))
+    files = samples_of(path)
+    if listed is None and not any(file.is_file() for file in files):
+        return trace
+    from gpuledger.read.python_samples import with_samples  # not for the many profiles that have none
+
+    return with_samples(trace, files, listed, wanted)
 
 
 def _refusal(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:
