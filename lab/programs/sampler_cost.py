@@ -1,7 +1,7 @@
 """What sampling Python's stacks costs: `python -m lab.programs.sampler_cost GROUP...`, a JSON line per program out.
 
-The sampler must be in the process, as `gpuledger capture` puts it there. Windows with it and with it paused take turns in
-one process, so that a drift of the machine hits both alike; of each the median step of all rounds counts.
+The sampler must be in the process, as `gpuledger capture` puts it there. Windows with it and with it paused take turns
+in one process, so that a drift of the machine hits both alike; of each the median step of all rounds counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Programs with one planted line each: a report of the bad variant should name that very file and line.
 
-The line is marked `# planted: PROGRAM`, here or in `lines_helpers`; `python -m lab.programs.paired.lines` prints the list.
+The line is marked `# planted: PROGRAM`, here or in `lines_helpers`; `python -m lab.programs.paired.lines` prints all.
 It was written down before a program ran for the first time. Every step gives the GPU about a millisecond of work, and
 then loses some in the planted line. On a CPU they run at a small size, to show that they run and are sampled.
 """

@@ -1,7 +1,7 @@
 """Python's stacks beside a profile: what a program is given so that it is sampled in, NAME.samples.gz out.
 
-The sampler (`injected/`) runs in every Python that the program starts, and writes a file for each process to a folder of
-its own; when the program has ended they become one file, a process after the other. docs/reference/samples.md describes
+The sampler (`injected/`) runs in every Python that the program starts, and writes a file for each process to a folder;
+when the program has ended they become one file, a process after the other. docs/reference/samples.md describes
 it.
 """
 

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture import manifest as manifests
+from gpuledger.capture import python_samples
 from gpuledger.capture.launchers import Remote, launch_of, main_program
 from gpuledger.capture.manifest import EnvironmentWishes, Manifest, PlainRun, RecordedFile, SeenEnvironment, Witness
 from gpuledger.capture.nsys import FULL, Flag, Start, Wishes, export_beside, value_of
-from gpuledger.capture import python_samples
 from gpuledger.capture.output_files import EXPORT, MEMORY, REPORTS, CapturePlace, prepare_place
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.capture.torch_command import Schedule, torch_command

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from gpuledger.capture.output_files import samples_of
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
-from gpuledger.capture.output_files import samples_of
 from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns

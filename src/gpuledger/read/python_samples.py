@@ -2,7 +2,7 @@
 
 NAME.samples.gz is what `gpuledger capture` wrote (docs/reference/samples.md): sections, one per process, in text. It is
 used only where it can be nobody else's: its processes are those of the profile, on the same host and at the same time,
-and the manifest, where there is one, lists it with its size. Whatever speaks against that is a note, and nothing is used.
+and the manifest, where there is one, lists it with its size. What speaks against that is a note, and nothing is used.
 
 A look at the threads is a row from when it was due to when it was made: while an extension kept Python's lock no look
 was possible, and whoever kept it was there all the time. Clocks: the sampler's monotonic one is tied to the wall clock,
@@ -46,7 +46,7 @@ _APART_NS: Final = 2_000_000_000  # so far the wall clock may be off
 _SAME_NS: Final = 200_000  # a sleep begins in the profile so soon after the sampler wrote that it will sleep
 
 
-class _NotUsable(Exception):  # noqa: N818 - a reason, which becomes a note
+class _NotUsable(Exception):
     """Why the file is not used."""
 
     def __init__(self, reason: Message) -> None:
@@ -150,7 +150,9 @@ def _take(section: _Section, kind: bytes, rest: bytes) -> bool:
         section.stacks.append(stack)
     elif kind == b"F":
         line, _, function, path = json.loads(rest)
-        section.frames.append(python_frame(str(function), str(path), int(line)))
+        ours = str(path).rpartition("/gpuledger/capture/")  # the runner is not the user's
+        shown = f"gpuledger/{ours[2]}" if ours[1] else str(path)
+        section.frames.append(python_frame(str(function), shown, int(line)))
     elif kind == b"C":
         before, wall, after = map(int, rest.split())
         section.clocks.append((before, wall, after))
@@ -176,67 +178,78 @@ def _of_this_run(trace: Trace, sections: list[_Section]) -> list[tuple[int, _Sec
     return own + [(section.pid, section) for section in sections if section.pid not in numbers and section.host == host]
 
 
-def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, wanted: Collection[str]) -> Trace:
-    window = trace.span
-    if not isinstance(window, Span):
-        raise _NotUsable(say("the profile has no events to put it beside"))
-    clock = _clock(trace, sections)
-    texts = list(trace.strings.texts)
-    code = {text: number for number, text in enumerate(texts)}
+class _Gathered:
+    """Rows, stacks and texts of all processes, behind those that the trace has."""
 
-    def coded(text: str) -> int:
-        if text not in code:
-            code[text] = len(texts)
-            texts.append(text)
-        return code[text]
+    def __init__(self, trace: Trace) -> None:
+        self.texts = list(trace.strings.texts)
+        self._code = {text: number for number, text in enumerate(self.texts)}
+        self.frames, self.offsets = list[int](), list[int]()
+        self._stacks, self._begun = len(trace.stacks), len(trace.stacks.frames)
+        self.rows = list[tuple[int, int, int, int, int]]()
+        self.damaged = 0
 
-    frames, offsets = [trace.stacks.frames], list[int]()
-    begun = len(trace.stacks.frames)
-    columns: dict[str, list[Any]] = {name: [] for name in ("start_ns", "end_ns", "pid", "tid", "stack")}
-    for pid, section in sections:
-        first = len(trace.stacks) + len(offsets)
-        codes = [coded(frame) for frame in section.frames]
+    def code(self, text: str) -> int:
+        number = self._code.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
+
+    def take(self, pid: int, section: _Section, clock: _Clock, window: Span) -> None:
+        """All looks of one process that lie in the window, or near."""
+        first = self._stacks + len(self.offsets)
+        codes = [self.code(frame) for frame in section.frames]
         for stack in section.stacks:
-            frames.append(np.array([codes[frame] for frame in stack], np.int32))
-            begun += len(stack)
-            offsets.append(begun)
+            self.frames += [codes[frame] for frame in stack]
+            self.offsets.append(self._begun + len(self.frames))
         due_ns, made_ns = (
             clock.in_profile(np.array([look[place] for look in section.looks], np.int64)) for place in (1, 2)
         )
         near = (due_ns >= window.start_ns - _NEAR_NS) & (due_ns <= window.end_ns + _NEAR_NS)
         for look in np.flatnonzero(near).tolist():
-            due, made, where = int(due_ns[look]), int(made_ns[look]), section.looks[look][3]
-            for seen in where.split():
+            due, made = int(due_ns[look]), int(made_ns[look])
+            for seen in section.looks[look][3].split():
                 tid, _, stack_number = seen.partition(b":")
-                if not (tid.isdigit() and stack_number.isdigit() and int(stack_number) < len(section.stacks)):
-                    damaged += tid != b"-1"  # a thread that Python did not start: the system's number is not known
-                    continue
-                row = (due, max(made, due), pid, int(tid), first + int(stack_number))
-                for column, value in zip(columns.values(), row, strict=True):
-                    column.append(value)
-            if len(columns["tid"]) > MOST_ROWS:
+                if tid.isdigit() and stack_number.isdigit() and int(stack_number) < len(section.stacks):
+                    self.rows.append((due, max(made, due), pid, int(tid), first + int(stack_number)))
+                else:
+                    self.damaged += tid != b"-1"  # a thread that Python did not start has no number of the system's
+            if len(self.rows) > MOST_ROWS:
                 raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
-    count = len(columns["tid"])
+
+
+def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, wanted: Collection[str]) -> Trace:
+    window = trace.span
+    if not isinstance(window, Span):
+        raise _NotUsable(say("the profile has no events to put it beside"))
+    clock, gathered = _clock(trace, sections), _Gathered(trace)
+    for pid, section in sections:
+        gathered.take(pid, section, clock, window)
+    count = len(gathered.rows)
     if not count:
         raise _NotUsable(say("its times are not those of the profile: it is of another run"))
-    source = coded("python")
-    strings = Strings(texts)
-    added: dict[str, NDArray[Any]] = {name: np.array(values, np.int64) for name, values in columns.items()}
-    added["source"] = np.full(count, source, np.int32)
-    added = {name: values for name, values in added.items() if name in wanted}
-    stacks = Stacks(np.concatenate((trace.stacks.offsets, np.array(offsets, np.int64))), np.concatenate(frames))
+    source = gathered.code("python")
+    strings = Strings(gathered.texts)
+    names = ("start_ns", "end_ns", "pid", "tid", "stack")
+    values = np.array(gathered.rows, np.int64).T
+    added: dict[str, NDArray[Any]] = dict(zip(names, values, strict=True)) | {
+        "source": np.full(count, source, np.int32)
+    }
+    added = {name: column for name, column in added.items() if name in wanted}
     tables = _without_sampler(trace, sections)
     known = tables.get(Table.SAMPLES)
     if known is not None:
-        added = {name: np.concatenate((known[name], values)) for name, values in added.items()}
+        added = {name: np.concatenate((known[name], column)) for name, column in added.items()}
     order = np.argsort(added["start_ns"], kind="stable")
-    tables[Table.SAMPLES] = Rows(Table.SAMPLES.schema, {name: values[order] for name, values in added.items()}, strings)
-    tables = {table: Rows(rows.schema, _columns(rows), strings) for table, rows in tables.items()}
+    tables[Table.SAMPLES] = Rows(Table.SAMPLES.schema, {name: column[order] for name, column in added.items()}, strings)
     joined = replace(
         trace,
         strings=strings,
-        tables=tables,
-        stacks=stacks,
+        tables={table: Rows(rows.schema, _columns(rows), strings) for table, rows in tables.items()},
+        stacks=Stacks(
+            np.concatenate((trace.stacks.offsets, np.array(gathered.offsets, np.int64))),
+            np.concatenate((trace.stacks.frames, np.array(gathered.frames, np.int32))),
+        ),
         absent={table: why for table, why in trace.absent.items() if table is not Table.SAMPLES},
     )
     parts = {"count": f"{count:,}", "error": time_text(clock.error_ns)}
@@ -245,11 +258,9 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, wa
         if clock.by_sleeps
         else say("{count} samples of Python's stacks; their times are the wall clock's, read within {error}", **parts)
     )
-    joined = _noted(joined, Severity.INFO, sentence, count)
-    if damaged:
-        lost = say("{count} records of Python's stacks are damaged and left out", count=f"{damaged:,}")
-        joined = _noted(joined, Severity.LOSS, lost, damaged)
-    return joined
+    joined, damaged = _noted(joined, Severity.INFO, sentence, count), damaged + gathered.damaged
+    lost = say("{count} records of Python's stacks are damaged and left out", count=f"{damaged:,}")
+    return _noted(joined, Severity.LOSS, lost, damaged) if damaged else joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,13 +270,14 @@ class _Clock:
     instants: Ints
     offset_ns: Ints
     error_ns: int
-    by_sleeps: bool
+    by_sleeps: bool = False
 
     def in_profile(self, times_ns: Ints) -> Ints:
         """These times of the sampler as the profile has them."""
         least = int(self.offset_ns.min())  # so that no digits are lost in floating point
         shift = np.interp(times_ns - self.instants[0], self.instants - self.instants[0], self.offset_ns - least)
-        return times_ns + least + np.rint(shift).astype(np.int64)
+        in_profile: Ints = times_ns + least + np.rint(shift).astype(np.int64)
+        return in_profile
 
 
 def _clock(trace: Trace, sections: list[tuple[int, _Section]]) -> _Clock:
@@ -275,9 +287,7 @@ def _clock(trace: Trace, sections: list[tuple[int, _Section]]) -> _Clock:
     if zero is None or not len(read):
         raise _NotUsable(say("nothing ties its clock to that of the profile"))
     read = read[np.argsort(read[:, 0], kind="stable")]
-    wall = _Clock(
-        read[:, 0], read[:, 1] - (read[:, 0] + read[:, 2]) // 2 - zero, int((read[:, 2] - read[:, 0]).max()), False
-    )
+    wall = _Clock(read[:, 0], read[:, 1] - (read[:, 0] + read[:, 2]) // 2 - zero, int((read[:, 2] - read[:, 0]).max()))
     return _by_sleeps(trace, sections, wall) or wall
 
 
@@ -312,7 +322,7 @@ def _recorded_sleeps(trace: Trace, pid: int, tids: set[int]) -> tuple[Ints, Ints
 
 
 def _matched(start: Ints, end: Ints, looks: Ints, wall: _Clock) -> list[tuple[int, int, int]]:
-    """For every second that has sleeps: an instant, what is to be added to the sampler's clock, and how far off it may be.
+    """For every second that has sleeps: an instant, what is added to the sampler's clock, how far off it may be.
 
     Sleeps differ in length at random, so that only one shift puts most of them beside the sampler's.
     """

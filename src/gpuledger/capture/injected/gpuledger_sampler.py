@@ -1,10 +1,10 @@
 """Inside the program that is captured: notes what line of Python each thread is at, some hundred times a second.
 
-Runs in the user's Python, 3.8 or newer, and needs nothing but its own library. A daemon thread sleeps, asks for Python's
+Runs in the user's Python, 3.8 or newer, and needs nothing but its library. A daemon thread sleeps, asks for Python's
 lock, looks at all threads' frames and writes them down; between two looks it holds nothing of the program. What it sees
 has the bias of the lock: while an extension keeps the lock, no look is possible, and the first one after it finds the
 thread still at the call. So a look has two times, when it was due and when it was made: between them, whoever held the
-lock was where the look finds it. Sleeps differ in length at random, so that no period of the program hides between them,
+lock was where the look finds it. Sleeps differ in length at random, so that no period of the program hides in between,
 and so that they can be found again in a profile that recorded them, which ties the two clocks together.
 
 The file, `FOLDER/PID-N`, is text, a record a line, and grows by whole lines, so that whatever ends the process leaves
@@ -46,7 +46,8 @@ class Sampler:
         self.lines: list[str] = []
         self.stopping = self.is_over = False
         self.lock = threading.Lock()  # of the file: the thread and whoever ends the process
-        self.frame_number: dict[tuple[object, int], int] = {}  # by code, which is kept alive, and instruction
+        self.frame_number: dict[tuple[int, int], int] = {}  # by code and instruction
+        self.codes: list[object] = []  # kept, so that no other code has the number of one
         self.stack_number: dict[tuple[int, ...], int] = {}
         self.named: dict[int, str] = {}
         self.written = 0
@@ -58,7 +59,7 @@ class Sampler:
             "pid": self.pid,
             "parent": os.getppid(),
             "host": os.uname().nodename,
-            "python": "%d.%d.%d" % sys.version_info[:3],
+            "python": ".".join(map(str, sys.version_info[:3])),
             "period_ns": int(self.period_s * 1e9),
         }
         self.lines.append("H " + json.dumps(header))
@@ -79,15 +80,14 @@ class Sampler:
     def run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the program's are its own threads'
         own = threading.get_ident()
-        self.lines.append("O %d" % threading.get_native_id())
+        self.lines.append(f"O {threading.get_native_id()}")
         period, uniform, written = self.period_s, random.Random(self.pid).uniform, _clock_ns()
         while not self.stopping:
             length = period * uniform(0.5, 1.5)
             slept = _clock_ns()
             _sleep(length)
-            if self.stopping:
-                return
-            self.look(own, slept, slept + int(length * 1e9))
+            if not self.stopping:
+                self.look(own, slept, slept + int(length * 1e9))
             if slept - written > WRITE_EVERY_NS:
                 written = slept
                 self.pair()
@@ -96,18 +96,20 @@ class Sampler:
     def look(self, own: int, slept_ns: int, due_ns: int) -> None:
         """Write down where each thread is. Python's lock is held throughout, so that nothing moves meanwhile."""
         taken_ns = _clock_ns()
-        seen = ["s %d %d %d" % (slept_ns, due_ns - slept_ns, taken_ns - due_ns)]
+        seen = [f"s {slept_ns} {due_ns - slept_ns} {taken_ns - due_ns}"]
+        frame = None
         for ident, frame in _frames().items():
             if ident != own:
-                seen.append("%d:%d" % (self.native_id(ident), self.stack(frame)))
-        frame = None
+                seen.append(f"{self.native_id(ident)}:{self.stack(frame)}")
+        del frame
         self.lines.append(" ".join(seen))
 
     def stack(self, frame: object) -> int:
         """The number of a frame's stack, the innermost first."""
-        numbers, known = [], self.frame_number
+        numbers: list[int] = []
+        known = self.frame_number
         while frame is not None and len(numbers) < DEEPEST:
-            key = (frame.f_code, frame.f_lasti)  # type: ignore[attr-defined]
+            key = (id(frame.f_code), frame.f_lasti)  # type: ignore[attr-defined]
             number = known.get(key)
             if number is None:
                 number = self.new_frame(key, frame)
@@ -117,12 +119,13 @@ class Sampler:
         number = self.stack_number.get(stack)
         if number is None:
             number = self.stack_number[stack] = len(self.stack_number)
-            self.lines.append("S %s" % " ".join(map(str, numbers)))
+            self.lines.append("S " + " ".join(map(str, numbers)))
         return number
 
-    def new_frame(self, key: tuple[object, int], frame: object) -> int:
+    def new_frame(self, key: tuple[int, int], frame: object) -> int:
         number = self.frame_number[key] = len(self.frame_number)
-        code = key[0]
+        code = frame.f_code  # type: ignore[attr-defined]
+        self.codes.append(code)
         function = getattr(code, "co_qualname", code.co_name)  # type: ignore[attr-defined]
         line = frame.f_lineno or code.co_firstlineno  # type: ignore[attr-defined]
         described = [line, code.co_firstlineno, function, code.co_filename]  # type: ignore[attr-defined]
@@ -137,7 +140,7 @@ class Sampler:
             return -1
         if self.named.get(native) != thread.name:
             self.named[native] = thread.name
-            self.lines.append("T %d %s" % (native, json.dumps(thread.name)))
+            self.lines.append(f"T {native} {json.dumps(thread.name)}")
         return native  # type: ignore[no-any-return]
 
     def pair(self) -> None:
@@ -145,7 +148,7 @@ class Sampler:
         before = _clock_ns()
         wall = time.time_ns()
         after = _clock_ns()
-        self.lines.append("C %d %d %d" % (before, wall, after))
+        self.lines.append(f"C {before} {wall} {after}")
 
     def write(self) -> None:
         with self.lock:
@@ -167,7 +170,7 @@ class Sampler:
     def opened(self) -> int:
         for number in range(1000):  # a process that replaces its program has its id again
             try:
-                path = os.path.join(self.folder, "%d-%d" % (self.pid, number))
+                path = os.path.join(self.folder, f"{self.pid}-{number}")
                 return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             except FileExistsError:
                 continue
@@ -196,18 +199,22 @@ def start() -> None:
         hz = DEFAULT_HZ
     _sampler = Sampler(folder, hz)
     _sampler.start()
-    atexit.register(lambda: _sampler is not None and _sampler.stop())
+    atexit.register(_stop)
     # Python counts our thread, which goes on before it looks: the program would be warned of what it did not do
     warnings.filterwarnings("ignore", r"This process \(pid=\d+\) is multi-threaded, use of fork", DeprecationWarning)
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
     ended = os._exit
 
     def _exit(status: int) -> None:
-        if _sampler is not None:
-            _sampler.stop()
+        _stop()
         ended(status)
 
     os._exit = _exit  # type: ignore[assignment]
+
+
+def _stop() -> None:
+    if _sampler is not None:
+        _sampler.stop()
 
 
 def _is_main() -> bool:

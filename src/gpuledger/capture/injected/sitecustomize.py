@@ -1,4 +1,4 @@
-"""First on PYTHONPATH of a program that is captured: starts the sampler, then runs the sitecustomize that this one hides.
+"""First on PYTHONPATH of a program that is captured: starts the sampler, then runs the sitecustomize that it hides.
 
 Any Python that the program starts runs it, an old one too: only what every version knows stands here.
 """
@@ -6,7 +6,7 @@ Any Python that the program starts runs it, an old one too: only what every vers
 import sys
 
 
-def _start():
+def _start():  # type: ignore[no-untyped-def]
     from os.path import abspath, dirname
 
     ours = dirname(abspath(__file__))
@@ -15,8 +15,8 @@ def _start():
             import gpuledger_sampler
 
             gpuledger_sampler.start()
-    except Exception:  # the program's own run comes first: it is then not sampled, which the capture says
-        pass
+    except Exception as error:  # the program's own run comes first
+        sys.stderr.write("gpuledger: this Python is not sampled: " + str(error) + "\n")
     sys.path[:] = [folder for folder in sys.path if abspath(folder) != ours]
     own = sys.modules.pop("sitecustomize", None)
     try:
@@ -24,7 +24,7 @@ def _start():
     except ImportError as error:
         if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
-        sys.modules["sitecustomize"] = own
+        sys.modules["sitecustomize"] = own  # type: ignore[assignment]
 
 
-_start()
+_start()  # type: ignore[no-untyped-call]

@@ -122,7 +122,9 @@ def why_unsampled(manner: CaptureOptions, there: Remote | None, *, no_lines: boo
 
 def sampling_notes(unsampled: str | None) -> list[str]:
     """What a printed command does not show: the sampler that its Python is given."""
-    return [unsampled or f"its Python's stacks are sampled {python_samples.HZ} times a second; --no-lines leaves that out"]
+    return [
+        unsampled or f"its Python's stacks are sampled {python_samples.HZ} times a second; --no-lines leaves that out"
+    ]
 
 
 def witness_for(
