@@ -29,6 +29,9 @@ RATE = "GPULEDGER_SAMPLES_HZ"
 DEFAULT_HZ = 400
 WRITE_EVERY_NS = 250_000_000
 DEEPEST = 200
+MOST_OF_LOCK = (
+    50  # a look is followed by a sleep of at least so many times its length, so that it holds 2 % of the lock
+)
 MOST_BYTES = 1 << 30  # of one process: a day of a program with many threads is not what anybody reads
 
 _clock_ns = time.monotonic_ns
@@ -81,20 +84,21 @@ class Sampler:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the program's are its own threads'
         own = threading.get_ident()
         self.lines.append(f"O {threading.get_native_id()}")
-        period, uniform, written = self.period_s, random.Random(self.pid).uniform, _clock_ns()
+        uniform, written, usual_ns = random.Random(self.pid).uniform, _clock_ns(), 0.0
         while not self.stopping:
-            length = period * uniform(0.5, 1.5)
+            length = max(self.period_s, MOST_OF_LOCK * usual_ns / 1e9) * uniform(0.5, 1.5)
             slept = _clock_ns()
             _sleep(length)
             if not self.stopping:
-                self.look(own, slept, slept + int(length * 1e9))
+                looked_ns = self.look(own, slept, slept + int(length * 1e9))
+                usual_ns += 0.1 * (min(looked_ns, 1_000_000) - usual_ns)
             if slept - written > WRITE_EVERY_NS:
                 written = slept
                 self.pair()
                 self.write()
 
-    def look(self, own: int, slept_ns: int, due_ns: int) -> None:
-        """Write down where each thread is. Python's lock is held throughout, so that nothing moves meanwhile."""
+    def look(self, own: int, slept_ns: int, due_ns: int) -> int:
+        """Write down where each thread is. Python's lock is held throughout, so that nothing moves; for how long, out."""
         taken_ns = _clock_ns()
         seen = [f"s {slept_ns} {due_ns - slept_ns} {taken_ns - due_ns}"]
         frame = None
@@ -103,6 +107,7 @@ class Sampler:
                 seen.append(f"{self.native_id(ident)}:{self.stack(frame)}")
         del frame
         self.lines.append(" ".join(seen))
+        return _clock_ns() - taken_ns
 
     def stack(self, frame: object) -> int:
         """The number of a frame's stack, the innermost first."""
@@ -126,9 +131,9 @@ class Sampler:
         number = self.frame_number[key] = len(self.frame_number)
         code = frame.f_code  # type: ignore[attr-defined]
         self.codes.append(code)
-        function = getattr(code, "co_qualname", code.co_name)  # type: ignore[attr-defined]
+        function = getattr(code, "co_qualname", code.co_name)
         line = frame.f_lineno or code.co_firstlineno  # type: ignore[attr-defined]
-        described = [line, code.co_firstlineno, function, code.co_filename]  # type: ignore[attr-defined]
+        described = [line, code.co_firstlineno, function, code.co_filename]
         self.lines.append("F " + json.dumps(described))
         return number
 
