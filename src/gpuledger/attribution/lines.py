@@ -17,13 +17,14 @@ from typing import Final
 import numpy as np
 
 from gpuledger.attribution.lost_time import FEWEST_SAMPLES, ThreadTime, whole_ns
+from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace, os_pid, thread_number
-from gpuledger.trace.spans import covered
+from gpuledger.trace.spans import covered, total, union
 from gpuledger.trace.tables import Table
 
 GOES_ON: Final = 0.5
@@ -132,6 +133,37 @@ def sampled_stacks(trace: Trace, parts: Sequence[ThreadTime]) -> dict[int, int]:
     first, number = group(samples["stack"][held])
     sums = np.bincount(number, weights=weight[held], minlength=len(first)).astype(np.int64)
     return dict(zip(samples["stack"][held[first]].tolist(), sums.tolist(), strict=True))
+
+
+def idle_stacks(trace: Trace, device: Device) -> dict[int, int]:
+    """The GPU's idle time by the stack of Python that the thread was in that ended each gap; none without samples."""
+    if Table.SAMPLES not in trace.tables or not len(trace[Table.SAMPLES]):
+        return {}
+    gaps, host, stacks = device.ledger.gaps, device.host, Counter[int]()
+    launched = np.flatnonzero(gaps.call >= 0)
+    for number, mine in RowsByKey.of(host.thread_of_call[gaps.call[launched]]):
+        call, of_thread = gaps.call[launched[mine[0]]], launched[mine]
+        idle = union(gaps.start_ns[of_thread], gaps.end_ns[of_thread])
+        pid, tid = (int(host.calls[name][call]) for name in ("pid", "tid"))
+        weights = sampled_stacks(trace, [ThreadTime(int(host.threads[number]), pid, tid, idle)])
+        whole = sum(weights.values())
+        for stack, weight in weights.items():
+            stacks[stack] += weight * total(idle) // whole
+    return dict(stacks)
+
+
+def idle_lines(trace: Trace, device: Device) -> tuple[LinePlace, ...]:
+    """The GPU's idle time by the innermost line of the user's own code, the most first."""
+    stacks, lines = idle_stacks(trace, device), dict[str, LinePlace]()
+    whole = sum(stacks.values())
+    for stack, time_ns in stacks.items():
+        place = heaviest_line([(trace.stacks.texts(stack, trace.strings)[::-1], max(time_ns, 1))])
+        if place is not None:
+            known = lines.get(place.at)
+            lines[place.at] = replace(
+                known or place, amount_ns=time_ns + (known.amount_ns if known else 0), whole_ns=whole
+            )
+    return tuple(sorted(lines.values(), key=lambda line: (-line.amount_ns, line.at)))
 
 
 def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool = True) -> LinePlace | None:

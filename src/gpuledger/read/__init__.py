@@ -26,6 +26,8 @@ GPU_METRICS: Final = "GPU_METRICS"
 SAMPLES: Final = {Table.METRICS: frozenset(column.name for column in Table.METRICS.schema.columns)}
 """All of that table, to be read where there is one."""
 
+_BESIDE: Final = {Table.KERNELS: frozenset({"pid"}), Table.CALLS: frozenset({"pid", "tid", "name"})}
+
 _NO_COLUMNS: Final[Mapping[Table, Collection[str]]] = {}
 
 
@@ -63,6 +65,9 @@ def open_trace(
 
 def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
     outer, separator, member = str(path).partition(SEPARATOR)
+    asked, samples = wanted, samples_of(Path(path)) if Table.SAMPLES in wanted else ()
+    if any(file.is_file() for file in samples):  # what they are put beside must be read, whoever asks for it
+        wanted = {**wanted, **{table: wanted.get(table, frozenset()) | names for table, names in _BESIDE.items()}}
     if separator and not Path(path).exists():
         from gpuledger.read.archive import read_member
         from gpuledger.read.stream import is_archive
@@ -84,20 +89,16 @@ def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progres
             trace = cached_open(source, member, wanted, limits, read)
         else:
             trace = read()
-    return trace if member else _with_what_lies_beside(trace, Path(path), wanted)
-
-
-def _with_what_lies_beside(trace: Trace, path: Path, wanted: WantedColumns) -> Trace:
-    """The trace with what a capture left next to the profile: its manifest, and samples of Python's stacks."""
-    manifest = manifest_of(path)
-    listed = None if isinstance(manifest, NotMeasured) else manifest.get("files")
-    trace = replace(trace, plain_window_ns=plain_window_ns(manifest))
-    files = samples_of(path)
-    if listed is None and not any(file.is_file() for file in files):
+    if member:
         return trace
-    from gpuledger.read.python_samples import with_samples  # not for the many profiles that have none
+    manifest = manifest_of(Path(path))
+    trace = replace(trace, plain_window_ns=plain_window_ns(manifest))
+    listed = None if isinstance(manifest, NotMeasured) else manifest.get("files")
+    if samples and (listed is not None or wanted is not asked):
+        from gpuledger.read.python_samples import with_samples  # not for the many profiles that have none
 
-    return with_samples(trace, files, listed, wanted)
+        trace = with_samples(trace, samples, listed, asked)
+    return trace
 
 
 def _refusal(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -67,10 +67,11 @@ class _Section:
     looks: list[tuple[int, int, int, bytes]] = field(default_factory=list)  # slept, due, made; where threads were
 
 
-def with_samples(trace: Trace, files: Sequence[Path], listed: object, wanted: WantedColumns) -> Trace:
+def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: WantedColumns) -> Trace:
     """The trace with the samples of the first of these files that is there; as it is where there is none.
 
-    `listed` are the files that the capture's manifest names, None where no manifest belongs to the profile.
+    `listed` are the files that the capture's manifest names, None where no manifest belongs to the profile; `asked`
+    what was asked for, as more was read to put them beside.
     """
     file = next((file for file in files if file.is_file()), None)
     entries = listed if isinstance(listed, list) else ()
@@ -79,13 +80,11 @@ def with_samples(trace: Trace, files: Sequence[Path], listed: object, wanted: Wa
         lost = next((file.name for file in files if file.name in names), None)
         missing = say("{file}, the sampled Python stacks of this capture, is missing", file=lost or "")
         return trace if lost is None else _noted(trace, Severity.INFO, missing)
-    if Table.SAMPLES not in wanted:
-        return trace
     try:
         if names and names.get(file.name) != file.stat().st_size:
             raise _NotUsable(say("the capture's manifest describes another file of that name"))
         sections, damaged = _sections(file)
-        return _joined(trace, _of_this_run(trace, sections), damaged, wanted[Table.SAMPLES])
+        return _joined(trace, _of_this_run(trace, sections), damaged, asked)
     except (OSError, zlib.error, EOFError) as error:
         reason = say("it cannot be read: {error}", error=str(error))
     except _NotUsable as error:
@@ -218,7 +217,7 @@ class _Gathered:
                 raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
 
 
-def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, wanted: Collection[str]) -> Trace:
+def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, asked: WantedColumns) -> Trace:
     window = trace.span
     if not isinstance(window, Span):
         raise _NotUsable(say("the profile has no events to put it beside"))
@@ -235,7 +234,7 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, wa
     added: dict[str, NDArray[Any]] = dict(zip(names, values, strict=True)) | {
         "source": np.full(count, source, np.int32)
     }
-    added = {name: column for name, column in added.items() if name in wanted}
+    added = {name: column for name, column in added.items() if name in asked[Table.SAMPLES]}
     tables = _without_sampler(trace, sections)
     known = tables.get(Table.SAMPLES)
     if known is not None:
@@ -245,7 +244,7 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, wa
     joined = replace(
         trace,
         strings=strings,
-        tables={table: Rows(rows.schema, _columns(rows), strings) for table, rows in tables.items()},
+        tables={table: Rows(rows.schema, _columns(rows), strings) for table, rows in tables.items() if table in asked},
         stacks=Stacks(
             np.concatenate((trace.stacks.offsets, np.array(gathered.offsets, np.int64))),
             np.concatenate((trace.stacks.frames, np.array(gathered.frames, np.int32))),

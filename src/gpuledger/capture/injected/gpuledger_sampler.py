@@ -98,7 +98,7 @@ class Sampler:
                 self.write()
 
     def look(self, own: int, slept_ns: int, due_ns: int) -> int:
-        """Write down where each thread is. Python's lock is held throughout, so that nothing moves; for how long, out."""
+        """Write down where each thread is. Python keeps still meanwhile; for how long, out."""
         taken_ns = _clock_ns()
         seen = [f"s {slept_ns} {due_ns - slept_ns} {taken_ns - due_ns}"]
         frame = None
