@@ -26,7 +26,10 @@ GPU_METRICS: Final = "GPU_METRICS"
 SAMPLES: Final = {Table.METRICS: frozenset(column.name for column in Table.METRICS.schema.columns)}
 """All of that table, to be read where there is one."""
 
-_BESIDE: Final = {Table.KERNELS: frozenset({"pid"}), Table.CALLS: frozenset({"pid", "tid", "name"})}
+_BESIDE: Final = {
+    Table.KERNELS: frozenset({"start_ns", "end_ns", "pid"}),
+    Table.CALLS: frozenset({"start_ns", "end_ns", "pid", "tid", "name"}),
+}
 
 _NO_COLUMNS: Final[Mapping[Table, Collection[str]]] = {}
 

@@ -109,7 +109,7 @@ def _lines(file: Path) -> Iterator[bytes]:
             given = given or packed.read(_BLOCK)
             *lines, rest = rest.split(b"\n")
             unpacked += sum(map(len, lines))
-            if len(rest) > LONGEST_LINE or unpacked > MOST_BYTES:
+            if max(map(len, (*lines, rest))) > LONGEST_LINE or unpacked > MOST_BYTES:
                 raise _NotUsable(say("it is no recording of samples: its lines are too long, or too many"))
             yield from lines
 
