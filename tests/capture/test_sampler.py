@@ -120,7 +120,10 @@ def test_a_sitecustomize_of_the_programs_own_still_runs(tmp_path: Path, monkeypa
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.is_there = True\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     environment = os.environ | python_samples.prepare_sampling(CapturePlace(tmp_path, "run", ".json.gz"))
-    asked = "import sys; print(is_there, sys.modules['sitecustomize'].__file__ == sys.argv[1], any('injected' in path for path in sys.path))"
+    asked = (
+        "import sys; own = sys.modules['sitecustomize'].__file__ == sys.argv[1]; "
+        "print(is_there, own, any('injected' in path for path in sys.path))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", asked, tmp_path / "sitecustomize.py"], env=environment, capture_output=True, check=True
     )

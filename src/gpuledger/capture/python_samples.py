@@ -46,7 +46,7 @@ def samples_folder(place: CapturePlace) -> Path:
 def prepare_sampling(place: CapturePlace) -> dict[str, str]:
     """An empty folder, and the variables that let every Python of the program write to it."""
     folder = samples_folder(place)
-    shutil.rmtree(folder, ignore_errors=True)
+    discard_samples(place)
     folder.mkdir(mode=0o700)
     paths = filter(None, (str(INJECTED), os.environ.get("PYTHONPATH")))
     return {"PYTHONPATH": os.pathsep.join(paths), FOLDER_VARIABLE: str(folder)}
@@ -62,5 +62,10 @@ def gather_samples(place: CapturePlace) -> Path | None:
             for path in files:
                 with path.open("rb") as process:
                     shutil.copyfileobj(process, gathered)
-    shutil.rmtree(folder, ignore_errors=True)
+    discard_samples(place)
     return target if files else None
+
+
+def discard_samples(place: CapturePlace) -> None:
+    """Take away what processes wrote."""
+    shutil.rmtree(samples_folder(place), ignore_errors=True)

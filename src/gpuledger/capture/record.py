@@ -382,6 +382,7 @@ def record_program(recording: Recording, tell: Tell) -> CaptureOutcome:
                 on_stage=lambda name: tell(stages[name]),
             )
         except ToolFailed as error:
+            python_samples.discard_samples(recording.place)
             manifests.write_manifest(
                 replace(begun, state=manifests.FAILED, reason=error.claim), recording.place.manifest
             )
