@@ -104,7 +104,7 @@ def to_list(device: str, fixed: bool) -> Step:
     work = Work(device)
 
     def accuracy(out: Tensor) -> float:
-        return sum(out.float().flatten()[:200_000].tolist())  # planted: to_list
+        return float(sum(out.float().flatten()[:200_000].tolist()))  # planted: to_list
 
     def step(_index: int) -> Tensor:
         out = work()
@@ -115,7 +115,7 @@ def to_list(device: str, fixed: bool) -> Step:
     return step
 
 
-class Rows(Dataset):  # type: ignore[misc, type-arg, unused-ignore]
+class CheapRows(Dataset):  # type: ignore[misc, type-arg, unused-ignore]
     """Samples that are cheap to get."""
 
     def __init__(self, slow: bool) -> None:
@@ -142,7 +142,7 @@ def collate(device: str, fixed: bool) -> Step:
     if fixed:
         ready = torch.zeros(64, 1280, dtype=torch.int64)
         return lambda _index: work(1.0 + float(ready[0, 0]) * 0)
-    loader = iter(DataLoader(Rows(slow=False), batch_size=64, collate_fn=collate_slowly))
+    loader = iter(DataLoader(CheapRows(slow=False), batch_size=64, collate_fn=collate_slowly))
 
     def step(_index: int) -> Tensor:
         batch = next(loader)
@@ -155,7 +155,7 @@ def collate(device: str, fixed: bool) -> Step:
 def loader_workers(device: str, fixed: bool) -> Step:
     """Two workers that are slower than the GPU."""
     work = Work(device)
-    workers = iter(DataLoader(Rows(slow=not fixed), batch_size=16, num_workers=2, collate_fn=torch.tensor))
+    workers = iter(DataLoader(CheapRows(slow=not fixed), batch_size=16, num_workers=2, collate_fn=torch.tensor))
 
     def step(_index: int) -> Tensor:
         batch = next(workers)  # planted: loader_workers
@@ -191,7 +191,7 @@ def generator(device: str, fixed: bool) -> Step:
 
 def lock(device: str, fixed: bool) -> Step:
     """Another thread has the lock that the step needs."""
-    work, holder = Work(device), helpers.Holder(0.005)
+    work, holder = Work(device), helpers.LockHolder(0.005)
 
     def step(_index: int) -> Tensor:
         if not fixed:

@@ -69,7 +69,7 @@ def batches(length: int, rows: int) -> Iterator[list[int]]:
         yield [(row * number * 2654435761) % length for row in range(rows)]  # planted: generator
 
 
-class Holder:
+class LockHolder:
     """A thread that holds a lock most of the time, as a logger or a metrics exporter does."""
 
     def __init__(self, hold_s: float) -> None:

@@ -308,6 +308,7 @@ _FEWEST_FRAMES: Final = 8
 _LOADING: Final = say("the data loader prepares the next batch")
 
 _PYTHON: Final = regex(r"python|^pt_main")
+_PLACED_BY_LINES: Final = (Cause.HOST_CODE, Cause.OS, Cause.WAIT_THREAD)
 _ASKS_AGAIN: Final = regex(r"cond_(timed|clock)wait")
 _GIL_NS: Final = 8_000_000
 """Python's threads ask for the lock every 5 ms."""
@@ -374,7 +375,17 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     claim = _with_what_follows(device, claim, time, saving)
     busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)
     follows = "LAUNCH-BOUND" if 2 * time < saving else ""  # most of it is lost where launches come late
-    return [replace(busy, fix=advice or busy.fix, follows=follows)]
+    follow_up = _lines_command(subject.trace, evidence) if cause in _PLACED_BY_LINES else None
+    return [replace(busy, fix=advice or busy.fix, follows=follows, next=follow_up or busy.next)]
+
+
+def _lines_command(trace: Trace, evidence: Sequence[Evidence]) -> str | None:
+    """The capture that would name the line, where the program is Python's and no stack of it was recorded."""
+    if any(piece.line is not None for piece in evidence):
+        return None
+    is_torch = trace.origin.tool != "nsys"
+    is_python = is_torch or any(_PYTHON.search(process.name or "") for process in trace.origin.processes)
+    return f"gpuledger capture {'torch' if is_torch else 'nsys'} -- COMMAND" if is_python else None
 
 
 def _source_rate(device: Device, chosen: Positions) -> int | None:

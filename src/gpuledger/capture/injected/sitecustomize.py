@@ -3,6 +3,7 @@
 Any Python that the program starts runs it, an old one too: only what every version knows stands here.
 """
 
+import os
 import sys
 
 
@@ -16,7 +17,7 @@ def _start():  # type: ignore[no-untyped-def]
 
             gpuledger_sampler.start()
     except Exception as error:  # the program's own run comes first
-        sys.stderr.write("gpuledger: this Python is not sampled: " + str(error) + "\n")
+        os.write(2, ("gpuledger: this Python is not sampled: " + str(error) + "\n").encode())
     sys.path[:] = [folder for folder in sys.path if abspath(folder) != ours]
     own = sys.modules.pop("sitecustomize", None)
     try:
