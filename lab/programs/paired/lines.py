@@ -133,7 +133,7 @@ class CheapRows(Dataset):  # type: ignore[misc, type-arg, unused-ignore]
 def collate_slowly(rows: list[list[int]]) -> Tensor:
     """Pads one number at a time."""
     padded = [[value % 255 if value % 3 else 0 for value in row * 20] for row in rows]  # planted: collate
-    return torch.tensor(padded)
+    return torch.tensor(padded[0])
 
 
 def collate(device: str, fixed: bool) -> Step:
@@ -195,9 +195,6 @@ def lock(device: str, fixed: bool) -> Step:
 
     def step(_index: int) -> Tensor:
         if not fixed:
-            holder.has_it.clear()
-            holder.asked.set()
-            holder.has_it.wait(0.1)
             holder.lock.acquire()  # planted: lock
             holder.lock.release()
         return work()

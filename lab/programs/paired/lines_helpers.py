@@ -73,16 +73,12 @@ class LockHolder:
     """A thread that holds a lock most of the time, as a logger or a metrics exporter does."""
 
     def __init__(self, hold_s: float) -> None:
-        self.lock, self.hold_s, self.ended = threading.Lock(), hold_s, threading.Event()
-        self.asked = threading.Event()
-        self.has_it = threading.Event()
+        self.lock, self.hold_s = threading.Lock(), hold_s
         self.thread = threading.Thread(target=self._run, name="exporter", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        while not self.ended.is_set():
-            self.asked.wait(1.0)
-            self.asked.clear()
+        while True:
             with self.lock:
-                self.has_it.set()
                 time.sleep(self.hold_s)
+            time.sleep(self.hold_s / 50)
