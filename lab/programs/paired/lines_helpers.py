@@ -78,7 +78,7 @@ class LockHolder:
         self.thread.start()
 
     def _run(self) -> None:
-        while True:
+        for _ in range(1_500):  # then the program is over
             with self.lock:
                 time.sleep(self.hold_s)
             time.sleep(self.hold_s / 50)
