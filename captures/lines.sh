@@ -32,7 +32,9 @@ sampled=(env "PYTHONPATH=$injected:$libraries")
 part nsys 100 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/samples" nsys profile --output=nsys --force-overwrite=true --sample=none --cpuctxsw=none \
   --trace=cuda,nvtx,osrt --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop \
   python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=30 --seconds=60 --device="$device" $profiler --output=lines/nsys.jsonl
-cat samples/* | gzip -6 > lines/nsys.samples.gz
+# without the host's name and where libraries lie
+cat samples/* | sed -E '/^H /s/"host": "[^"]*"/"host": "host"/; /^F /s#"/[^"]*/((site|dist)-packages|lib/python[0-9.]+)/#"/\1/#' |
+  gzip -6 > lines/nsys.samples.gz
 (
   [ -s nsys.nsys-rep ] || exit
   nsys export --type=sqlite --force-overwrite=true --output=nsys.sqlite nsys.nsys-rep > lines/export.log 2>&1
