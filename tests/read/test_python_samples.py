@@ -93,6 +93,16 @@ def test_gaps_json_and_the_page_have_the_lines(tmp_path: Path) -> None:
     assert "GPU idle time by host stack" in (tmp_path / "page.html").read_text()
 
 
+def test_a_timeline_has_a_track_of_lines(tmp_path: Path) -> None:
+    path, before = recorded(tmp_path)
+    assert gpuledger("export", path, "-o", tmp_path / "run.trace.json").exit_code == 0
+    events = json.loads((tmp_path / "run.trace.json").read_text())["traceEvents"]
+    [line] = [event for event in events if event.get("cat") == "line"]
+    assert line["name"] == "data.py:88 resize"
+    window = before.span
+    assert line["dur"] * 1000 > 0.9 * (window.end_ns - window.start_ns)  # type: ignore[union-attr]
+
+
 def test_at_80_columns_the_line_number_is_not_cut(tmp_path: Path) -> None:
     path, _ = recorded(tmp_path)
     text = gpuledger("report", path, COLUMNS="80").stdout

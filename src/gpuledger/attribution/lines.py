@@ -24,7 +24,7 @@ from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace, os_pid, thread_number
-from gpuledger.trace.spans import covered, total, union
+from gpuledger.trace.spans import Ints, covered, total, union
 from gpuledger.trace.tables import Table
 
 GOES_ON: Final = 0.5
@@ -164,6 +164,41 @@ def idle_lines(trace: Trace, device: Device) -> tuple[LinePlace, ...]:
                 known or place, amount_ns=time_ns + (known.amount_ns if known else 0), whole_ns=whole
             )
     return tuple(sorted(lines.values(), key=lambda line: (-line.amount_ns, line.at)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LineRuns:
+    """At which line a thread was, from the first look that found it there to the first that did not."""
+
+    start_ns: Ints
+    end_ns: Ints
+    texts: tuple[str, ...]
+    text: Ints  # of each run, a position in `texts`
+
+
+def line_runs(trace: Trace, device: Device) -> LineRuns | None:
+    """Where the thread was that launches most of a GPU's work; None where it was not sampled."""
+    launched = device.work.of(device.gpu).launch
+    if Table.SAMPLES not in trace.tables or not (launched >= 0).any():
+        return None
+    thread_of = device.host.thread_of_call[launched[launched >= 0]]
+    launching = int(device.host.threads[int(np.bincount(thread_of).argmax())])
+    samples = trace[Table.SAMPLES]
+    is_python = (samples["stack"] >= 0) & (samples.codes("source") == trace.strings.code("python"))
+    samples = samples.where(is_python & (thread(samples) == launching))
+    if len(samples) < FEWEST_SAMPLES:
+        return None
+    first, number = group(samples["stack"])
+    places = [
+        heaviest_line([(trace.stacks.texts(stack, trace.strings)[::-1], 1)])
+        for stack in samples["stack"][first].tolist()
+    ]
+    texts = ["" if place is None else f"{place.at} {place.function}" for place in places]
+    distinct_texts = tuple(dict.fromkeys(texts))
+    text = np.array([distinct_texts.index(text) for text in texts])[number]
+    start = samples["start_ns"]
+    begins = np.flatnonzero(np.append(True, text[1:] != text[:-1]))
+    return LineRuns(start[begins], np.append(start[begins[1:]], samples["end_ns"][-1]), distinct_texts, text[begins])
 
 
 def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool = True) -> LinePlace | None:
