@@ -204,18 +204,7 @@ def line_runs(trace: Trace, device: Device) -> LineRuns | None:
 def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool = True) -> LinePlace | None:
     """Of stacks, the outermost frame first, and what each weighs: the line that holds the most, as above."""
     whole = sum(weight for _, weight in stacks)
-    own = [[position for position, frame in enumerate(frames) if is_own(frame)] for frames, _ in stacks]
-    if not any(own):  # all of packages: an engine that is installed
-        own = [
-            [
-                position
-                for position, frame in enumerate(frames)
-                if (m := _FRAME.match(frame)) and not _FRAMEWORK.match(m["file"])
-            ]
-            for frames, _ in stacks
-        ]
-    if not any(own):
-        own = [[position for position, frame in enumerate(frames) if _FRAME.match(frame)] for frames, _ in stacks]
+    own = _own_positions(stacks)
     chosen, depth, held = list(range(len(stacks))), 0, whole
     while True:
         inner = Counter[str]()
@@ -240,6 +229,32 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
     most_of_it = max(chosen, key=lambda stack: stacks[stack][1])
     place = _place(path, into if 2 * most >= held else "", held, whole, is_exact=is_exact)
     return None if place is None else replace(place, stack=tuple(stacks[most_of_it][0]))
+
+
+def _own_positions(stacks: Sequence[tuple[Sequence[str], int]]) -> list[list[int]]:
+    """Of each stack the frames that are the user's; without a file of theirs, those of the package that began it."""
+    files = [[_file(frame) for frame in frames] for frames, _ in stacks]
+    packages = [next(filter(None, map(_package, names)), "") for names in files]
+    found = [[position for position, frame in enumerate(frames) if is_own(frame)] for frames, _ in stacks]
+    if not any(found):  # an engine that is installed, or a program that torch tells with its folders
+        found = [
+            [position for position, file in enumerate(names) if package and _package(file) == package]
+            for names, package in zip(files, packages, strict=True)
+        ]
+    if not any(found):
+        found = [[position for position, file in enumerate(names) if file] for names in files]
+    return found
+
+
+def _file(frame: str) -> str:
+    match = _FRAME.match(frame)
+    return match["file"] if match else ""
+
+
+def _package(file: str) -> str:
+    """The outermost folder of a file; none for those of the framework and of Python itself."""
+    package, _, inside = file.partition("/")
+    return package if inside and package not in sys.stdlib_module_names and not _FRAMEWORK.match(file) else ""
 
 
 def _place(path: tuple[str, ...], into: str, held_ns: int, whole: int, *, is_exact: bool) -> LinePlace | None:
@@ -276,6 +291,6 @@ def _called(frame: str) -> str:
 def function_line(path: Sequence[str], amount_ns: int, parts: Sequence[ThreadTime]) -> LinePlace | None:
     """The place of nested functions as torch records them, the outermost first: where the innermost own one begins."""
     place = heaviest_line([(path, max(amount_ns, 1))], is_exact=False)
-    if place is None or not is_own(place.frames[-1]):
+    if place is None or not (is_own(place.frames[-1]) or _package(place.file)):
         return None
     return replace(place, amount_ns=amount_ns, whole_ns=whole_ns(parts), caller="")
