@@ -74,18 +74,17 @@ def main() -> None:
             trace = open_trace(export)
             notes = [str(note.sentence) for note in trace.health if note.code == "python-samples"]
             code, found = first_line(trace, program)
-            is_right = found is not None and found.at == place
+            is_right = found is not None and found.at == place and not found.is_before
             right["nsys"] += is_right
             print("nsys ", "OK" if is_right else "--", program, place, code, found and str(found.whole), notes)  # noqa: T201
             if program == "known_time":
                 print("clock error, ns, early and late:", clock_error_ns(trace))  # noqa: T201
         if traced.exists():
             try:
-                trace = open_trace(traced)
+                code, found = first_line(open_trace(traced), program)
             except GpuledgerError as error:
                 print("torch", "not read:", program, error)  # noqa: T201
                 continue
-            code, found = first_line(trace, program)
             is_right = found is not None and (Path(found.file).name, found.function) == (file, holder(program, file))
             right["torch"] += is_right
             print("torch", "OK" if is_right else "--", program, place, code, found and str(found.whole))  # noqa: T201

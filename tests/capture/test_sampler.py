@@ -108,6 +108,43 @@ def test_a_forked_child_that_leaves_at_once_has_its_own_file(sections: list[Sect
     assert second.seen["MainThread", "<module>:23"] >= 1
 
 
+ALONE = """
+import hashlib, sys, threading, time
+data = bytes(100_000)
+
+def compute():
+    return [value % 255 for value in range(30_000)]
+
+def steps(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        compute()
+        hashlib.md5(data)  # gives up the lock
+
+steps(0.3)
+asked = sys.getswitchinterval()
+threading.Thread(target=steps, args=(0.2,)).start()
+steps(0.2)
+print(asked < 0.001, sys.getswitchinterval())
+"""
+
+
+def test_one_thread_alone_is_asked_for_the_lock_at_once_and_two_share_it_as_before(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(ALONE)
+    place = CapturePlace(tmp_path, "run", ".json.gz")
+    environment = os.environ | python_samples.prepare_sampling(place)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, check=True
+    )
+    assert done.stdout == b"True 0.005\n"
+    gathered = python_samples.gather_samples(place)
+    assert gathered is not None
+    text = gzip.decompress(gathered.read_bytes()).decode()
+    alone = Section(text[: text.index("I 5000000")])
+    computing = sum(count for (_, frame), count in alone.seen.items() if frame.endswith(":6") and "compute" in frame)
+    assert computing > alone.seen["MainThread", "steps:12"]
+
+
 @pytest.mark.parametrize("options", [["-S"], ["-I"], ["-E"]])
 def test_a_python_that_is_not_to_be_touched_is_not(tmp_path: Path, options: list[str]) -> None:
     place = CapturePlace(tmp_path, "run", ".json.gz")

@@ -38,7 +38,9 @@ def recorded(
     return path, trace
 
 
-def made(trace: Trace, *, pid: int | None = None, host: str = "", shift: int = 0, schema: str = "") -> list[str]:
+def made(
+    trace: Trace, *, pid: int | None = None, host: str = "", shift: int = 0, schema: str = "", late: int = 20_000
+) -> list[str]:
     [process], window, zero = trace.origin.processes, trace.span, trace.origin.wall_zero_ns
     assert zero is not None
     header = {"schema": schema or python_samples.SCHEMA, "pid": pid or process.pid, "host": host}
@@ -46,7 +48,10 @@ def made(trace: Trace, *, pid: int | None = None, host: str = "", shift: int = 0
     clocks = [f"C {at - 500} {at - AHEAD + zero + shift} {at + 500}" for at in (begun, ended)]
     code = ['F [88, 80, "resize", "/home/me/data.py"]', 'F [12, 3, "main", "/home/me/train.py"]']
     library = 'F [741, 700, "fft2", "/opt/python/site-packages/numpy/fft/_pocketfft.py"]'
-    looks = [f"s {at - PERIOD} {PERIOD} 20000 {process.pid}:0" for at in range(begun, ended, PERIOD)]
+    looks = [
+        f"s {at - PERIOD} {PERIOD} {late if number % 8 else 20_000} {process.pid}:0"
+        for number, at in enumerate(range(begun, ended, PERIOD))
+    ]
     return [f"H {json.dumps(header)}", "O 999", *clocks, *code, library, "S 2 0 1", *looks]
 
 
@@ -66,13 +71,29 @@ def test_the_line_is_the_first_thing_that_is_said(tmp_path: Path) -> None:
     assert line.frames == ("main (train.py:12)", "resize (data.py:88)")
 
 
+@pytest.mark.parametrize(
+    ("late", "keeps", "where"),
+    [
+        (3_000_000, 5_000_000, "before data.py:88 in resize"),  # it gave the lock up when it came there
+        (3_000_000, 100_000, "at data.py:88 in resize"),  # it was asked to, and a call there kept it
+        (6_000_000, 5_000_000, "at data.py:88 in resize"),
+        (300_000, 5_000_000, "at data.py:88 in resize"),
+    ],
+)
+def test_a_thread_that_kept_the_lock_was_on_the_way(tmp_path: Path, late: int, keeps: int, where: str) -> None:
+    path, trace = recorded(tmp_path)
+    first, *rest = made(trace, late=late)
+    recorded(tmp_path, lines=[first, f"I {keeps}", *rest])
+    assert str(diagnose(open_trace(path), "run", Selection()).findings[0].claim).endswith(f"mostly {where}")
+
+
 def test_samples_are_a_table_on_the_profiles_clock(tmp_path: Path) -> None:
     path, before = recorded(tmp_path)
     trace = open_trace(path, only=[Table.SAMPLES])
     samples = trace["samples"]
     window = before.span
-    assert samples["start_ns"][0] == window.start_ns  # type: ignore[union-attr]
-    assert set((samples["end_ns"] - samples["start_ns"]).tolist()) == {20_000}
+    assert samples["start_ns"][0] == window.start_ns + 20_000  # type: ignore[union-attr]
+    assert set((samples["end_ns"] - samples["start_ns"]).tolist()) == {0}  # all took as long to wake up
     assert set(np.diff(samples["start_ns"]).tolist()) == {PERIOD}
     assert trace.stacks.texts(int(samples["stack"][0]), trace.strings)[1:] == [
         "resize (data.py:88)",

@@ -25,6 +25,7 @@ from gpuledger.regex import regex
 from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace, os_pid, thread_number
 from gpuledger.trace.spans import Ints, covered, total, union
+from gpuledger.trace.strings import ON_THE_WAY
 from gpuledger.trace.tables import Table
 
 GOES_ON: Final = 0.5
@@ -53,6 +54,7 @@ class LinePlace:
     into: str = ""  # the function of a library that most of the time there is in
     caller: str = ""  # `file:line` of the user's own frame around it
     frames: tuple[str, ...] = ()  # the user's own frames down to it, the outermost first
+    is_before: bool = False  # whether the time is that until the line was come to
     is_exact: bool = True  # whether it is the very line; else where the function begins
     stack: tuple[str, ...] = ()  # all frames of the stack there that holds the most, the outermost first
 
@@ -68,6 +70,8 @@ class LinePlace:
     @property
     def where(self) -> Message:
         """The place in words; the line comes before all that may be cut."""
+        if self.is_before:
+            return say("before {at} in {function}", at=self.at, function=self.function)
         if self.is_exact:
             return say("at {at} in {function}", at=self.at, function=self.function)
         return say("in {function}, which begins at {at}", function=self.function, at=self.at)
@@ -89,10 +93,11 @@ def is_own(frame: str) -> bool:
     return match["file"].removesuffix(".py") not in sys.stdlib_module_names
 
 
-def sampled_line(trace: Trace, parts: Sequence[ThreadTime]) -> LinePlace | None:
+def sampled_line(trace: Trace, parts: Sequence[ThreadTime], *, is_code: bool) -> LinePlace | None:
     """The line that most of this time was in, by the samples of Python's stacks; None where none was taken then.
 
-    A thread that runs no Python, as autograd's, stands for the one that its process began with, which waits for it.
+    In calls a thread stays at its line, however late it is looked at; in its own code (`is_code`) it goes on. A thread
+    that runs no Python, as autograd's, stands for the one that its process began with, which waits for it.
     """
     if Table.SAMPLES not in trace.tables:
         return None
@@ -103,7 +108,8 @@ def sampled_line(trace: Trace, parts: Sequence[ThreadTime]) -> LinePlace | None:
     if not weights:
         return None
     paths = {stack: trace.stacks.texts(stack, trace.strings)[::-1] for stack in weights}
-    return heaviest_line([(paths[stack], weight) for stack, weight in weights.items()])
+    line = heaviest_line([(paths[stack], weight) for stack, weight in weights.items()])
+    return line if line is None or is_code else replace(line, is_before=False)
 
 
 def _first_thread(pid: int) -> int:
@@ -228,7 +234,9 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
     into, most = max(inside.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     most_of_it = max(chosen, key=lambda stack: stacks[stack][1])
     place = _place(path, into if 2 * most >= held else "", held, whole, is_exact=is_exact)
-    return None if place is None else replace(place, stack=tuple(stacks[most_of_it][0]))
+    on_the_way_ns = sum(stacks[stack][1] for stack in chosen if stacks[stack][0][-1] == ON_THE_WAY)
+    is_before, frames_there = 2 * on_the_way_ns > held, tuple(stacks[most_of_it][0])
+    return None if place is None else replace(place, stack=frames_there, is_before=is_before)
 
 
 def _own_positions(stacks: Sequence[tuple[Sequence[str], int]]) -> list[list[int]]:
@@ -270,7 +278,15 @@ def _place(path: tuple[str, ...], into: str, held_ns: int, whole: int, *, is_exa
     ]
     caller = f"{around[-1]['file']}:{around[-1]['line']}" if around else ""
     return LinePlace(
-        match["file"], -1 if is_module else line, function, held_ns, whole, _called(into), caller, path, is_exact
+        match["file"],
+        -1 if is_module else line,
+        function,
+        held_ns,
+        whole,
+        _called(into),
+        caller,
+        path,
+        is_exact=is_exact,
     )
 
 

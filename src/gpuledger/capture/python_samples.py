@@ -20,7 +20,7 @@ from gpuledger.system.files import whole_file
 
 INJECTED: Final = Path(__file__).parent / "injected"
 FOLDER_VARIABLE: Final = "GPULEDGER_SAMPLES"  # as the sampler knows it
-HZ: Final = 400
+HZ: Final = 250
 LEFT_OUT: Final = "Python's stacks were not sampled: left out with --no-lines"
 ELSEWHERE: Final = "Python's stacks are not sampled where the program runs elsewhere, with --via"
 NO_PYTHON: Final = (

@@ -5,9 +5,10 @@ used only where it can be nobody else's: its processes are those of the profile,
 and the manifest, where there is one, lists it with its size. What speaks against that is a note, and nothing is used.
 
 A look at the threads is a row from when it was due to when it was made: while an extension kept Python's lock no look
-was possible, and whoever kept it was there all the time. Clocks: the sampler's monotonic one is tied to the wall clock,
-of which the profile knows the zero; where the profile recorded the sampler's own sleeps, those tie the clocks from both
-sides, to the microsecond. The sampler's own thread is then taken out of the tables: it is not the program's.
+was possible, and whoever kept it was there all the time, or, if it was not made to give it up, on the way there.
+Clocks: the sampler's monotonic one is tied to the wall clock, of which the profile knows the zero; where the profile
+recorded the sampler's own sleeps, those tie the clocks from both sides, to the microsecond. The sampler's own thread is
+then taken out of the tables: it is not the program's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace.keys import is_among
 from gpuledger.trace.model import Note, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span
-from gpuledger.trace.strings import Stacks, Strings, python_frame
+from gpuledger.trace.strings import ON_THE_WAY, Stacks, Strings, python_frame
 from gpuledger.trace.tables import Rows, Table
 from gpuledger.units import time_text
 
@@ -39,6 +40,7 @@ MOST_ROWS: Final = 4_000_000
 LONGEST_LINE: Final = 1 << 20
 DEEPEST: Final = 400
 _WAKES_UP: Final = 0.1  # of looks, the quickest, found the lock free
+_SOON_NS: Final = 500_000  # a busy system may wake a thread so late; more, and the lock was not free
 _NEAR_NS: Final = 1_000_000_000  # looks so far outside of what the profile recorded are left out
 _BLOCK: Final = 1 << 20
 _SLEEPS: Final = 200  # of the sampler, by which the clocks are first put beside each other
@@ -66,6 +68,8 @@ class _Section:
     frames: list[str] = field(default_factory=list)
     stacks: list[tuple[int, ...]] = field(default_factory=list)
     looks: list[tuple[int, int, int, bytes]] = field(default_factory=list)  # slept, due, made; where threads were
+    keeps: list[tuple[int, int]] = field(default_factory=lambda: [(0, 5_000_000)])
+    """From which look on a thread may keep the lock for so long, in ns."""
 
 
 def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: WantedColumns) -> Trace:
@@ -156,6 +160,8 @@ def _take(section: _Section, kind: bytes, rest: bytes) -> bool:
     elif kind == b"C":
         before, wall, after = map(int, rest.split())
         section.clocks.append((before, wall, after))
+    elif kind == b"I":
+        section.keeps.append((len(section.looks), int(rest)))
     elif kind == b"O":
         section.own.add(int(rest))
     else:
@@ -207,13 +213,24 @@ class _Gathered:
         )
         if len(due_ns):  # so long a thread takes to wake up, though the lock is free
             due_ns = np.minimum(due_ns + int(np.quantile(np.maximum(made_ns - due_ns, 0), _WAKES_UP)), made_ns)
+        begins, keeps = np.array(section.keeps, np.int64).T
+        keeps_ns = keeps[np.searchsorted(begins, np.arange(len(due_ns)), side="right") - 1]
+        came_here = (made_ns - due_ns > _SOON_NS) & (made_ns - due_ns < keeps_ns)
+        on_the_way = dict[int, int]()
         near = (due_ns >= window.start_ns - _NEAR_NS) & (due_ns <= window.end_ns + _NEAR_NS)
         for look in np.flatnonzero(near).tolist():
             due, made = int(due_ns[look]), int(made_ns[look])
             for seen in section.looks[look][3].split():
                 tid, _, stack_number = seen.partition(b":")
                 if tid.isdigit() and stack_number.isdigit() and int(stack_number) < len(section.stacks):
-                    self.rows.append((due, max(made, due), pid, int(tid), first + int(stack_number)))
+                    number = int(stack_number)
+                    if came_here[look]:
+                        if number not in on_the_way:
+                            on_the_way[number] = self._stacks + len(self.offsets) - first
+                            self.frames += [self.code(ON_THE_WAY), *(codes[frame] for frame in section.stacks[number])]
+                            self.offsets.append(self._begun + len(self.frames))
+                        number = on_the_way[number]
+                    self.rows.append((due, max(made, due), pid, int(tid), first + number))
                 else:
                     self.damaged += tid != b"-1"  # a thread that Python did not start has no number of the system's
             if len(self.rows) > MOST_ROWS:

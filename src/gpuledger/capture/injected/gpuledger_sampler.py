@@ -4,8 +4,11 @@ Runs in the user's Python, 3.8 or newer, and needs nothing but its library. A da
 lock, looks at all threads' frames and writes them down; between two looks it holds nothing of the program. What it sees
 has the bias of the lock: while an extension keeps the lock, no look is possible, and the first one after it finds the
 thread still at the call. So a look has two times, when it was due and when it was made: between them, whoever held the
-lock was where the look finds it. Sleeps differ in length at random, so that no period of the program hides in between,
-and so that they can be found again in a profile that recorded them, which ties the two clocks together.
+lock was where the look finds it. Python lets a thread keep the lock for 5 ms, in which it may come to quite another
+line: while one thread alone of the program runs Python, we ask it to give the lock up sooner, which only we then want.
+Where two run, how they share the lock is the program's own, and stays as it is. Sleeps differ in length at random, so
+that no period of the program hides in between, and so that they can be found again in a profile that recorded them,
+which ties the two clocks together.
 
 The file, `FOLDER/PID-N`, is text, a record a line, and grows by whole lines, so that whatever ends the process leaves
 what was seen. See docs/reference/samples.md for the records. Frames are told apart by their code and instruction, so
@@ -26,7 +29,9 @@ import warnings
 
 FOLDER = "GPULEDGER_SAMPLES"
 RATE = "GPULEDGER_SAMPLES_HZ"
-DEFAULT_HZ = 400
+DEFAULT_HZ = 250
+SOON_S = 1e-4  # so soon a thread is asked to give up Python's lock, where it is the only one
+CROWDED_LOOKS = 100  # so many looks after two threads ran Python it is not
 WRITE_EVERY_NS = 250_000_000
 DEEPEST = 200
 MOST_OF_LOCK = (
@@ -54,6 +59,8 @@ class Sampler:
         self.stack_number: dict[tuple[int, ...], int] = {}
         self.named: dict[int, str] = {}
         self.written = 0
+        self.at: dict[int, int] = {}  # each thread's stack in the last look
+        self.crowded, self.usual_s = 0, 0.0  # the program's own interval, while ours is set
         self.thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -79,6 +86,19 @@ class Sampler:
         thread, self.stopping, self.thread = self.thread, True, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        self.ask(soon=False)
+
+    def ask(self, *, soon: bool) -> None:
+        """Ask who holds the lock to give it up soon, or as the program has it; what it sets meanwhile stays."""
+        now_s = sys.getswitchinterval()
+        if soon and now_s > 2 * SOON_S:
+            self.usual_s = now_s
+        elif soon or not self.usual_s:
+            return
+        if soon or now_s < 2 * SOON_S:
+            sys.setswitchinterval(SOON_S if soon else self.usual_s)
+        self.usual_s = self.usual_s if soon else 0.0
+        self.lines.append(f"I {int(sys.getswitchinterval() * 1e9)}")
 
     def run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the program's are its own threads'
@@ -101,12 +121,16 @@ class Sampler:
         """Write down where each thread is. Python keeps still meanwhile; for how long, out."""
         taken_ns = _clock_ns()
         seen = [f"s {slept_ns} {due_ns - slept_ns} {taken_ns - due_ns}"]
-        frame = None
+        frame, before, self.at = None, self.at, {}
         for ident, frame in _frames().items():
             if ident != own:
-                seen.append(f"{self.native_id(ident)}:{self.stack(frame)}")
+                self.at[ident] = self.stack(frame)
+                seen.append(f"{self.native_id(ident)}:{self.at[ident]}")
         del frame
         self.lines.append(" ".join(seen))
+        moved = sum(before.get(ident) != stack for ident, stack in self.at.items())
+        self.crowded = CROWDED_LOOKS if moved > 1 else max(self.crowded - 1, 0)
+        self.ask(soon=not self.crowded)
         return _clock_ns() - taken_ns
 
     def stack(self, frame: object) -> int:
@@ -185,6 +209,7 @@ class Sampler:
         """Write what is left. Whoever ends the process calls it, from any thread."""
         self.stopping = self.is_over = True
         if self.pid == os.getpid():
+            self.ask(soon=False)
             self.pair()
             self.write()
 
