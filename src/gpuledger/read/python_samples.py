@@ -211,11 +211,13 @@ class _Gathered:
         due_ns, made_ns = (
             clock.in_profile(np.array([look[place] for look in section.looks], np.int64)) for place in (1, 2)
         )
-        if len(due_ns):  # so long a thread takes to wake up, though the lock is free
-            due_ns = np.minimum(due_ns + int(np.quantile(np.maximum(made_ns - due_ns, 0), _WAKES_UP)), made_ns)
-        begins, keeps = np.array(section.keeps, np.int64).T
-        keeps_ns = keeps[np.searchsorted(begins, np.arange(len(due_ns)), side="right") - 1]
-        came_here = (made_ns - due_ns > _SOON_NS) & (made_ns - due_ns < keeps_ns)
+        late_ns = np.maximum(made_ns - due_ns, 0)
+        begins, keeps_ns = np.array(section.keeps, np.int64).T
+        kept_at_most_ns = keeps_ns[np.searchsorted(begins, np.arange(len(late_ns)), side="right") - 1]
+        came_here = (late_ns > _SOON_NS) & (late_ns < kept_at_most_ns)
+        if len(late_ns):  # so long a thread takes to wake up, though the lock is free
+            due_ns += min(int(np.quantile(late_ns, _WAKES_UP)), _SOON_NS)
+            due_ns = np.minimum(due_ns, made_ns)
         on_the_way = dict[int, int]()
         near = (due_ns >= window.start_ns - _NEAR_NS) & (due_ns <= window.end_ns + _NEAR_NS)
         for look in np.flatnonzero(near).tolist():
