@@ -345,7 +345,8 @@ def _recorded_sleeps(trace: Trace, pid: int, tids: set[int]) -> tuple[Ints, Ints
 def _matched(start: Ints, end: Ints, looks: Ints, wall: _Clock) -> list[tuple[int, int, int]]:
     """For every second that has sleeps: an instant, what is added to the sampler's clock, how far off it may be.
 
-    Sleeps differ in length at random, so that only one shift puts most of them beside the sampler's.
+    Sleeps differ in length at random, so that only one shift puts most of them beside the sampler's. Where all looks
+    had to wait for Python's lock, the sleeps bound the clock from one side only, the wall clock from the other.
     """
     slept, made = looks[:, 0], looks[:, 2]
     first = start[:_SLEEPS]
@@ -366,7 +367,12 @@ def _matched(start: Ints, end: Ints, looks: Ints, wall: _Clock) -> list[tuple[in
         here = second == one
         low, high = int(least[here].max()), int(most[here].min())
         middle = int(slept[which][fits_all][here].mean())
-        knots.append((middle, (low + high) // 2, (abs(high - low) + 1) // 2))
+        by_wall = int(wall.in_profile(np.array([middle]))[0]) - middle
+        apart = abs(high - by_wall) + wall.error_ns
+        is_loose = apart < (high - low) // 2  # no look soon after its sleep; a sleep begins when it is said to
+        knots.append(
+            (middle, min(by_wall, high), apart) if is_loose else (middle, (low + high) // 2, (abs(high - low) + 1) // 2)
+        )
     return knots
 
 
