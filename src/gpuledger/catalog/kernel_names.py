@@ -254,7 +254,7 @@ _TILE: Final = regex(
 _CARRIER: Final = regex("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = regex(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
 _RUNNING: Final = regex(r"(?<=_)\d+(?=_|$)")
-_NUMBER: Final = regex(r"\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b|\b(?=(?:[a-z]*\d+[a-z]+){3})[a-z\d]{20,}\b|\d+")
+_NUMBER: Final = regex(r"\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b|\b(?=(?:[a-z]*\d+[a-z]+){5})[a-z\d]{20,}\b|\d+")
 """A number; an id or a hash as a whole: with its digits left out it would be nobody's name."""
 _HASH: Final = regex(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
 _GENERATED: Final = regex(
