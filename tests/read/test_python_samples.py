@@ -46,7 +46,7 @@ def made(
     header = {"schema": schema or python_samples.SCHEMA, "pid": pid or process.pid, "host": host}
     begun, ended = window.start_ns + AHEAD, window.end_ns + AHEAD  # type: ignore[union-attr]
     clocks = [f"C {at - 500} {at - AHEAD + zero + shift} {at + 500}" for at in (begun, ended)]
-    code = ['F [88, 80, "resize", "/home/me/data.py"]', 'F [12, 3, "main", "/home/me/train.py"]']
+    code = ['F [88, 80, "resize", "/srv/me/data.py"]', 'F [12, 3, "main", "/srv/me/train.py"]']
     library = 'F [741, 700, "fft2", "/opt/python/site-packages/numpy/fft/_pocketfft.py"]'
     looks = [
         f"s {at - PERIOD} {PERIOD} {late if number % 8 else 20_000} {process.pid}:0"
