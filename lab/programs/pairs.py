@@ -10,7 +10,8 @@ around all windows: starting a session of nsys per window takes longer than the 
 makes an export per window of the one of them all. To record a single one, without what was built before it:
 `--only=PROGRAM --variant=VARIANT --rounds=1 --cuda-profiler=window`.
 
-`--traces=FOLDER` also records each window with torch.profiler, and the shapes of what operators were given.
+`--traces=FOLDER` also records each window with torch.profiler, and the shapes of what operators were given; with
+`--with-stack` Python's functions too.
 
 `--processes=2` runs the programs in two processes at once on one device; they meet before each window.
 """
@@ -43,6 +44,7 @@ GROUPS = {
     "unseen": ("unseen", "PROGRAMS"),
     "light": ("light", "PROGRAMS"),
     "unlit": ("light", "HELD_OUT"),
+    "lines": ("lines", "PROGRAMS"),
     "jax": ("library", "JAX"),
 }
 """The module under `paired`, and its programs."""
@@ -102,16 +104,17 @@ def measured(step: Step, name: str, device: str, steps: int, meet: Any = None, *
     return {"steps": steps, "wall_ns": wall_ns, "step_ns": wall_ns // steps, "host_step_ns": host, "norm": norm}
 
 
-def traced(step: Step, path: Path, steps: int = 3) -> None:
+def traced(step: Step, path: Path, steps: int = 3, *, with_stack: bool = False) -> None:
     """A few steps under torch.profiler, with the shapes of the operators' inputs."""
     profiler: Any = import_module("torch.profiler")
-    activities = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+    activities = [profiler.ProfilerActivity.CPU]
+    activities += [profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     plan = profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
-    with profiler.profile(activities=activities, record_shapes=True, schedule=plan) as recorded:
+    with profiler.profile(activities=activities, record_shapes=True, with_stack=with_stack, schedule=plan) as recorded:
         for index in range(steps + 1):
             step(index)
             if index == steps:
-                torch.cuda.synchronize()
+                idle("cuda" if torch.cuda.is_available() else "cpu")
             recorded.step()
     recorded.export_chrome_trace(str(path))
 
@@ -154,7 +157,8 @@ def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
                     name, alone = f"{program.name}.{variant}.{turn}", options.cuda_profiler == "window"
                     row |= measured(step, name, device, steps, meet, profiler=alone)
                     if options.traces is not None:
-                        traced(step, options.traces / f"{name}.json.gz")
+                        stacks = options.with_stack
+                        traced(step, options.traces / f"{name}.json.gz", steps if stacks else 3, with_stack=stacks)
                 except Exception as error:  # whatever it is, its row says it, and the other programs go on
                     row["error"] = f"{type(error).__name__}: {error}"
                 else:
@@ -208,6 +212,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="cudaProfilerStart and Stop around all windows, or around each",
     )
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="a trace of torch.profiler per window")
+    parser.add_argument("--with-stack", action="store_true", help="with Python's functions, and all steps of a window")
     parser.add_argument("--processes", type=int, default=1, help="so many at once on the device")
     parser.add_argument("--output", type=Path, default=Path("pairs.jsonl"), help="default: pairs.jsonl")
     options = parser.parse_args(arguments)

@@ -48,8 +48,9 @@ def test_too_many_pairs_of_path_and_kernel_are_sorted_and_say_the_same(
 def test_stacks_of_calls_hold_what_the_calls_launched(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("host_read_stacks.sqlite"))
     [device] = build_report(trace, "run", Selection()).devices
-    ranges, stacks, *_ = flame_trees.flame_trees(trace, device)
-    assert (ranges.kind, stacks.kind) == (TreeKind.RANGES, TreeKind.CALL_STACKS)
+    trees = {tree.kind: tree for tree in flame_trees.flame_trees(trace, device)}
+    assert list(trees)[:3] == [TreeKind.IDLE_STACKS, TreeKind.RANGES, TreeKind.CALL_STACKS]
+    stacks = trees[TreeKind.CALL_STACKS]
     with_stack = device.host.calls["stack"][device.work.launch] >= 0
     launched_ns = (device.work.end_ns - device.work.start_ns)[with_stack & (device.work.launch >= 0)]
     assert stacks.gpu_ns[stacks.parent < 0].sum() == launched_ns.sum() > 0

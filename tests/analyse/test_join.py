@@ -62,6 +62,10 @@ def test_the_longest_repetition_is_found_wherever_it_begins() -> None:
 
 def test_numbers_in_range_names_do_not_tell_places_apart() -> None:
     assert without_numbers("layer12.mlp") == without_numbers("layer3.mlp") == "layer#.mlp"
+    graph = "CompiledFxGraph fal5xpiah7v2kq3mzr4t6abcdwxyzefgh2345ijklmnop67qrst"
+    assert without_numbers(graph) == "CompiledFxGraph #"  # not fal#xpiah#v#…, which is nobody's name
+    assert without_numbers("execute(sq888sk888sqsq788544sqsk788544)") == "execute(sq#sk#sqsq#sqsk#)"
+    assert without_numbers("request 550e8400-e29b-41d4-a716-446655440000") == "request #"
 
 
 SHAPE: Dim3 = (8, 1, 1)

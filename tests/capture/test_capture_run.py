@@ -48,7 +48,8 @@ def test_a_command_becomes_a_profile_checks_and_a_report(fake: Tools) -> None:
     assert "Where the time went" in ran.stdout
     assert "PASS     GPU work: 2,446 kernels on 1 GPU" in ran.stderr
     assert "MISSING  OS calls: none was recorded" in ran.stderr
-    assert sorted(path.name for path in fake.folder.glob("run*")) == ["run.capture.json", "run.nsys-rep", "run.sqlite"]
+    names = ["run.capture.json", "run.nsys-rep", "run.samples.gz", "run.sqlite"]
+    assert sorted(path.name for path in fake.folder.glob("*run*")) == names
     profile, export = fake.calls()
     assert profile[:2] == ["profile", "--output=run"]
     assert export[0] == "export"
@@ -57,9 +58,19 @@ def test_a_command_becomes_a_profile_checks_and_a_report(fake: Tools) -> None:
     assert manifest["versions"] == {"gpuledger": own_version(), "nsys": "2025.3.2"}
     assert manifest["files"] == [
         {"name": "run.nsys-rep", "bytes": 8},
+        {"name": "run.samples.gz", "bytes": (fake.folder / "run.samples.gz").stat().st_size},
         {"name": "run.sqlite", "bytes": (fake.folder / "run.sqlite").stat().st_size},
     ]
     assert alive(str(fake.folder)) == []
+
+
+def test_lines_can_be_left_out(fake: Tools) -> None:
+    ran = fake.run(
+        "nsys", "--no-report", "--no-lines", "-o", "run", *python("import os; print('GPULEDGER_SAMPLES' in os.environ)")
+    )
+    assert ran.stdout == "False\n"
+    assert not list(fake.folder.glob("*samples*"))
+    assert "no Python was sampled" not in ran.stderr
 
 
 def test_a_gpu_is_sampled_where_that_is_allowed(fake: Tools) -> None:
@@ -326,7 +337,9 @@ def test_an_interrupted_export_leaves_the_report_and_nothing_half_done(fake: Too
     ran = finished(process)
     assert ran.exit_code == 130
     assert valid(fake.manifest())["state"] == "interrupted"
-    assert sorted(path.name for path in fake.folder.glob("*run*")) == ["run.capture.json", "run.nsys-rep"]
+    assert sorted(path.name for path in fake.folder.glob("*run*")) == [
+        *("run.capture.json", "run.nsys-rep", "run.samples.gz")
+    ]
     assert alive(str(fake.folder)) == []
 
 
@@ -453,7 +466,7 @@ def test_ranks_are_recorded_one_by_one(fake: Tools) -> None:
     assert "run_1.sqlite: GPU work" in ran.stderr
     assert "run_0.sqlite  nsys" in ran.stdout
     assert "gpuledger fleet" in ran.stderr
-    names = ["run.capture.json", "run_0.nsys-rep", "run_0.sqlite", "run_1.nsys-rep", "run_1.sqlite"]
+    names = ["run.capture.json", "run.samples.gz", "run_0.nsys-rep", "run_0.sqlite", "run_1.nsys-rep", "run_1.sqlite"]
     assert sorted(path.name for path in fake.folder.glob("run*")) == names
 
 

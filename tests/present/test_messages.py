@@ -252,9 +252,9 @@ TERMS = {
 
 _QUOTED = re.compile(
     r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$"
-    r"|[A-Z]+(?:-[A-Z]+)+|\b(?:CAST|PRECISION|LAYOUT)\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
+    r"|[\w/]+\.py:\d+.*|[A-Z]+(?:-[A-Z]+)+|\b(?:CAST|PRECISION|LAYOUT)\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
 )
-"""Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions."""
+"""Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions, lines."""
 
 
 def foreign(text: str) -> set[str]:

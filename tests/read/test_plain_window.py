@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpuledger.read import open_trace
 from gpuledger.read.cache.cached_open import finish_writing
-from gpuledger.read.plain_window import _window_ns, plain_window_ns
+from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 
@@ -30,13 +30,13 @@ def captured(folder: Path, plain: Any, *, name: str = "run.sqlite", manifest: st
 
 @pytest.mark.parametrize("name", ["run.sqlite", "run.nsys-rep", "run.json.gz", "run_3.sqlite"])
 def test_the_mean_of_the_windows_is_read(tmp_path: Path, name: str) -> None:
-    assert plain_window_ns(captured(tmp_path, {"window_ns": [100, 201]}, name=name)) == 150
+    assert plain_window_ns(manifest_of(captured(tmp_path, {"window_ns": [100, 201]}, name=name))) == 150
 
 
 def test_a_capture_may_itself_be_called_like_a_rank(tmp_path: Path) -> None:
     captured(tmp_path, {"window_ns": [100]}, name="run.sqlite")
     profile = captured(tmp_path, {"window_ns": [300]}, name="run_3.sqlite", manifest="run_3")
-    assert plain_window_ns(profile) == 300
+    assert plain_window_ns(manifest_of(profile)) == 300
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_capture_may_itself_be_called_like_a_rank(tmp_path: Path) -> None:
     ],
 )
 def test_why_there_is_none_is_said(tmp_path: Path, plain: Any, changes: dict[str, Any], reason: str) -> None:
-    found = plain_window_ns(captured(tmp_path, plain, **changes))
+    found = plain_window_ns(manifest_of(captured(tmp_path, plain, **changes)))
     assert isinstance(found, NotMeasured)
     assert reason in found.reason
 
@@ -68,13 +68,13 @@ def test_why_there_is_none_is_said(tmp_path: Path, plain: Any, changes: dict[str
 def test_a_manifest_that_is_none_is_passed_over(tmp_path: Path, content: bytes) -> None:
     profile = captured(tmp_path, None)
     (tmp_path / "run.capture.json").write_bytes(content)
-    assert isinstance(plain_window_ns(profile), NotMeasured)
+    assert isinstance(plain_window_ns(manifest_of(profile)), NotMeasured)
 
 
 def test_a_pipe_of_that_name_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "run.sqlite").touch()
     os.mkfifo(tmp_path / "run.capture.json")
-    assert isinstance(plain_window_ns(tmp_path / "run.sqlite"), NotMeasured)
+    assert isinstance(plain_window_ns(manifest_of(tmp_path / "run.sqlite")), NotMeasured)
 
 
 anything = st.recursive(
@@ -86,7 +86,7 @@ anything = st.recursive(
 
 @given(anything)
 def test_whatever_a_manifest_holds_it_is_a_time_or_a_reason(plain: Any) -> None:
-    found = _window_ns(plain)
+    found = plain_window_ns({"plain": plain})
     assert (found > 0) if isinstance(found, int) else found.reason
 
 

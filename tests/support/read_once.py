@@ -21,7 +21,7 @@ from gpuledger.findings import profiled_run
 from gpuledger.findings.rules import findings_of, subjects_of
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.limits import Limits
-from gpuledger.read.plain_window import plain_window_ns
+from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
@@ -57,7 +57,7 @@ def _reading_once(opened: Callable[..., Trace]) -> Callable[..., Trace]:
         status = Path(path).stat()
         content = _digest(Path(path).resolve(), status.st_ino, status.st_size, status.st_mtime_ns)
         trace: Trace = _known(kept, (str(path), content, frozenset(wanted.items()), limits, cache), made)
-        window_ns = plain_window_ns(Path(path))  # of a file beside it
+        window_ns = plain_window_ns(manifest_of(Path(path)))  # of a file beside it
         return trace if trace.plain_window_ns == window_ns else replace(trace, plain_window_ns=window_ns)
 
     return once

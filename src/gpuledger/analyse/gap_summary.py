@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.attribution.lines import LinePlace, idle_lines
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import histogram
@@ -17,6 +18,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 
+MOST_LINES: Final = 20  # those with the most time
 LONGEST: Final = 20  # so many single gaps are described where nobody says from which length on
 
 
@@ -77,6 +79,7 @@ class GapSummary:
     by_length: tuple[GapLengths, ...]
     longest: tuple[LongGap, ...]
     least_ns: int | None  # the longest are all gaps of at least this length; None: the first LONGEST
+    by_line: tuple[LinePlace, ...] = ()  # by the line that the host was at, where Python's stacks were sampled
 
     @property
     def idle_ns(self) -> int:
@@ -103,6 +106,7 @@ def gap_summary(trace: Trace, device: Device, least_ns: int | None = None) -> Ga
         by_length=tuple(GapLengths(*bucket) for bucket in histogram(device.ledger.gaps)),
         longest=_longest(trace, device, least_ns),
         least_ns=least_ns,
+        by_line=idle_lines(trace, device)[:MOST_LINES],
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.attribution.launch_places import place_of_work, placed_paths
+from gpuledger.attribution.lines import idle_stacks
 from gpuledger.attribution.ranges import NamedNest, NamePaths, ProgramRanges
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import Activities
@@ -41,6 +42,7 @@ class TreeKind(Enum):
     FUNCTIONS = "functions"
     CALL_STACKS = "call stacks"
     SAMPLED_STACKS = "sampled stacks"
+    IDLE_STACKS = "idle stacks"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +53,7 @@ class FlameTree:
     parent: Ints  # -1 for the outermost
     names: tuple[str, ...]
     family: tuple[str, ...]  # of kernels; empty for all else
-    host: Ints  # nanoseconds, with what is inside; of sampled stacks how many samples
+    host: Ints  # nanoseconds, with what is inside; of sampled stacks how many samples; of idle ones the GPU's
     gpu_ns: Ints  # with what is inside
 
     def __len__(self) -> int:
@@ -71,7 +73,22 @@ def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
         for kind, nest in nests.items()
         if len(nest) or (trace.places is not None and kind is TreeKind.RANGES)
     ]
-    return tuple(tree for tree in (*trees, *_stack_trees(trace, device)) if len(tree))
+    return tuple(tree for tree in (*_idle_tree(trace, device), *trees, *_stack_trees(trace, device)) if len(tree))
+
+
+def _idle_tree(trace: Trace, device: Device) -> Iterator[FlameTree]:
+    """The GPU's idle time by the stack of Python that the host was in meanwhile."""
+    stacks = idle_stacks(trace, device)
+    if stacks:
+        stack = np.array(list(stacks), np.int64)
+        paths, names, of_stack = _stack_paths(trace, stack)
+        own = sweep.fold(
+            "sum", of_stack[stack], np.array(list(stacks.values()), np.int64), np.zeros(len(paths), np.int64)
+        )
+        idle_ns, blank = paths.with_inner(own), ("",) * len(paths)
+        yield _without_smallest(
+            FlameTree(TreeKind.IDLE_STACKS, paths.parent, tuple(names), blank, idle_ns, np.zeros_like(idle_ns))
+        )
 
 
 def _range_tree(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) -> FlameTree:

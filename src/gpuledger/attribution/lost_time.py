@@ -24,6 +24,7 @@ from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, either, holds, intersection, total, union
@@ -153,6 +154,11 @@ def _around(trace: Trace, device: Device, steady: NDArray[np.intp], began_ns: in
     return int(ranges["start_ns"][around].min(initial=began_ns))
 
 
+_WAITING: Final = regex(
+    r"\b(wait|acquire|join|get|select|poll|_poll|_?recv\w*|_?read|accept|_wait_for_tstate_lock)"
+    r" \((python[\d.]+/)?(threading|queue|selectors|socket|multiprocessing/|concurrent/|asyncio/)"
+)
+"""The innermost frame of a thread of Python that waits for another."""
 FEWEST_SAMPLES: Final = 3  # so many samples of a thread show that it was busy
 MOSTLY: Final = 0.5  # what a thread did for this share of the time is what it did: waited, or was in a range or in none
 
@@ -179,6 +185,7 @@ def named_thread(ranges: NamedNest, outside: ThreadTime) -> ThreadTime | None:
 def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     samples = _others(trace[Table.SAMPLES], waiting)
     samples = samples.where(holds(waiting.spans, samples["start_ns"]))
+    samples = samples.where(~_are_waits(trace, samples["stack"]))
     owner = thread(samples)
     counts = {other: len(positions) for other, positions in RowsByKey.of(owner)}
     busiest = max(counts, key=lambda other: (counts[other], -other), default=None)
@@ -186,6 +193,15 @@ def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
         return None
     first = int(np.flatnonzero(owner == busiest)[0])
     return ThreadTime(busiest, int(samples["pid"][first]), int(samples["tid"][first]), waiting.spans)
+
+
+def _are_waits(trace: Trace, stack: Ints) -> NDArray[np.bool_]:
+    """Which of these stacks are of a thread that itself waits: Python's are sampled whatever the thread does."""
+    is_wait = np.zeros(len(trace.stacks) + 1, np.bool_)  # the last is for stack -1
+    for number in distinct(stack[stack >= 0]).tolist():
+        is_wait[number] = bool(_WAITING.search((trace.stacks.texts(number, trace.strings) or [""])[0]))
+    are_waits: NDArray[np.bool_] = is_wait[stack]
+    return are_waits
 
 
 def _most_covered(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:

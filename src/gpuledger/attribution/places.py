@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.attribution.lines import LinePlace, function_line, heaviest_line, sampled_line
 from gpuledger.attribution.lost_time import (
     MOSTLY,
     LostTime,
@@ -34,7 +35,7 @@ from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import RowsByKey, group, is_among
+from gpuledger.trace.keys import RowsByKey, distinct, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import (
     Ints,
@@ -231,10 +232,10 @@ def _calls_place(trace: Trace, lost: Sequence[ThreadTime]) -> StackPlace | None:
     return _heaviest_stack(trace, calls["stack"], _overlap(calls, thread(calls), lost), whole_ns(lost))
 
 
-def _samples_place(trace: Trace, source: str, lost: Sequence[ThreadTime]) -> StackPlace | None:
-    """The place of most of the samples of one source, `cpu` or `python`, that were taken in the lost time."""
+def _samples_place(trace: Trace, lost: Sequence[ThreadTime]) -> StackPlace | None:
+    """The place of most of the processor's samples that were taken in the lost time."""
     samples = trace[Table.SAMPLES]
-    samples = samples.where((samples["stack"] >= 0) & (samples.codes("source") == trace.strings.code(source)))
+    samples = samples.where((samples["stack"] >= 0) & (samples.codes("source") == trace.strings.code("cpu")))
     inside, by_thread = np.zeros(len(samples), np.int64), RowsByKey.of(thread(samples))
     for part in lost:
         mine = by_thread.rows(part.thread)
@@ -242,13 +243,14 @@ def _samples_place(trace: Trace, source: str, lost: Sequence[ThreadTime]) -> Sta
     return _heaviest_stack(trace, samples["stack"], inside, int(inside.sum()))
 
 
-def _function_place(functions: NamedNest, lost: Sequence[ThreadTime]) -> StackPlace | None:
-    """The function among those that torch recorded that holds the lost time."""
+def _function_place(functions: NamedNest, lost: Sequence[ThreadTime]) -> tuple[StackPlace | None, list[str]]:
+    """The function among those that torch recorded that holds the lost time, and those around it, outermost first."""
     held = next(iter(range_places(functions, lost)), None)
     if held is None or not held.path:
-        return None
-    name = place([torch_frame(function) for function in reversed(held.path)])
-    return None if name is None else StackPlace(name, held.time_ns, whole_ns(lost), held.span)
+        return None, []
+    path = [torch_frame(function) for function in held.path]
+    name = place(path[::-1])
+    return None if name is None else StackPlace(name, held.time_ns, whole_ns(lost), held.span), path
 
 
 def _costliest_call(calls: Rows, lost: Sequence[ThreadTime]) -> StackPlace | None:
@@ -327,21 +329,26 @@ class ThreadPlaces:
     ranges: tuple[RangePlace, ...]  # the place, and the largest part of it where the time parts there
     function: StackPlace | None  # of torch's Python functions
     stack: StackPlace | None  # by the stacks of calls
-    samples: tuple[StackPlace, ...]  # by the stacks of samples, Python's and the processor's
+    samples: StackPlace | None  # by the processor's samples
     call: StackPlace | None  # the function that the time was spent in, of calls of the kind that was asked for
+    line: LinePlace | None  # by samples of Python's stacks, else by torch's Python functions
 
 
 def places(trace: Trace, ranges: ProgramRanges, parts: Sequence[ThreadTime], calls: Rows | None) -> ThreadPlaces:
     """Where these threads were, `calls` being those that may hold the time."""
-    by_source = (_samples_place(trace, source, parts) for source in ("python", "cpu"))
+    function, path = _function_place(ranges.functions, parts)
+    line = sampled_line(trace, parts, is_code=calls is None)
+    if line is None and function is not None:
+        line = function_line(path, function.amount, parts)
     return ThreadPlaces(
         pid=parts[0].pid,
         tid=parts[0].tid,
         ranges=range_places(ranges.named, parts),
-        function=_function_place(ranges.functions, parts),
+        function=function,
         stack=_calls_place(trace, parts),
-        samples=tuple(sampled for sampled in by_source if sampled is not None),
+        samples=_samples_place(trace, parts),
         call=None if calls is None else _costliest_call(calls, parts),
+        line=line,
     )
 
 
@@ -395,6 +402,7 @@ class WaitPlaces:
     path: tuple[str, ...]  # the ranges around most of them, by the time lost after them; empty where no range was
     path_ns: int
     stack: StackPlace | None
+    line: LinePlace | None
 
 
 def wait_places(trace: Trace, ranges: ProgramRanges, device: Device, lost: LostTime) -> WaitPlaces:
@@ -404,7 +412,26 @@ def wait_places(trace: Trace, ranges: ProgramRanges, device: Device, lost: LostT
     calls, weight = device.host.calls.at(drainer[waited]), lost.by_gap_ns[waited]
     path, path_ns = _held_by_ranges(ranges.named, calls, weight)
     has_stack = calls["stack"] >= 0
-    return WaitPlaces(path, path_ns, _heaviest_stack(trace, calls["stack"][has_stack], weight[has_stack], lost.ns))
+    stacks, weight = calls["stack"][has_stack], weight[has_stack]
+    held = _heaviest_stack(trace, stacks, weight, lost.ns)
+    line = _sampled_waits(trace, device.host.calls.at(distinct(drainer[waited])))
+    if line is None and held is not None:
+        frames = [trace.stacks.texts(stack, trace.strings)[::-1] for stack in stacks.tolist()]
+        line = heaviest_line(list(zip(frames, weight.tolist(), strict=True)), is_exact=trace.origin.tool == "nsys")
+    return WaitPlaces(path, path_ns, held, line)
+
+
+def _sampled_waits(trace: Trace, calls: Rows) -> LinePlace | None:
+    """The line that most of these calls were made in, by the samples that were taken in them."""
+    parts = [
+        ThreadTime(number, int(calls["pid"][mine[0]]), int(calls["tid"][mine[0]]), _spans(calls, mine))
+        for number, mine in RowsByKey.of(thread(calls))
+    ]
+    return sampled_line(trace, parts, is_code=False) if parts else None
+
+
+def _spans(rows: Rows, positions: Ints) -> Spans:
+    return union(rows["start_ns"][positions], rows["end_ns"][positions])
 
 
 def launch_ranges(ranges: ProgramRanges, device: Device, lost: LostTime) -> tuple[tuple[str, ...], int]:

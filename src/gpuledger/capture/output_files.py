@@ -22,7 +22,8 @@ EXPORT: Final = ".sqlite"
 MANIFEST: Final = ".capture.json"
 MANIFEST_SCHEMA: Final = "gpuledger.capture/1"
 MEMORY: Final = ".memory.pickle"  # what torch's allocator did, beside a trace of torch.profiler
-ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, ".json")
+SAMPLES: Final = ".samples.gz"  # Python's stacks, sampled, beside a profile
+ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, SAMPLES, ".json")
 
 
 def manifests_of(profile: Path) -> tuple[Path, ...]:
@@ -33,6 +34,13 @@ def manifests_of(profile: Path) -> tuple[Path, ...]:
     name = profile.name.removesuffix(ending)
     names = dict.fromkeys((name, re.sub(r"_\d+$", "", name)))
     return tuple(profile.with_name(f"{name}{MANIFEST}") for name in names)
+
+
+def samples_of(profile: Path) -> tuple[Path, ...]:
+    """Where Python's stacks of the capture that made this file would be: all ranks have one file."""
+    return tuple(
+        manifest.with_name(manifest.name.removesuffix(MANIFEST) + SAMPLES) for manifest in manifests_of(profile)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture import manifest as manifests
+from gpuledger.capture import python_samples
 from gpuledger.capture.launchers import Remote, launch_of, main_program
 from gpuledger.capture.manifest import EnvironmentWishes, Manifest, PlainRun, RecordedFile, SeenEnvironment, Witness
 from gpuledger.capture.nsys import FULL, Flag, Start, Wishes, export_beside, value_of
@@ -253,6 +254,7 @@ class Recording:
     session: str | None = None
     plain: PlainProgram | PlainRun | None = None
     """The program without the tool, to be run before it; or why it is not."""
+    unsampled: str | None = python_samples.LEFT_OUT  # why Python's stacks are not sampled; None: they are
 
     @property
     def set_for_program(self) -> dict[str, str]:
@@ -371,20 +373,24 @@ def record_program(recording: Recording, tell: Tell) -> CaptureOutcome:
                     return close_recording(recording, begun, replace(ended, interrupted=True), interruption)
                 manifests.write_manifest(begun, recording.place.manifest)
                 tell(f"now with {recording.tool}")
+            sampling = {} if recording.unsampled else python_samples.prepare_sampling(recording.place)
             ended = run_attended(
                 _started(recording, recording.argv),
                 interruption,
-                environment=recording.variables.given if recording.remote is None else None,
+                environment={**recording.variables.given, **sampling} if recording.remote is None else None,
                 signaller=recording.remote.signalled if recording.remote else None,
                 on_stage=lambda name: tell(stages[name]),
             )
         except ToolFailed as error:
+            python_samples.discard_samples(recording.place)
             manifests.write_manifest(
                 replace(begun, state=manifests.FAILED, reason=error.claim), recording.place.manifest
             )
             raise
         if ended.orphans:
             tell(f"ended processes that {recording.tool} left behind")
+        if not recording.unsampled and python_samples.gather_samples(recording.place) is None:
+            tell(python_samples.NO_PYTHON)
         return close_recording(recording, begun, ended, interruption)
 
 

@@ -265,7 +265,8 @@ _TILE: Final = regex(
 _CARRIER: Final = regex("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = regex(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
 _RUNNING: Final = regex(r"(?<=_)\d+(?=_|$)")
-_NUMBER: Final = regex(r"\d+")
+_NUMBER: Final = regex(r"\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b|\b(?=(?:[a-z]*\d+[a-z]+){5})[a-z\d]{20,}\b|\d+")
+"""A number; an id or a hash as a whole: with its digits left out it would be nobody's name."""
 _HASH: Final = regex(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
 _GENERATED: Final = regex(
     r"^(?:triton|fused|wrapped|jit|loop|input|copy|broadcast|reduce|transpose|convert)", re.IGNORECASE
@@ -292,7 +293,7 @@ def carries(name: str) -> bool:
 
 
 def without_numbers(range_name: str) -> str:
-    """A range's name with # for its numbers, so that like ranges are equal: `layer12.mlp` -> `layer#.mlp`."""
+    """A range's name with # for numbers and hashes, so that like ranges are equal: `layer12.mlp` -> `layer#.mlp`."""
     return _NUMBER.sub("#", range_name)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import click
 
-from gpuledger.capture.output_files import manifests_of
+from gpuledger.capture.output_files import manifests_of, samples_of
 from gpuledger.cli.inputs import order_of_options
 from gpuledger.records import dataclass
 from gpuledger.system.files import SEPARATOR
@@ -154,7 +154,11 @@ def _files(parameters: dict[str, Any]) -> Iterator[Path]:
                     yield from (Path(here, name) for name in sorted(names))
             else:
                 yield path
-            beside = (*manifests_of(path), *(path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")))
+            beside = (
+                *manifests_of(path),
+                *samples_of(path),
+                *(path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")),
+            )
             yield from (other for other in beside if other.is_file())
 
 

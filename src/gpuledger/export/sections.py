@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.over_time import busy_share, memory_events, queue_depth
+from gpuledger.attribution.lines import line_runs
 from gpuledger.catalog.kernel_names import label
 from gpuledger.errors import OutputRefused
 from gpuledger.export.timeline import (
@@ -223,7 +224,9 @@ def job_notes(
         yield TimelineSection((above, *tracks), records)
 
 
-_STEPS, _FINDINGS, _PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)  # the order in which tracks of a GPU are shown
+_STEPS, _FINDINGS, _PATH, _IDLE, _LINES, _BUSY, _QUEUE, _MEMORY = range(
+    8
+)  # the order in which tracks of a GPU are shown
 
 
 def book_side(
@@ -242,6 +245,9 @@ def book_side(
         records.append(_step_records(device, device.steps, track(TrackKind.SLICES, "steps", _STEPS)))
     if len(device.ledger.gaps):
         records.append(_gap_records(trace, device, track(TrackKind.SLICES, "idle, by trigger", _IDLE)))
+    if (runs := line_runs(trace, device)) is not None:
+        uuid = track(TrackKind.SLICES, "line of the launching thread, sampled", _LINES)
+        records.append(in_a_row(uuid, runs.start_ns, runs.end_ns, as_titles(runs.texts), runs.text, "line", ()))
     instants, share = busy_share(device, 1000)
     end = device.ledger.window.end_ns
     uuid = track(TrackKind.COUNTER, "busy", _BUSY, "%")

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.attribution.lines import LinePlace
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
@@ -51,6 +52,8 @@ class Evidence:
     share: float | None = None
     of: str = ""
     """What `share` is a share of."""
+    line: LinePlace | None = None
+    """The line of code that holds the share, where stacks of Python were recorded."""
 
 
 WORTH_TELLING: Final = 0.005

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.analyse.memory.figures import TO_DEVICE
+from gpuledger.attribution.lines import LinePlace
 from gpuledger.attribution.lost_time import MOSTLY, LostTime, ThreadTime, lost_time, waits_behind
 from gpuledger.attribution.places import (
     RangePlace,
@@ -106,12 +107,15 @@ class _GapEvidence:
         if other is None:
             other, why = program_thread(ranges, lost), say("while the launching thread is in no range")
         elsewhere = None if other is None else self._on_thread(places_of_other(trace, ranges, other), why)
+        if held.line is not None:
+            yield self._at_line(held.line, held)
         if elsewhere is not None:
             yield elsewhere
         for place in held.ranges:
             if place.path or elsewhere is None:
                 yield self._in_ranges(place, held)
-        yield from self._in_functions(held)
+        if held.line is None:
+            yield from self._in_functions(held)
         if held.call is not None:
             yield self._of(
                 held.call.amount,
@@ -127,16 +131,26 @@ class _GapEvidence:
         where_waited = wait_places(trace, self.subject.ranges, device, self.lost)
         waits = waits_behind(device, self.lost.gaps)
         base = self._example(device.host.calls["correlation"][waits])
+        if where_waited.line is not None:
+            share, whole = where_waited.line.share, say("the time in waits")
+            sentence = say(
+                "{share} of the time in waits {where}", share=share_text(share), where=where_waited.line.whole
+            )
+            yield Evidence(sentence, **base, share=share, of=whole, line=where_waited.line)
         if where_waited.path:
             where = say("after waits in {ranges}", ranges=path_text(where_waited.path))
             yield self._piece(where_waited.path_ns, where, **base, ranges=where_waited.path)
-        if where_waited.stack is not None:
+        if where_waited.stack is not None and where_waited.line is None:
             where = say("after waits in {ranges}", ranges=_short(where_waited.stack.name))
             yield self._piece(where_waited.stack.amount, where, **base)
         name, amount = _costliest(gaps.draining, gaps.drained_by[self.lost.gaps], self.lost.by_gap_ns)
         names = [short_function_name(call or "") for call in device.host.calls.at(waits).texts("name")]
         yield self._piece(amount, say("after {name}", name=_short(name)), **base, call=name, count=names.count(name))
-        yield from self._in_functions(places(trace, self.subject.ranges, self.lost.by_thread, None), samples_only=True)
+        after = places(trace, self.subject.ranges, self.lost.by_thread, None)
+        if after.line is not None and where_waited.line is not None:
+            yield self._at_line(after.line, after)
+        elif after.line is None:
+            yield from self._in_functions(after, samples_only=True)
 
     def launches(self) -> Iterator[Evidence]:
         """What the device waited for: a function of the host, if one was queued; and what waited."""
@@ -198,7 +212,7 @@ class _GapEvidence:
             yield self._of(
                 held.stack.amount, say("in calls from {name}", name=_short(held.stack.name)), held, held.stack
             )
-        for sampled in held.samples[:1]:
+        if (sampled := held.samples) is not None:
             sentence = say(
                 "{share} of the samples in that time in {name}",
                 share=share_text(sampled.share),
@@ -213,13 +227,15 @@ class _GapEvidence:
 
     def _on_thread(self, held: ThreadPlaces, why: Message) -> Evidence | None:
         """Where another thread was: the piece that says it best."""
-        if held.ranges and held.ranges[0].path:
+        if held.line is not None:
+            best = self._at_line(held.line, held)
+        elif held.ranges and held.ranges[0].path:
             best = self._in_ranges(held.ranges[0], held)
         elif held.function is not None:
             best = self._of(
                 held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function
             )
-        elif held.samples:
+        elif held.samples is not None:
             best = next(self._in_functions(held, samples_only=True))
         elif held.call is not None:
             best = self._of(
@@ -229,6 +245,10 @@ class _GapEvidence:
             return None
         sentence = say("{what}, on thread {thread}, {why}", what=best.sentence, thread=held.tid, why=why)
         return replace(best, sentence=sentence)
+
+    def _at_line(self, line: LinePlace, of: ThreadPlaces) -> Evidence:
+        sentence = say("{share} of the lost time {where}", share=share_text(line.share), where=line.whole)
+        return Evidence(sentence, **self._example(None, None, of), share=line.share, of=_OF_LOST, line=line)
 
     def _piece(self, amount_ns: int, where: Message, **data: Any) -> Evidence:
         share = amount_ns / self.lost.ns
@@ -288,6 +308,7 @@ _FEWEST_FRAMES: Final = 8
 _LOADING: Final = say("the data loader prepares the next batch")
 
 _PYTHON: Final = regex(r"python|^pt_main")
+_PLACED_BY_LINES: Final = (Cause.HOST_CODE, Cause.OS, Cause.WAIT_THREAD)
 _ASKS_AGAIN: Final = regex(r"cond_(timed|clock)wait")
 _GIL_NS: Final = 8_000_000
 """Python's threads ask for the lock every 5 ms."""
@@ -354,7 +375,17 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     claim = _with_what_follows(device, claim, time, saving)
     busy = rule.finding(device, claim, evidence, saving, assumption, explains=explains, edit=edit)
     follows = "LAUNCH-BOUND" if 2 * time < saving else ""  # most of it is lost where launches come late
-    return [replace(busy, fix=advice or busy.fix, follows=follows)]
+    follow_up = _lines_command(subject.trace, evidence) if cause in _PLACED_BY_LINES else None
+    return [replace(busy, fix=advice or busy.fix, follows=follows, next=follow_up or busy.next)]
+
+
+def _lines_command(trace: Trace, evidence: Sequence[Evidence]) -> str | None:
+    """The capture that would name the line, where the program is Python's and no stack of it was recorded."""
+    if any(piece.line is not None for piece in evidence):
+        return None
+    is_torch = trace.origin.tool != "nsys"
+    is_python = is_torch or any(_PYTHON.search(process.name or "") for process in trace.origin.processes)
+    return f"gpuledger capture {'torch' if is_torch else 'nsys'} -- COMMAND" if is_python else None
 
 
 def _source_rate(device: Device, chosen: Positions) -> int | None:
@@ -423,7 +454,11 @@ def _waits_for_gil(trace: Trace, waiting: ThreadTime) -> bool:
 
 def _loading_advice(evidence: Sequence[Evidence]) -> Message | None:
     """What to do about a data loader that the host was in, or waited for, for most of the time; None where none is."""
-    names = [(*piece.ranges, piece.sentence) for piece in evidence if (piece.share or 0.0) >= MOSTLY]
+    names = [
+        (*piece.ranges, piece.sentence, *(piece.line.stack if piece.line else ()))
+        for piece in evidence
+        if (piece.share or 0.0) >= MOSTLY
+    ]
     return next((advice for loader, advice in _LOADERS if any(map(loader.search, chain(*names)))), None)
 
 

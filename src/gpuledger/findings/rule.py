@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 
+_MOSTLY_THERE = 0.3  # a line that holds less of what was lost is told as evidence, not in the claim
+
 
 class LazyScenario:
     """A device's scenario, made when it is first asked for, once, by whichever of several threads comes first."""
@@ -156,6 +158,9 @@ class Rule(Generic[Subject]):
         steps, has_steps = device.step_count, device.steps is not None
         lost = saving if explains is None else explains
         saving, low = min(saving, lost), min(saving if low is None else low, lost)
+        line = next((piece.line for piece in evidence if piece.line is not None), None)
+        if line is not None and line.share >= _MOSTLY_THERE:
+            claim = say("{claim}, mostly {where}", claim=claim, where=line.where)
         return Finding(
             code=self.code,
             claim=claim,

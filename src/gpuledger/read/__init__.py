@@ -8,15 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from gpuledger.capture.output_files import samples_of
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
-from gpuledger.read.plain_window import plain_window_ns
+from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
 from gpuledger.system.files import SEPARATOR
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import EVENTS, Table
 
 GPU_METRICS: Final = "GPU_METRICS"
@@ -24,6 +25,11 @@ GPU_METRICS: Final = "GPU_METRICS"
 
 SAMPLES: Final = {Table.METRICS: frozenset(column.name for column in Table.METRICS.schema.columns)}
 """All of that table, to be read where there is one."""
+
+_BESIDE: Final = {
+    Table.KERNELS: frozenset({"start_ns", "end_ns", "pid"}),
+    Table.CALLS: frozenset({"start_ns", "end_ns", "pid", "tid", "name"}),
+}
 
 _NO_COLUMNS: Final[Mapping[Table, Collection[str]]] = {}
 
@@ -62,6 +68,9 @@ def open_trace(
 
 def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
     outer, separator, member = str(path).partition(SEPARATOR)
+    asked, samples = wanted, samples_of(Path(path)) if Table.SAMPLES in wanted else ()
+    if any(file.is_file() for file in samples):  # what they are put beside must be read, whoever asks for it
+        wanted = {**wanted, **{table: wanted.get(table, frozenset()) | names for table, names in _BESIDE.items()}}
     if separator and not Path(path).exists():
         from gpuledger.read.archive import read_member
         from gpuledger.read.stream import is_archive
@@ -83,7 +92,16 @@ def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progres
             trace = cached_open(source, member, wanted, limits, read)
         else:
             trace = read()
-    return trace if member else replace(trace, plain_window_ns=plain_window_ns(Path(path)))
+    if member:
+        return trace
+    manifest = manifest_of(Path(path))
+    trace = replace(trace, plain_window_ns=plain_window_ns(manifest))
+    listed = None if isinstance(manifest, NotMeasured) else manifest.get("files")
+    if samples and (listed is not None or wanted is not asked):
+        from gpuledger.read.python_samples import with_samples  # not for the many profiles that have none
+
+        trace = with_samples(trace, samples, listed, asked)
+    return trace
 
 
 def _refusal(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:

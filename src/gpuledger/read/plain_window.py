@@ -1,4 +1,4 @@
-"""How long a profile's window took without the profiler: a profile's path in, the time out, or why it is not known."""
+"""What the manifest beside a profile says: how long its window took without the profiler, or why that is not known."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_BYTES: Final = 4_000_000
 """A larger file is no manifest of ours."""
 
 
-def plain_window_ns(profile: Path) -> int | NotMeasured:
-    """The mean of the windows that the manifest of this profile holds."""
+def manifest_of(profile: Path) -> dict[str, Any] | NotMeasured:
+    """The manifest of the capture that wrote this very file; else why there is none."""
     reason = NO_MANIFEST
     for path in manifests_of(profile):
         manifest = _manifest(path)
@@ -26,7 +26,7 @@ def plain_window_ns(profile: Path) -> int | NotMeasured:
         if not isinstance(files, list) or wanted not in files:
             reason = NotMeasured(say("{manifest} describes another profile", manifest=path.name))
             continue
-        return _window_ns(manifest.get("plain"))
+        return manifest
     return reason
 
 
@@ -41,7 +41,11 @@ def _manifest(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and content.get("schema") == MANIFEST_SCHEMA else None
 
 
-def _window_ns(plain: object) -> int | NotMeasured:
+def plain_window_ns(manifest: dict[str, Any] | NotMeasured) -> int | NotMeasured:
+    """The mean of the windows that a manifest holds."""
+    if isinstance(manifest, NotMeasured):
+        return manifest
+    plain = manifest.get("plain")
     if not isinstance(plain, dict):
         return NotMeasured(say("the program was not run unprofiled before the capture"))
     windows = plain.get("window_ns")

@@ -199,7 +199,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ColumnSchema("name", Kind.TEXT, "what the profiler was doing"),
     ),
     Table.SAMPLES: _schema(
-        say("one sample of what a thread was running; start_ns equals end_ns"),
+        say("one sample of what a thread was running; of our own, from when it was due to when it was taken"),
         _PID,
         _TID,
         _STACK,

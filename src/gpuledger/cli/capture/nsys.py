@@ -76,6 +76,7 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
 )
 @shared.VIA_OPTION
 @shared.PLAIN_OPTION
+@shared.LINES_OPTION
 @click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
 @click.option(
     "--rank-variable",
@@ -92,6 +93,7 @@ def nsys(
     gpu_metrics: bool | None,
     via: str | None,
     no_plain: bool,
+    no_lines: bool,
     session: str | None,
     rank_variable: str | None,
     manner: CaptureOptions,
@@ -128,11 +130,18 @@ def nsys(
     if name is not None:
         _launch_session(name, wishes, manner, command, via)
     else:
-        _profile(wishes, manner, command, remote(via) if via is not None else None, no_plain=no_plain)
+        there = remote(via) if via is not None else None
+        _profile(wishes, manner, command, there, no_plain=no_plain, no_lines=no_lines)
 
 
 def _profile(
-    wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], there: Remote | None, *, no_plain: bool
+    wishes: Wishes,
+    manner: CaptureOptions,
+    command: tuple[str, ...],
+    there: Remote | None,
+    *,
+    no_plain: bool,
+    no_lines: bool,
 ) -> None:
     place = place_for(manner.name, command, "nsys", force=manner.force)
     tool = None if there else find_nsys()
@@ -149,9 +158,10 @@ def _profile(
     flags, argv = nsys_command(word, output, wishes, command, is_here=there is None)
     warn(doubts(wishes, flags, command, place.folder))
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else nsys_plain(wishes, flags, command, place, witness)
+    unsampled = shared.why_unsampled(manner, there, no_lines=no_lines)
     if manner.only_prints:
         commands: tuple[Sequence[str], ...] = (shared.shown_command(manner, argv, there, witness if there else None),)
-        notes = [*shared.plain_run_notes(plain), *shared.environment_notes(witness)]
+        notes = [*shared.plain_run_notes(plain), *shared.environment_notes(witness), *shared.sampling_notes(unsampled)]
         if there is not None:
             notes.append(f"then copied back to {place.folder.absolute()}, and exported")
         elif argv[1] != "profile":  # nsys stands behind the launcher
@@ -181,6 +191,7 @@ def _profile(
         witness=witness,
         called_as=shared.called_as(),
         plain=plain,
+        unsampled=unsampled,
     )
     asked = CaptureWishes(
         traces=tuple(value_of(flags, "trace").split(",")),

@@ -19,6 +19,7 @@ import click
 
 from gpuledger.analyse.capture_checks import CaptureWishes, check_capture
 from gpuledger.capture import manifest as manifests
+from gpuledger.capture import python_samples
 from gpuledger.capture.launchers import Remote, is_direct
 from gpuledger.capture.manifest import (
     FINISHED,
@@ -106,6 +107,24 @@ VIA_OPTION = click.option(
 PLAIN_OPTION = click.option(
     "--no-plain", is_flag=True, help="Skip the unprofiled run of COMMAND that times its window first."
 )
+
+LINES_OPTION = click.option(
+    "--no-lines", is_flag=True, help="Do not sample the Python stacks of COMMAND, which name lines of code."
+)
+
+
+def why_unsampled(manner: CaptureOptions, there: Remote | None, *, no_lines: bool) -> str | None:
+    """Why Python's stacks are not sampled; None where they are."""
+    if no_lines or there is not None:
+        return python_samples.LEFT_OUT if no_lines else python_samples.ELSEWHERE
+    return python_samples.why_not_sampled(manner.variables.given)
+
+
+def sampling_notes(unsampled: str | None) -> list[str]:
+    """What a printed command does not show: the sampler that its Python is given."""
+    return [
+        unsampled or f"its Python's stacks are sampled {python_samples.HZ} times a second; --no-lines leaves that out"
+    ]
 
 
 def witness_for(

@@ -108,6 +108,7 @@ def ncu(
 )
 @shared.VIA_OPTION
 @shared.PLAIN_OPTION
+@shared.LINES_OPTION
 @shared.capture_options
 def torch(
     wait: int,
@@ -119,6 +120,7 @@ def torch(
     memory: bool,
     via: str | None,
     no_plain: bool,
+    no_lines: bool,
     manner: CaptureOptions,
     command: tuple[str, ...],
 ) -> None:
@@ -150,6 +152,7 @@ def torch(
     argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
     witness = shared.witness_for(manner, command, place, there)
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else torch_plain(schedule, command, place, witness)
+    unsampled = shared.why_unsampled(manner, there, no_lines=no_lines)
     if with_stack:
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
@@ -161,7 +164,12 @@ def torch(
             manner,
             reasons or whole,
             (started,),
-            [*shared.plain_run_notes(plain), *shared.environment_notes(witness), *copied],
+            [
+                *shared.plain_run_notes(plain),
+                *shared.environment_notes(witness),
+                *shared.sampling_notes(unsampled),
+                *copied,
+            ],
         )
         return
     if not there and command[0] != OURS:
@@ -178,6 +186,7 @@ def torch(
         script=RUNNER if there else None,
         called_as=shared.called_as(),
         plain=plain,
+        unsampled=unsampled,
     )
     shared.finish(record_program(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
 

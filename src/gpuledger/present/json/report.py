@@ -218,6 +218,20 @@ class EvidenceJson(Json):
     count: Count | None
     share: Share | None
     of: str | None
+    place: Annotated[
+        str | UnsetType | None,
+        Meta(description="`file:line` of the program, where stacks of Python were recorded: `function` has it."),
+    ] = UNSET
+    place_is_exact: Annotated[
+        bool | UnsetType | None, Meta(description="Whether `place` is the very line; else where the function begins.")
+    ] = UNSET
+    function: str | UnsetType | None = UNSET
+    calls_into: Annotated[
+        str | UnsetType | None, Meta(description="The function of a library that most of the time there is in.")
+    ] = UNSET
+    frames: Annotated[
+        list[str] | UnsetType, Meta(description="The program's own frames down to it, the outermost first.")
+    ] = UNSET
 
 
 class FindingJson(Json):
@@ -447,4 +461,9 @@ def _evidence(piece: Evidence, zero_ns: int | None) -> EvidenceJson:
         copy=piece.copy or None,
         bytes=piece.moved_bytes,
         of=piece.of or None,
+        place=None if piece.line is None else piece.line.at,
+        place_is_exact=None if piece.line is None else piece.line.is_exact,
+        function=None if piece.line is None else piece.line.function,
+        calls_into=None if piece.line is None else piece.line.into or None,
+        frames=[] if piece.line is None else list(piece.line.frames),
     )

@@ -297,7 +297,8 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
 
 def gap_sheets(summary: GapSummary) -> list[Sheet]:
     """All tables about one GPU's gaps."""
-    return [causes_sheet(summary), triggers_sheet(summary), lengths_sheet(summary), longest_sheet(summary)]
+    by_line = [lines_sheet(summary)] if summary.by_line else []
+    return [causes_sheet(summary), triggers_sheet(summary), *by_line, lengths_sheet(summary), longest_sheet(summary)]
 
 
 def length_words(bucket: str) -> str:
@@ -337,6 +338,22 @@ def triggers_sheet(summary: GapSummary) -> Sheet:
             *_time_columns(summary.steady_idle_ns),
         ),
         summary.by_trigger,
+    )
+
+
+def lines_sheet(summary: GapSummary) -> Sheet:
+    """Idle time of the whole window by the line that the host was at, by samples of Python's stacks."""
+    return Sheet.of(
+        f"gaps_by_line_gpu{summary.gpu}",
+        say("Idle time by the line the host was at, GPU {gpu}", gpu=summary.gpu),
+        (
+            Column("line", say("Line"), Unit.TEXT, "at"),
+            Column("function", say("Function"), Unit.TEXT),
+            Column("into", say("Calls"), Unit.TEXT, detail=1),
+            Column("time_ns", say("Time"), Unit.NS, "amount_ns"),
+            share_column("share_percent", say("Share"), "amount_ns", summary.by_line[0].whole_ns),
+        ),
+        summary.by_line,
     )
 
 

@@ -44,6 +44,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
         tool_version=".".join(product.split(".")[:3]) or None,
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", [None])[0],
         started_utc=started[0]["utcTime"] if started else None,
+        wall_zero_ns=epoch_ns,
         driver_version=driver,
         cuda_version=f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}" if cuda.isdecimal() else None,  # 13000 -> 13.0
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,

@@ -8,7 +8,7 @@ from typing import Final
 
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.answers.report import ReportAnswer
-from gpuledger.attribution.flame_trees import FlameTree
+from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -186,6 +186,11 @@ def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Bloc
         described = "; ".join(f"{name}: {time_text(gpu_ns)}" for name, gpu_ns in outermost)
         draw = partial(icicle, say("GPU time by range"), described, _icicle_nodes(tree, whole_ns))
         still = doc.Chart(draw, name="range-chart")
+    if any(flame.kind is TreeKind.IDLE_STACKS for flame in trees):
+        idle = say(
+            "By host stack: time in which the GPU was idle, by where the thread was that launched what came next."
+        )
+        said = joined(" ", (said, idle))
     return [doc.Paragraph(said, "lead"), *([doc.FlameBlock(trees, still)] if trees else [])]
 
 

@@ -78,6 +78,7 @@ _TREE_KINDS: Final = {
     TreeKind.FUNCTIONS: say("Python function"),
     TreeKind.CALL_STACKS: say("call stack"),
     TreeKind.SAMPLED_STACKS: say("sampled stack"),
+    TreeKind.IDLE_STACKS: say("GPU idle time by host stack"),
 }
 _FLAME_WORDS: Final = {
     "host": say("host time"),

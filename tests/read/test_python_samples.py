@@ -1,0 +1,221 @@
+"""Python's stacks beside a profile: read where they are of this run, on its clock; else told, and not used."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import open_trace
+from gpuledger.findings.profiled_run import diagnose
+from gpuledger.read import python_samples
+from gpuledger.selection import Selection
+from gpuledger.trace.model import Severity, Trace
+from gpuledger.trace.tables import Table
+from support.command import ROOT, gpuledger
+
+PLACES = ROOT / "captures" / "places"
+PERIOD = 500_000
+AHEAD = 7_000_000_000_000
+"""What the sampler's clock shows more than the profile's."""
+
+
+def recorded(
+    folder: Path, profile: str = "function.plain", *, lines: list[str] | None = None, **changes: Any
+) -> tuple[Path, Trace]:
+    """A profile of H200, and samples of its main thread beside it: always in `resize`, at data.py:88."""
+    path = folder / "run.json.gz"
+    path.write_bytes((PLACES / f"{profile}.json.gz").read_bytes())
+    trace = open_trace(path)
+    (folder / "run.samples.gz").write_bytes(gzip.compress("\n".join(lines or made(trace, **changes)).encode() + b"\n"))
+    return path, trace
+
+
+def made(
+    trace: Trace, *, pid: int | None = None, host: str = "", shift: int = 0, schema: str = "", late: int = 20_000
+) -> list[str]:
+    [process], window, zero = trace.origin.processes, trace.span, trace.origin.wall_zero_ns
+    assert zero is not None
+    header = {"schema": schema or python_samples.SCHEMA, "pid": pid or process.pid, "host": host}
+    begun, ended = window.start_ns + AHEAD, window.end_ns + AHEAD  # type: ignore[union-attr]
+    clocks = [f"C {at - 500} {at - AHEAD + zero + shift} {at + 500}" for at in (begun, ended)]
+    code = ['F [88, 80, "resize", "/srv/me/data.py"]', 'F [12, 3, "main", "/srv/me/train.py"]']
+    library = 'F [741, 700, "fft2", "/opt/python/site-packages/numpy/fft/_pocketfft.py"]'
+    looks = [
+        f"s {at - PERIOD} {PERIOD} {late if number % 8 else 20_000} {process.pid}:0"
+        for number, at in enumerate(range(begun, ended, PERIOD))
+    ]
+    return [f"H {json.dumps(header)}", "O 999", *clocks, *code, library, "S 2 0 1", *looks]
+
+
+def said(trace: Trace) -> list[tuple[Severity, str]]:
+    return [(note.severity, str(note.sentence)) for note in trace.health if note.code == python_samples.CODE]
+
+
+def test_the_line_is_the_first_thing_that_is_said(tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    first = diagnose(open_trace(path), "run", Selection()).findings[0]
+    assert first.code == "HOST-CODE"
+    assert first.claim.endswith("while the host runs its own code, mostly at data.py:88 in resize")
+    place = "at data.py:88 in resize -> numpy/fft/_pocketfft.py fft2, called from train.py:12"
+    assert first.sentences[0] == f"100.0 % of the lost time {place}"
+    line = first.evidence[0].line
+    assert line is not None
+    assert line.frames == ("main (train.py:12)", "resize (data.py:88)")
+
+
+@pytest.mark.parametrize(
+    ("late", "keeps", "where"),
+    [
+        (3_000_000, 5_000_000, "before data.py:88 in resize"),  # it gave the lock up when it came there
+        (3_000_000, 100_000, "at data.py:88 in resize"),  # it was asked to, and a call there kept it
+        (6_000_000, 5_000_000, "at data.py:88 in resize"),
+        (300_000, 5_000_000, "at data.py:88 in resize"),
+    ],
+)
+def test_a_thread_that_kept_the_lock_was_on_the_way(tmp_path: Path, late: int, keeps: int, where: str) -> None:
+    path, trace = recorded(tmp_path)
+    first, *rest = made(trace, late=late)
+    recorded(tmp_path, lines=[first, f"I {keeps}", *rest])
+    assert str(diagnose(open_trace(path), "run", Selection()).findings[0].claim).endswith(f"mostly {where}")
+
+
+def test_samples_are_a_table_on_the_profiles_clock(tmp_path: Path) -> None:
+    path, before = recorded(tmp_path)
+    trace = open_trace(path, only=[Table.SAMPLES])
+    samples = trace["samples"]
+    window = before.span
+    assert samples["start_ns"][0] == window.start_ns + 20_000  # type: ignore[union-attr]
+    assert set((samples["end_ns"] - samples["start_ns"]).tolist()) == {0}  # all took as long to wake up
+    assert set(np.diff(samples["start_ns"]).tolist()) == {PERIOD}
+    assert trace.stacks.texts(int(samples["stack"][0]), trace.strings)[1:] == [
+        "resize (data.py:88)",
+        "main (train.py:12)",
+    ]
+    assert list(trace.tables) == [Table.SAMPLES]
+    assert "their times are the wall clock's, read within 1.00 us" in said(trace)[0][1]
+
+
+def test_gaps_json_and_the_page_have_the_lines(tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    assert "data.py:88  resize" in gpuledger("gaps", str(path)).stdout
+    answer = json.loads(gpuledger("report", str(path), "--format=json").stdout)
+    piece = answer["findings"][0]["evidence_data"][0]
+    assert (piece["place"], piece["function"], piece["place_is_exact"]) == ("data.py:88", "resize", True)
+    assert piece["calls_into"] == "numpy/fft/_pocketfft.py fft2"
+    gpuledger("report", str(path), "-o", str(tmp_path / "page.html"))
+    assert "GPU idle time by host stack" in (tmp_path / "page.html").read_text()
+
+
+def test_a_timeline_has_a_track_of_lines(tmp_path: Path) -> None:
+    path, before = recorded(tmp_path)
+    assert gpuledger("export", path, "-o", tmp_path / "run.trace.json").exit_code == 0
+    events = json.loads((tmp_path / "run.trace.json").read_text())["traceEvents"]
+    [line] = [event for event in events if event.get("cat") == "line"]
+    assert line["name"] == "data.py:88 resize"
+    window = before.span
+    assert line["dur"] * 1000 > 0.9 * (window.end_ns - window.start_ns)  # type: ignore[union-attr]
+
+
+def test_at_80_columns_the_line_number_is_not_cut(tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    text = gpuledger("report", path, COLUMNS="80").stdout
+    assert text.count("data.py:88 in resize") >= 3
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_without_samples_nothing_is_said_of_them(tmp_path: Path) -> None:
+    path, trace = recorded(tmp_path)
+    (tmp_path / "run.samples.gz").unlink()
+    assert said(open_trace(path)) == said(trace) == []
+    assert "mostly" not in diagnose(open_trace(path), "run", Selection()).findings[0].claim
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pid": 4711}, "none of its processes is in the profile: it is of another run"),
+        ({"shift": 3600 * 10**9}, "its times are not those of the profile: it is of another run"),
+        ({"schema": "gpuledger.samples/9"}, "it is of another version of gpuledger"),
+        ({"lines": ["nothing of ours"]}, "it does not begin as a recording of samples does"),
+        ({"lines": ["H []"]}, "it is empty"),
+        ({"lines": ["x" * (python_samples.LONGEST_LINE + 1)]}, "its lines are too long"),
+    ],
+)
+def test_a_file_of_another_run_is_not_used(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    path, before = recorded(tmp_path, **changes)
+    trace = open_trace(path)
+    [(severity, sentence)] = said(trace)
+    assert severity is Severity.WARNING
+    assert sentence.startswith("run.samples.gz is not used: ")
+    assert reason in sentence
+    assert len(trace["samples"]) == 0
+    assert dict(trace.tables) == dict(before.tables)
+
+
+def manifest(folder: Path, **files: int) -> None:
+    listed = [{"name": name.replace("__", "."), "bytes": size} for name, size in files.items()]
+    (folder / "run.capture.json").write_text(json.dumps({"schema": "gpuledger.capture/1", "files": listed}))
+
+
+def test_the_manifest_must_list_this_very_file(tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    sizes = {
+        f"run__{ending.replace('.', '__')}": (tmp_path / f"run.{ending}").stat().st_size
+        for ending in ("json.gz", "samples.gz")
+    }
+    manifest(tmp_path, **sizes)
+    assert len(open_trace(path)["samples"])
+    manifest(tmp_path, **sizes | {"run__samples__gz": 5})
+    assert "the capture's manifest describes another file of that name" in said(open_trace(path))[0][1]
+    manifest(tmp_path, **sizes)
+    (tmp_path / "run.samples.gz").unlink()
+    assert said(open_trace(path)) == [
+        (Severity.INFO, "run.samples.gz, the sampled Python stacks of this capture, is missing")
+    ]
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_told_and_nothing_else_changes(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("samples")
+    path = folder / "run.json.gz"
+    path.write_bytes((PLACES / "function.plain.json.gz").read_bytes())
+    (folder / "run.samples.gz").write_bytes(zlib.compress(content, wbits=31) if packed else content)
+    trace = open_trace(path, only=[Table.KERNELS, Table.SAMPLES])
+    assert len(trace["samples"]) == 0
+    assert len(said(trace)) == 1
+
+
+def test_damaged_records_are_counted_and_a_cut_file_gives_what_is_whole(tmp_path: Path) -> None:
+    path, before = recorded(tmp_path)
+    lines = made(before)
+    lines[3:3] = ["?", "F {}", "s x", "S -1", "C 1"]
+    whole = gzip.compress("\n".join([*lines, f"s {AHEAD} 1 1 1:99", ""]).encode())
+    (tmp_path / "run.samples.gz").write_bytes(whole[:-20])
+    trace = open_trace(path)
+    assert len(trace["samples"]) > 0
+    assert [severity for severity, _ in said(trace)] == [Severity.INFO, Severity.LOSS]
+
+
+def test_the_samplers_own_sleeps_tie_the_clocks_and_are_then_left_out() -> None:
+    """The profile saw a thread sleep; the sampler wrote when, 3 ms off by the wall clock: the sleeps are believed."""
+    random = np.random.default_rng(0)
+    length = random.integers(1_000_000, 4_000_000, 400)
+    slept = np.cumsum(length + 100_000) + AHEAD
+    looks = np.stack((slept, slept + length, slept + length + 60_000), axis=1)
+    start, end = slept - AHEAD + 4_000, slept - AHEAD + length + 50_000
+    wall = python_samples._Clock(slept[[0, -1]], np.array([-AHEAD + 3_000_000] * 2), 1_000)
+    knots = np.array(python_samples._matched(start[100:], end[100:], looks, wall))
+    assert len(knots) == 1 + int((slept[-1] - slept[0]) // 10**9) - int((slept[100] - slept[0]) // 10**9)
+    assert np.abs(knots[:, 1] + AHEAD).max() < 8_000
+    assert knots[:, 2].max() <= 8_000
+    assert python_samples._matched(np.sort(random.integers(0, 10**9, 300)), end[:300], looks, wall) == []
