@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
 from gpuledger.catalog.kernel_names import label, parse
+from gpuledger.regex import LOOKED_AT
 from support.command import NAMES, ROOT
 
 SILU_NSYS = (
@@ -114,7 +115,9 @@ def test_any_text_comes_apart_without_harm(name: str) -> None:
 
 def test_a_huge_name_is_no_burden() -> None:
     assert parse("void f<" + "g<" * 3000 + "int" + ">" * 3000 + ">(int)").short == "f"
-    assert parse("f<" + "(" * 30_000 + ")" * 30_000 + ">").short == "f"
+    assert parse("f<" + "(" * 8_000 + ")" * 8_000 + ">").short == "f"
+    endless = "f<" + "(" * 30_000 + ")" * 30_000 + ">"
+    assert parse(endless).short == endless
 
 
 @pytest.mark.parametrize(
@@ -139,4 +142,4 @@ def test_kernels_that_a_compiler_made_have_the_name_of_their_source(name: str, s
 
 def test_a_hostile_source_name_costs_little_and_is_its_own_label() -> None:
     for name in ("nvkernel_" + "a_F1L" * 50_000, "__omp_offloading_1_1_" + "_l1" * 600 + "!", "_1_gp" * 400):
-        assert label(name) == name
+        assert label(name) == name[:LOOKED_AT]

@@ -19,6 +19,8 @@ FREE = {
     "time_ns",
     "over_ns",
     "speedup",
+    "light",
+    "reachable",
     "remove",
     "hide",
     "host",

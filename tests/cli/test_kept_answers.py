@@ -216,8 +216,11 @@ VALUES = {
         "device",
         "exporter",
         "fix",
+        "formats",
         "forwards_e2e",
         "forwards_mock",
+        "light",
+        "reachable",
     ),
     *("graph", "hide", "host", "kernel_pattern", "language", "launch_cost", "level", "limits", "measured", "metrics"),
     *("mock_range", "named", "no_cache", "over_ns", "range_pattern", "raw", "remove", "reports", "schema"),
@@ -256,7 +259,7 @@ def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Pa
     again = (
         "import json, sys\nfrom gpuledger.cli.main import cli\n"
         "for call in json.loads(sys.argv[1]):\n    cli.main(call, standalone_mode=False)\n"
-        "sys.exit(str(sorted({'numpy', 'msgspec', 'gpuledger.read', 'gpuledger.trace'} & sys.modules.keys())))"
+        "sys.exit(str(sorted({'numpy', 'msgspec', 'gpuledger.read', 'gpuledger.trace.tables'} & sys.modules.keys())))"
     )
     command = [sys.executable, "-c", again, json.dumps(calls)]
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # as the first calls had it

@@ -150,7 +150,7 @@ _FILE: dict[str, tuple[Make, Must]] = {
     "text called .json": (holding(b"hello\n", "a.json"), refused(NOT_OURS)),
     "noise": (holding(bytes(range(256)) * 16), refused(NOT_OURS)),
     "escapes as content": (holding(b"\x1b[2J\x1b]0;title\x07" * 9), refused(NOT_OURS, "begins with '.[2J")),
-    "a web page": (holding(b"<!DOCTYPE html><title>404</title>", "a.json"), refused(NOT_OURS)),
+    "a web page": (holding(b"<!DOCTYPE html><title>404</title>", "a.json"), refused("is a web page")),
     "a Git LFS pointer": (
         holding(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"),
         refused("Git LFS pointer", "git lfs pull"),

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.memory.figures import memory_totals, memory_use
@@ -182,6 +182,7 @@ def test_dots_lie_under_their_roofs() -> None:
 RATES = st.floats(1e8, 1e15)
 
 
+@example(dots=[(497.0, 1e8, 0.0), (528.0, 1e8, 1.0)], lower=5e14, higher=5e14)
 @given(st.lists(st.tuples(st.floats(0.01, 900), RATES, st.floats(0, 1)), min_size=1, max_size=9), RATES, RATES)
 def test_no_name_in_a_roofline_touches_another_or_covers_a_dot(
     dots: list[tuple[float, float, float]], lower: float, higher: float

@@ -54,4 +54,5 @@ def test_info_says_what_a_file_is(content: bytes, what: str, tmp_path: Path) -> 
 def test_a_profile_of_nvprof_is_named(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.nvprof")) as made:
         made.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (start INTEGER)")
+        made.execute("CREATE TABLE StringTable (_id_ INTEGER, value TEXT)")
     assert "a profile of nvprof" in gpuledger("info", str(tmp_path / "a.nvprof")).stderr

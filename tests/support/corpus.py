@@ -31,7 +31,7 @@ def corpus_file(ending: str) -> Path:
 
 def timelines(folder: Path) -> list[Path]:
     """The timelines in a folder of captures, packed as they are."""
-    return sorted(path for path in folder.glob("*/*") if path.name.endswith(TIMELINES))
+    return sorted(path for path in folder.glob("*/*") if path.name.endswith(TIMELINES) and path.parent.name != "ncu")
 
 
 def members(packed: Path, folder: Path) -> Iterator[Path]:

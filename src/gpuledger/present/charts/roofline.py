@@ -83,8 +83,14 @@ class LabelledPaper:
         away, room = dot.radius + 5, _room_of_wide_pages(name)
         right = [Words(dot.x, dot.y + below, name, "ink", "start", room, halo=True, aside=away) for below in _BESIDE]
         left = [Words(dot.x, dot.y + below, name, "ink", "end", room, halo=True, aside=-away) for below in _BESIDE]
-        places = [*right, *left]
+        places = [words for words in (*right, *left) if not self._passes_a_dot(dot, words)]
         self._put([words for words in places if not self._crosses(words)] or places)
+
+    def _passes_a_dot(self, dot: Dot, words: Words) -> bool:
+        """Whether another dot is between one and the end of its name: on a wider page the name would cover it."""
+        room, middle = _LabelBox.of(words), dot.x * WIDE
+        left, right = min(room.left, middle), max(room.right, middle)
+        return any(left < other.x * WIDE < right and room.top < other.y < room.bottom for other in self._dots)
 
     def _put(self, places: Sequence[Words]) -> None:
         free = next((words for words in places if self._is_free(_LabelBox.of(words))), None)

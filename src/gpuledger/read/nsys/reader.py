@@ -112,7 +112,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if "StringIds" not in export.tables:  # each export has had it since the first
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
-        if any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in export.tables):
+        if "StringTable" in export.tables:
             raise UnreadableProfile(
                 f"{name}: a profile of nvprof or the NVIDIA Visual Profiler, which gpuledger does not read",
                 found=f"no StringIds table; tables found: {listed}",
