@@ -142,6 +142,8 @@ def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple
 
 
 MOST_NAMES: Final = 3
+NOT_NOTHING: Final = 0.0005
+"""Less is told as 0.0 %."""
 
 
 def unclassified_names(trace: Trace, device: Device) -> tuple[str, ...]:
@@ -151,16 +153,17 @@ def unclassified_names(trace: Trace, device: Device) -> tuple[str, ...]:
     mine = np.flatnonzero((work.state == State.COMPUTE) & (work.gpu == device.gpu) & (work.family >= 0))
     mine = mine[unknown[work.family[mine]]]
     mine = mine[device.begins_steady(work.start_ns[mine])]
-    codes, number = np.unique(work.name[mine], return_inverse=True)
-    time = np.bincount(number, weights=(work.end_ns - work.start_ns)[mine], minlength=len(codes))
-    names = [trace.strings.text(int(code)) or "" for code in codes[np.argsort(-time, kind="stable")]]
+    first, number = group(work.name[mine])
+    time = np.bincount(number, weights=(work.end_ns - work.start_ns)[mine], minlength=len(first))
+    codes = work.name[mine[first[np.argsort(-time, kind="stable")]]]
+    names = [trace.strings.text(code) or "" for code in codes.tolist()]
     return tuple(list(dict.fromkeys(cut_label(label(name)) for name in names if name))[:MOST_NAMES])
 
 
 def about_unclassified(trace: Trace, device: Device) -> Message | None:
-    """How much of compute they are; None where there are none."""
+    """How much of compute they are; None where that is nothing, or as good as nothing."""
     time = device.line_ns.get(UNCLASSIFIED, 0)
-    if not time:
+    if time < NOT_NOTHING * device.compute_ns or not time:
         return None
     return say(
         "{share} of compute is in kernels of no known family, mostly {names}; --families assigns one.",

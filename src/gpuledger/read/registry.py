@@ -44,6 +44,12 @@ def load_reader(place: str) -> Reader:
     return cast("Reader", getattr(import_module(f"gpuledger.read.{module}"), class_name)())
 
 
+_OTHERS_FIRST: Final = ((b"{", READERS[4:]), (b"[", READERS[4:]), (b"\x1f\x8b", READERS[3:]))
+"""Who is asked first about what begins so: a trace in JSON, also packed, is none of nsys's, whose readers take time."""
+
+
 def reader_of(source: Source) -> Reader | None:
     """Who reads this file or folder; None for what is no profile."""
-    return next((reader for reader in map(load_reader, READERS) if reader.recognises(source)), None)
+    first = next((places for begin, places in _OTHERS_FIRST if source.head.lstrip().startswith(begin)), ())
+    readers = map(load_reader, dict.fromkeys((*first, *READERS)))
+    return next((reader for reader in readers if reader.recognises(source)), None)
