@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.capture.launchers import Remote, remote
+from gpuledger.capture.python_samples import ELSEWHERE
 from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 
 # ssh puts its arguments into one line, and a shell reads that; kubectl hands them over as they are
@@ -151,10 +152,11 @@ def test_the_prefix_is_split_as_a_shell_would() -> None:
 def test_a_dry_run_shows_the_prefix(fake: Tools) -> None:
     asked = ("--via=kubectl exec POD --", "--env=TOY=a b", "--dry-run", "-o", "run")
     ran = fake.run("nsys", *asked, "--", "python", "a b.py")
-    first, look, note = ran.stdout.splitlines()
+    first, look, unsampled, note = ran.stdout.splitlines()
     argv = shlex.split(first)
     assert argv[:4] == ["kubectl", "exec", "POD", "--"]
     assert argv[-2:] == ["python", "a b.py"]
     assert look == "# right before the program starts, its environment is looked at, and must hold 'TOY=a b'"
     assert note.startswith("# then copied back to ")
+    assert unsampled == f"# {ELSEWHERE}"
     assert fake.calls() == []
