@@ -23,7 +23,7 @@ from support.thorough import THOROUGH_EXAMPLES
 
 # how long an example takes says more about the machine than about us, so there is no deadline; the same code gives the
 # same result, so the usual examples are always the same ones, and a thorough run looks for new ones
-settings.register_profile("usual", deadline=None, max_examples=20, derandomize=True)
+settings.register_profile("usual", deadline=None, max_examples=12, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=THOROUGH_EXAMPLES)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 

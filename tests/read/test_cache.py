@@ -374,7 +374,7 @@ def a_trace() -> Trace:
 
 
 @given(st.data())
-@settings(max_examples=tries(150))
+@settings(max_examples=tries(60))
 def test_a_damaged_file_is_refused_or_makes_no_difference(data: st.DataObject) -> None:
     """Every byte but the padding is under a checksum."""
     whole = bytearray(small())
