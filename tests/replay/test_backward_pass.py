@@ -59,6 +59,17 @@ def test_what_runs_on_the_path_has_no_slack_and_nothing_has_less(graph: Dependen
     assert (latest.end[on_path] == times.end[on_path]).all()
 
 
+@given(graphs())
+def test_what_must_be_no_later_than_it_is_is_not_late(graph: DependencyGraph) -> None:
+    """Of what is gone too, on a stream of its own or not: whoever waits for it waits for what came before it."""
+    times, latest = replay_times(graph), no_limits(graph)
+    latest.end[:], latest.call_end[:] = times.end, times.call_end
+    set_limits(graph, latest)
+    assert (latest.start >= times.start).all()
+    assert (latest.end == times.end).all()
+    assert (latest.call_end == times.call_end).all()
+
+
 @given(graphs(), st.data())
 def test_an_operation_may_be_longer_by_its_slack_and_by_no_more(graph: DependencyGraph, data: st.DataObject) -> None:
     times = replay_times(graph)

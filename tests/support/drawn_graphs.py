@@ -87,7 +87,8 @@ def graphs(draw: st.DrawFn) -> DependencyGraph:
     def operation(stream: int, group: int = -1, *, of_call: int | None = None) -> None:
         call = earlier(len(growing.calls)) if of_call is None else of_call
         flags = OperationFlag.NONE if of_call is None else OperationFlag.FROM_BEGIN
-        changed = (OperationFlag.ASIDE,) if group >= 0 else (OperationFlag.ASIDE, OperationFlag.GONE)
+        both = OperationFlag.ASIDE | OperationFlag.GONE
+        changed = (OperationFlag.ASIDE,) if group >= 0 else (OperationFlag.ASIDE, OperationFlag.GONE, both)
         flags |= draw(st.sampled_from((OperationFlag.NONE,) * 4 + changed))
         growing.order.append(len(growing.operations) * 4 + GraphEvent.OPERATION)
         growing.operations.append(

@@ -289,7 +289,7 @@ class _PlainLimits:
         work, latest = self.graph.operations, self.latest
         stream, group, flags = int(work.stream[operation]), int(work.group[operation]), int(work.flags[operation])
         gone, aside = bool(flags & OperationFlag.GONE), bool(flags & OperationFlag.ASIDE)
-        if aside:
+        if aside and not gone:
             _sooner(latest.end, operation, min(self.reach[operation], self.aside[stream]))
         else:
             _sooner(self.stream, stream, self.reach[operation])

@@ -140,7 +140,7 @@ static void operation_limit(
     int32_t stream = ops->stream[at], group = ops->group[at];
     int8_t flags = ops->flags[at];
     int64_t *start = &latest.start[at], *end = &latest.end[at];
-    if (flags & ASIDE) {
+    if (flags & ASIDE && !(flags & GONE)) {
         sooner(end, limits->reach[at]), sooner(end, limits->aside[stream]);
     } else {
         sooner(&limits->stream[stream], limits->reach[at]);
