@@ -354,7 +354,7 @@ int64_t pickle_tree_groups(
     for (size_t list = 0; list < lists; list++) {
         if (first[list] < 0 || count[list] < 0 || (uint64_t)first[list] > used || (uint64_t)count[list] > used - (uint64_t)first[list])
             goto failed;
-        const uint32_t *items = children + first[list];
+        const uint32_t *items = count[list] ? children + first[list] : NULL; /* no children at all: no pointer to count from */
         size_t place = (size_t)content_hash(items, count[list], key) & (room - 1);
         for (;; place = (place + 1) & (room - 1)) {
             if (++probes % ASK_EVERY == 0 && is_over && is_over()) goto failed;
