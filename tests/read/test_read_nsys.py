@@ -306,6 +306,12 @@ def test_open_ranges_end_with_the_last_event_and_are_counted(tmp_path: Path) -> 
     assert codes(trace) == {"ranges-open": 1}
 
 
+def test_names_that_the_export_has_no_column_for_are_missed(tmp_path: Path) -> None:
+    export = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 10, "a"), push(3, 8, "b")])
+    altered(export, "ALTER TABLE NVTX_EVENTS RENAME COLUMN text TO other")
+    assert codes(open_trace(export)) == {"ranges-unnamed": 2}
+
+
 def gpu_tables(path: Path, *mapping: tuple[int, int, int]) -> None:
     altered(
         path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -53,6 +54,18 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert results == [number * number for number in range(20)]
     assert told == sorted(told)
     assert told[-1] == 20
+
+
+def test_a_worker_that_is_done_is_ended_without_a_word() -> None:
+    """Asked to end while its interpreter shuts down, an exception would be printed from wherever it came."""
+    before = signal.getsignal(signal.SIGTERM)
+    ours, theirs = multiprocessing.Pipe()
+    ours.close()
+    try:
+        worker_processes._serve(square, theirs)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_no_items_no_workers() -> None:

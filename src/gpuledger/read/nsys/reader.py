@@ -351,9 +351,10 @@ class _ExportReading:
 
     def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
         """A registered string where there is one, else the text that was stored in line."""
-        if "text" not in self.export.tables[table]:
-            return text_id
         lacking = np.flatnonzero(text_id == NULL)
+        if "text" not in self.export.tables[table]:
+            self._add(counted("ranges-unnamed", len(lacking)))
+            return text_id
         if not len(lacking):
             return text_id
         inline = self.export.texts(table, "text")
