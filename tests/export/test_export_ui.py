@@ -20,6 +20,7 @@ from gpuledger.trace.tables import Table
 from support.chromium import shown
 from support.page_browser import Browser
 from support.perfetto_decoder import Decoded, decode
+from support.thorough import IS_THOROUGH
 from support.timelines import NASTY, clean, counted, expected, launched, nasty_trace, perfetto
 from support.trace_notation import of_tables, table
 
@@ -77,6 +78,7 @@ def test_the_engine_counts_what_the_capture_holds(
     check(chromium, timeline, expected(opened), launched(opened))
 
 
+@pytest.mark.skipif(not IS_THOROUGH, reason="half a minute of the interface; the other tests read what it reads")
 def test_the_engine_reads_the_same_from_chromes_format(
     chromium: Any, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def crowded_trace() -> Trace:
     return of_tables(strings, {Table.KERNELS: kernels, Table.RANGES: ranges, Table.CALLS: calls})
 
 
+@pytest.mark.skipif(not IS_THOROUGH, reason="half a minute of the interface; the other tests read what it reads")
 def test_the_engine_shows_eight_ranks_on_one_clock(chromium: Any, eight: Path, tmp_path: Path) -> None:
     timeline = tmp_path / "job.pftrace"
     write_timeline((str(eight),), timeline, ENDINGS[".pftrace"], Selection(), workers=0)

@@ -28,6 +28,7 @@ from support.nsys_exports import call, insert, kernel, push
 from support.random_export import HOST
 from support.rank_traces import generator
 from support.split_export import split_by_rank
+from support.thorough import tries
 
 Unpack = Callable[[str], Path]
 ALL_REDUCE, GEMM, LAUNCH = 10, 11, 12
@@ -308,7 +309,7 @@ def exports(draw: st.DrawFn) -> list[tuple[int, int, list[tuple[int, int, int]]]
     return ranks
 
 
-@settings(max_examples=10)
+@settings(max_examples=tries(5))
 @given(exports())
 def test_one_profile_says_what_one_profile_per_rank_says(
     ranks: list[tuple[int, int, list[tuple[int, int, int]]]],

@@ -121,7 +121,7 @@ def make(path: Path, page_bytes: int, vacuum: int, made: dict[str, Any]) -> None
         database.commit()
 
 
-@settings(max_examples=tries(30))
+@settings(max_examples=tries(12))
 @given(st.sampled_from([512, 1024, 4096, 65536]), st.sampled_from([0, 1, 2]), tables())
 def test_any_database_reads_the_same(
     tmp_path_factory: pytest.TempPathFactory, page_bytes: int, vacuum: int, made: dict[str, Any]
@@ -192,7 +192,7 @@ def test_a_log_or_a_journal_is_for_sqlite(tmp_path: Path) -> None:
     assert btree.PageLayout.of(path, head[:18] + b"\2\2" + head[20:], path.stat().st_size) is None
 
 
-@settings(max_examples=tries(40))
+@settings(max_examples=tries(15))
 @given(st.integers(0, 2**32), st.integers(1, 40))
 @example(0, 1)
 def test_a_damaged_file_gives_what_sqlite_gives_or_nothing(

@@ -374,7 +374,7 @@ def a_trace() -> Trace:
 
 
 @given(st.data())
-@settings(max_examples=tries(60))
+@settings(max_examples=tries(20))
 def test_a_damaged_file_is_refused_or_makes_no_difference(data: st.DataObject) -> None:
     """Every byte but the padding is under a checksum."""
     whole = bytearray(small())
@@ -733,7 +733,7 @@ def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytes
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 600)), max_size=20))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=tries(15))
 def test_there_is_never_more_than_may_be(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, puts: list[tuple[str, int]]
 ) -> None:

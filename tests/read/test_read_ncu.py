@@ -648,7 +648,7 @@ def test_a_cut_page_gives_what_is_whole(
         check_is_part_of(report, whole)
 
 
-@settings(max_examples=tries(25))
+@settings(max_examples=tries(12))
 @given(st.integers(0, len("\n".join(SMALL)) + 1))
 def test_a_page_cut_anywhere_says_nothing_wrong(tmp_path_factory: pytest.TempPathFactory, at: int) -> None:
     path = tmp_path_factory.mktemp("cut") / "a.csv"
@@ -660,7 +660,7 @@ def test_a_page_cut_anywhere_says_nothing_wrong(tmp_path_factory: pytest.TempPat
         assert all(whole[name] == value for name, value in found.items())
 
 
-@settings(max_examples=tries(20))
+@settings(max_examples=tries(10))
 @given(st.binary(max_size=400), st.integers(0, len(SMALL)))
 def test_anything_among_the_rows_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, after: int

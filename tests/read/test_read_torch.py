@@ -170,7 +170,7 @@ def test_blocking_calls_have_pythons_stack(tmp_path: Path) -> None:
 # Laws
 
 
-@settings(deadline=None, max_examples=tries(30))
+@settings(deadline=None, max_examples=tries(12))
 @given(
     st.lists(st.sampled_from(range(3)), min_size=1, max_size=40),
     st.integers(40, 400),
@@ -203,7 +203,7 @@ def test_pieces_and_layout_change_nothing(
     assert names(piece) == names(1 << 20) == [each["name"] for each in made]
 
 
-@settings(deadline=None, max_examples=tries(30))
+@settings(deadline=None, max_examples=tries(12))
 @given(st.data())
 def test_a_cut_off_trace_keeps_its_whole_events(data: st.DataObject) -> None:
     text = json.dumps({"schemaVersion": 1, "traceEvents": [each | {"ts": 5 * at} for at, each in enumerate(SMALL * 5)]})

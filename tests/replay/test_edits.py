@@ -25,6 +25,7 @@ from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
 from support.random_graphs import graph_of_export
+from support.thorough import tries
 
 Choice = Callable[[int], Positions]
 """Some of so many."""
@@ -61,7 +62,7 @@ def _halved_calls(rows: Positions) -> Edit:
     return lambda graph: with_call_durations(graph, rows, graph.calls.duration_ns[rows] // 2)
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(8))
 @given(st.integers(0, 100_000), st.lists(st.sampled_from(sorted(LESS)), min_size=1, max_size=3))
 def test_less_to_do_ends_no_later(tmp_path_factory: pytest.TempPathFactory, number: int, names: list[str]) -> None:
     graph = graph_of_export(tmp_path_factory.getbasetemp(), number)
@@ -75,7 +76,7 @@ def test_less_to_do_ends_no_later(tmp_path_factory: pytest.TempPathFactory, numb
         before = after
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(6))
 @given(st.integers(0, 100_000))
 def test_no_change_changes_nothing(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
     graph = graph_of_export(tmp_path_factory.getbasetemp(), number)

@@ -26,7 +26,7 @@ def both(graph: DependencyGraph) -> tuple[Times, Times]:
 
 
 @compiled
-@settings(max_examples=tries(40))
+@settings(max_examples=tries(20))
 @given(st.integers(0, 1 << 32))
 def test_the_compiled_pass_equals_the_plain_one(seed: int) -> None:
     fast, plain = both(random_graph(seed))

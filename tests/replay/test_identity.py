@@ -19,6 +19,7 @@ from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.command import ROOT
 from support.random_graphs import graph_of, graph_of_export
+from support.thorough import tries
 from support.trace_notation import of_tables, table, trace
 
 NSYS = ("decode", "graph", "zoo_node", "zoo_graph", "two_gloo", "one_nccl", "experts_grouped")
@@ -58,7 +59,7 @@ def test_the_usual_lags_alone_give_nearly_the_same(unpacked: Callable[[str], Pat
     assert abs(replay_times(graph).end.max() - recorded) < 0.002 * (recorded - first)
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(10))
 @given(st.integers(0, 100_000))
 def test_a_random_export(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
     assert as_it_was(graph_of_export(tmp_path_factory.getbasetemp(), number))

@@ -15,6 +15,7 @@ from gpuledger.replay.passes import is_compiled, native
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_graphs import graph_of, graph_of_export
+from support.thorough import tries
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
 
@@ -28,7 +29,7 @@ def assert_same(fast: DependencyGraph, plain: DependencyGraph) -> None:
             np.testing.assert_array_equal(ours, theirs, f"{table}.{field.name}")
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(10))
 @given(st.integers(0, 100_000))
 def test_a_random_export(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
     fast = graph_of_export(tmp_path_factory.getbasetemp(), number)

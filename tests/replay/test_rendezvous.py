@@ -19,6 +19,7 @@ from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_export import write
+from support.thorough import tries
 
 TWO_STREAMS = called(
     "0-10 cudaLaunchKernel -> s7: 12-50 compute",
@@ -55,7 +56,7 @@ def test_what_cannot_have_met_keeps_its_durations(meetings: list[int]) -> None:
     assert np.array_equal(graph.operations.duration_ns, graph.recorded.end - graph.recorded.start)
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(12))
 @given(st.integers(0, 100_000), st.integers(1, 8))
 def test_whatever_met_the_replay_is_exact(tmp_path_factory: pytest.TempPathFactory, number: int, numbers: int) -> None:
     path: Path = tmp_path_factory.getbasetemp() / "random.sqlite"

@@ -44,6 +44,7 @@ from gpuledger_workloads.mixture.experts import (  # noqa: E402  # noqa: E402
 from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.plain_mixture import dumb, likeliest  # noqa: E402
+from support.thorough import tries  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
 CPU: dict[str, Any] = {"device": "cpu", "dtype": torch.float32}
@@ -100,7 +101,7 @@ def test_two_tokens_by_hand() -> None:
 
 
 @MODE
-@settings(max_examples=60)
+@settings(max_examples=tries(20))
 @given(drawn=mixtures())
 def test_every_mode_is_the_dumb_loop(mode: str, drawn: Any) -> None:
     held, hidden, routed, shape, seed = drawn

@@ -21,6 +21,7 @@ from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
 from gpuledger_workloads.mixture.routing import Router  # noqa: E402
 from gpuledger_workloads.serve import Worker  # noqa: E402
 from support.plain_mixture import dumb  # noqa: E402
+from support.thorough import tries  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=11", "--output-len=4", "--max-prefill-tokens=22", "--warmup=1")
 ATTENTIONS = ("gqa", "mla", "sparse")
@@ -104,7 +105,7 @@ def test_a_latent_cache_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch
         ran("--attention=mla", "--dispatch=low-latency", "--ranks-as=streams", "--world-size=1")
 
 
-@settings(max_examples=25)
+@settings(max_examples=tries(10))
 @given(st.data())
 def test_spread_experts_give_what_each_token_alone_would_get(data: st.DataObject) -> None:
     ranks = data.draw(st.integers(1, 4), "ranks")
