@@ -233,8 +233,9 @@ def could_be_hidden_ns(device: Device, exposed: int) -> int:
 def _hidden_ns(device: Device) -> int:
     """Copies in the steady stretch that something hid."""
     work = device.work.of(device.gpu)
-    copies = work.where(work.state == State.COPY)
-    return total(clip(union(copies.start_ns, copies.end_ns), device.steady)) - device.exposed_ns(LineKind.COPY)
+    copies = np.flatnonzero(work.state == State.COPY)
+    ran = clip(union(work.start_ns[copies], work.end_ns[copies]), device.steady)
+    return total(ran) - device.exposed_ns(LineKind.COPY)
 
 
 def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
