@@ -35,6 +35,8 @@ def visible_lines(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """A JSON document with the same characters written as JSON escapes: it reads as before, and nothing hides in it."""
+    if text.isascii() and "\x7f" not in text:  # JSON itself escapes the other controls
+        return text
     return _HIDDEN.sub(lambda match: match[0] if match[0] in "\n\r\t" else json.dumps(match[0])[1:-1], text)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.kernels import step_kernels
 from gpuledger.analyse.kernels.step_kernels import telling_shapes
+from gpuledger.trace.keys import group
 
 SHAPES = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6), st.integers(1, 3)), max_size=60)
 
@@ -26,7 +27,9 @@ def test_no_more_kinds_than_are_allowed_and_shapes_are_kept_where_they_can_be(
     grid[:, 0], block[:, 0] = rows[:, 1], rows[:, 2]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step_kernels, "MOST_SHAPES", most)
-        kinds = _kinds(name, *telling_shapes(name, grid, block))
+        *told, number = telling_shapes(name, grid, block, group(*grid.T, *block.T)[1])
+    kinds = _kinds(name, *told)
+    assert number.tolist() == [sorted(kinds).index(kind) for kind in zip(name, *told[0].T, *told[1].T, strict=True)]
     before, names = _kinds(name, grid, block), len(set(name.tolist()))
     assert len(kinds) <= max(most, names)
     if len(before) <= most:

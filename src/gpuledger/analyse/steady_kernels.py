@@ -39,6 +39,7 @@ Figure = TypeVar("Figure")
 LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for memory
 
 
+_WIDE: Final = ("fp64", "fp32", "tf32")
 _ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
 _MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
@@ -82,7 +83,6 @@ class SteadyKernels:
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
-        self._by_type: dict[str, Mask] = {}
         self._launch_shapes: dict[str, Ints] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
@@ -139,11 +139,20 @@ class SteadyKernels:
     def is_matrix(self) -> Mask:
         return self.of_families(MATRIX_FAMILIES)
 
+    @cached_property
+    def _matrix_types(self) -> NDArray[np.int8]:
+        """Where the name of a matrix kernel says one of the wide types, its number; else -1."""
+        texts, position = self._texts
+        types = np.full(len(texts), -1, np.int8)
+        for place in distinct(position[self.is_matrix]).tolist():
+            kind = matrix_type(texts[place])
+            types[place] = -1 if kind is None else _WIDE.index(kind)
+        return np.where(self.is_matrix, types[position], -1)
+
     def multiply_in(self, kind: str) -> Mask:
         """Which matrix kernels work in `fp64`, `fp32` or `tf32`, by their names."""
-        if kind not in self._by_type:
-            self._by_type[kind] = self.is_matrix & self.of_names(lambda name: matrix_type(name) == kind, np.bool_)
-        return self._by_type[kind]
+        mask: Mask = self._matrix_types == _WIDE.index(kind)
+        return mask
 
     def of_elements(self, figure: Callable[[ElementKernel], int]) -> Ints:
         """Something about kernels by element; 0 where the name does not tell."""

@@ -275,7 +275,7 @@ def fused_updates(kernels: SteadyKernels) -> Shortened:
 
     An update moves two tensors, and one more for each that a pass takes in besides; single passes move many twice.
     """
-    begin, end, is_adam = updates(kernels)
+    begin, end, is_adam = kernels.once(updates)
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
     tensors, narrow = (
         kernels.of_elements(figure) for figure in (lambda one: one.tensors, lambda one: one.element_bytes)
@@ -341,7 +341,7 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
         moved = ~kernels.is_matrix & kernels.named(works_on_floats) & (kernels.took_ns >= LEAST_NS)
         duration[moved] /= 2
         wide |= moved
-    double = are_double(kernels)
+    double = kernels.once(are_double)
     if double.any():
         peaks = _peaks(kernels)
         if peaks is not None and "fp64" in peaks.tera and "fp32" in peaks.plain:  # single precision, no tensor cores
@@ -404,8 +404,8 @@ ALIKE: Final = 4  # a chain goes through one tensor: where the number of element
 def fused_chains(kernels: SteadyKernels) -> Shortened:
     """Of each chain one kernel runs."""
     linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor) & kernels.named(goes_by_element)
-    linked &= ~are_double(kernels)  # reported by themselves, as are updates of parameters
-    for first, behind in zip(*(side.tolist() for side in updates(kernels)[:2]), strict=True):
+    linked &= ~kernels.once(are_double)  # reported by themselves, as are updates of parameters
+    for first, behind in zip(*(side.tolist() for side in kernels.once(updates)[:2]), strict=True):
         linked[first:behind] = False
     chain = _chains(kernels, linked)
     count = int(chain.max(initial=-1)) + 1

@@ -18,7 +18,6 @@ from gpuledger.analyse.light.books import SOURCES
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.reachable import Floats
 from gpuledger.analyse.light.slow_kernels import reachable_ns
-from gpuledger.analyse.memory.figures import copy_flows
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
 from gpuledger.analyse.steady_kernels import Mask, use_and_clock
 from gpuledger.catalog.calls import CALL_KINDS, CallKind
@@ -177,7 +176,7 @@ class Changes:
         self.scenario: Final = scenario(trace, device, sampled=sampled)
         self._as_findings: Final = sampled or excerpt(trace, device).rows is None
         """Whether this is the scenario that findings' own edits are for."""
-        self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device), *use_and_clock(use))
+        self.fixes: Final = Fixes(trace, self.scenario, *use_and_clock(use))
         self.findings: Final[dict[str, Finding]] = {}
         for finding in findings:
             if finding.gpu == device.gpu:

@@ -94,6 +94,9 @@ def _shorter_another_way(
     if lost < least * device.steady_ns:
         return ()
     edit = rule.edit_of(subject)
+    saving = subject.saved_ns(edit, lost)
+    if not worth_telling(device, saving):
+        return ()
     said = words[chosen.kind]
     claim = say(
         "{doing}: {kernels}, {time}",
@@ -110,9 +113,6 @@ def _shorter_another_way(
         *_evidence(subject, chosen.operations[meant], time / device.steady_ns),
         *_of_light(subject, chosen.operations[meant]),
     )
-    saving = subject.saved_ns(edit, lost)
-    if not worth_telling(device, saving):
-        return ()
     faster = rule.finding(device, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
     confidence = faster.confidence if chosen.was_sampled else say("medium")  # by their names
     return [replace(faster, fix=said.fix, confidence=confidence)]

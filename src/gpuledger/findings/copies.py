@@ -78,7 +78,7 @@ def migrations(flows: Sequence[CopyFlow]) -> tuple[CopyFlow, ...]:
 def _pages_migrate(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Pages move, and the device has nothing to run meanwhile, or kernels stall until theirs are there."""
     trace, device = subject.trace, subject.device
-    flows = migrations(subject.copy_flows)
+    flows = migrations(subject.fixes.copy_flows)
     if not flows:
         return ()
     exposed, waited = sum(flow.exposed_ns for flow in flows), device.idle_ns(Cause.PAGE_MIGRATION)
@@ -189,7 +189,7 @@ LEAST_EXPOSED: Final = 0.01
 def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
     device = subject.device
-    flows = [flow for flow in subject.copy_flows if flow.is_pageable and flow.bytes_per_s]
+    flows = [flow for flow in subject.fixes.copy_flows if flow.is_pageable and flow.bytes_per_s]
     if not flows or not worth_telling(device, sum(flow.slow_ns for flow in flows)):
         return ()
     time, size = sum(flow.running_ns for flow in flows), sum(flow.total_bytes for flow in flows)
@@ -233,8 +233,9 @@ def could_be_hidden_ns(device: Device, exposed: int) -> int:
 def _hidden_ns(device: Device) -> int:
     """Copies in the steady stretch that something hid."""
     work = device.work.of(device.gpu)
-    copies = work.where(work.state == State.COPY)
-    return total(clip(union(copies.start_ns, copies.end_ns), device.steady)) - device.exposed_ns(LineKind.COPY)
+    copies = np.flatnonzero(work.state == State.COPY)
+    ran = clip(union(work.start_ns[copies], work.end_ns[copies]), device.steady)
+    return total(ran) - device.exposed_ns(LineKind.COPY)
 
 
 def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -268,8 +269,8 @@ def _launched_flows(subject: OneGpu) -> tuple[CopyFlow, ...]:
     """The copies that somebody launched; pages of unified memory move by themselves, which is another finding's."""
     if not subject.device.exposed_ns(LineKind.COPY):
         return ()
-    moved = migrations(subject.copy_flows)
-    return tuple(flow for flow in subject.copy_flows if flow not in moved)
+    moved = migrations(subject.fixes.copy_flows)
+    return tuple(flow for flow in subject.fixes.copy_flows if flow not in moved)
 
 
 def _exposed_ns(flows: Sequence[CopyFlow]) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, CopyFlow
+from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, CopyFlow, copy_flows
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
@@ -71,16 +71,20 @@ class Fixes:
         self,
         trace: Trace,
         scene: Scenario,
-        flows: tuple[CopyFlow, ...],
         use: UseOfKernels | None = None,
         hertz: float | None = None,
         counted: CountedUse | None = None,
     ) -> None:
-        self.trace, self.flows, self._use, self._hertz, self._counted = trace, flows, use, hertz, counted
+        self.trace, self._use, self._hertz, self._counted = trace, use, hertz, counted
         self.device, self.part, self.graph = scene.device, scene.part, scene.graph
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
         """Which calls begin in the steady stretch."""
+
+    @cached_property
+    def copy_flows(self) -> tuple[CopyFlow, ...]:
+        """The device's copies by direction and memory."""
+        return copy_flows(self.trace, self.device)
 
     # what the host does
 
@@ -262,6 +266,10 @@ class Fixes:
 
     def launches(self) -> Edit:
         """Launching costs nothing, nor do the other calls on the way, nor does a thread that hands launches over."""
+        return self._free_launches
+
+    @cached_property
+    def _free_launches(self) -> Edit:
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
         handing_over = np.where(self._in_gaps(QueueTrigger.BEHIND), self.code_ns(Cause.WAIT_THREAD), 0)
         dispatch = self.code_ns(Cause.DISPATCH) + handing_over
@@ -358,7 +366,7 @@ class Fixes:
 
     def fast_and_hidden(self) -> Edit:
         """Copies come at the rate that their way allows, and run beside compute."""
-        hidden, fast = self.hidden(State.COPY), self._at_rate(self._steady_operations(State.COPY), self.flows)
+        hidden, fast = self.hidden(State.COPY), self._at_rate(self._steady_operations(State.COPY), self.copy_flows)
         return lambda graph: fast(hidden(graph))
 
     def hidden(self, state: State) -> Edit:
@@ -388,7 +396,7 @@ class Fixes:
 
     def pinned(self) -> Edit:
         """Copies of pageable memory come at the link's rate, and nobody waits for them."""
-        fast = self._at_rate(self._pageable, [flow for flow in self.flows if flow.is_pageable])
+        fast = self._at_rate(self._pageable, [flow for flow in self.copy_flows if flow.is_pageable])
         call = self.graph.calls_of(self._pageable)
         calls = self.graph.calls.duration_ns[call]
         shorter = np.minimum(calls, self.usual_launch_ns)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import LightBooks, light_books
-from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
 from gpuledger.analyse.steady_kernels import use_and_clock
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding, explain_command
@@ -56,8 +55,7 @@ class LazyScenario:
         with self._lock:
             if self._made is None:
                 scene = scenario(self._trace, self._device, sampled=True)
-                flows = copy_flows(self._trace, self._device)
-                self._made = scene, Fixes(self._trace, scene, flows, *self._use, self._counted)
+                self._made = scene, Fixes(self._trace, scene, *self._use, self._counted)
             return self._made
 
 
@@ -91,11 +89,6 @@ class OneGpu:
     def light(self) -> LightBooks | None:
         """What its compute time was good for; None where nothing was computed."""
         return light_books(self.device, self.fixes.busy)
-
-    @cached_property
-    def copy_flows(self) -> tuple[CopyFlow, ...]:
-        """Its copies by direction and memory, which several rules look at."""
-        return copy_flows(self.trace, self.device)
 
 
 @dataclass(frozen=True, slots=True)

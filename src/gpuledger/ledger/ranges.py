@@ -177,10 +177,14 @@ def ranges_around(trace: Trace, calls: Rows, wanted: Positions) -> list[tuple[st
 
     None for call -1.
     """
-    ranges = trace[Table.RANGES]
-    ranges = ranges.where(ranges.codes("kind") != trace.strings.code("python"))  # those are in the call's stack
-    asked = np.flatnonzero(wanted >= 0)
-    outer, inner = calls_in_ranges(ranges, calls.at(wanted[asked]))
+    ranges, asked = trace[Table.RANGES], np.flatnonzero(wanted >= 0)
+    if not len(asked):
+        return [()] * len(wanted)
+    chosen = calls.at(wanted[asked])
+    may_hold = ranges.codes("kind") != trace.strings.code("python")  # those are in the call's stack
+    may_hold &= (ranges["start_ns"] <= chosen["start_ns"].max()) & (ranges["end_ns"] >= chosen["end_ns"].min())
+    ranges = ranges.where(may_hold)
+    outer, inner = calls_in_ranges(ranges, chosen)
     outermost_first = np.lexsort((ranges["start_ns"][outer], inner))
     around: list[list[str]] = [[] for _ in wanted]
     names = ranges.at(outer[outermost_first]).texts("name")

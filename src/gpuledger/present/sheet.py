@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from gpuledger.messages import say, translated
 from gpuledger.records import dataclass
@@ -202,8 +202,13 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
     )
 
 
+_JSON: Final = frozenset({int, str, float, bool, type(None)})
+
+
 def plain(value: object) -> Any:
     """A value as JSON has it: lists for tuples, the value of an enum, null for what was not measured."""
+    if type(value) in _JSON:  # nearly always
+        return value
     match value:
         case NotMeasured():
             return None

@@ -127,6 +127,7 @@ class Scenario:
 
     def __init__(self, trace: Trace, device: Device, part: Excerpt, graph: DependencyGraph) -> None:
         self.trace, self.device, self.part, self.graph = trace, device, part, graph
+        self._saved_ns: dict[tuple[Edit, ...], int] = {}
 
     @property
     def is_whole(self) -> bool:
@@ -150,8 +151,13 @@ class Scenario:
         return sum(self.instant(times, end) - self.instant(times, start) for start, end in self.stretches)
 
     def saved_ns(self, *edits: Edit) -> int:
-        """How much shorter the steady stretch would be; a change that makes it longer saves nothing."""
-        return max(self.device.steady_ns - self.steady_ns(*edits), 0)
+        """How much shorter the steady stretch would be; a change that makes it longer saves nothing.
+
+        The same changes are replayed once: rules ask for each of theirs, and their order for the first of them again.
+        """
+        if edits not in self._saved_ns:
+            self._saved_ns[edits] = max(self.device.steady_ns - self.steady_ns(*edits), 0)
+        return self._saved_ns[edits]
 
     @cached_property
     def stretches(self) -> list[tuple[int, int]]:

@@ -67,7 +67,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     if is_same(values):
         return values[:1]
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    if high - low > len(values) + 65536:
+    if _is_wide(low, high, len(values)):
         return sweep.distinct(values.astype(np.int64, copy=False)).astype(values.dtype, copy=False)
     return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
@@ -107,32 +107,36 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     if not count:
         return np.empty(0, np.intp), np.empty(0, np.intp)
     keys = tuple(key for key in keys if not is_same(key)) or keys[:1]
-    first, number = _group_by_one(keys[0])
+    number, groups = _numbers(keys[0])
     for key in keys[1:]:  # column by column: most have few values, and no row needs to be sorted
-        if len(first) == count:
+        if groups == count:
             break
-        values, value = _group_by_one(key)
-        number *= len(values)
+        value, values = _numbers(key)
+        number *= values
         number += value
         del value  # as long as the columns are
-        first, number = _group_by_one(number)
+        number, groups = _numbers(number)
+    first = np.full(groups, count)
+    for begin in range(0, count, _ROWS_AT_ONCE):
+        part = number[begin : begin + _ROWS_AT_ONCE]
+        sweep.fold("least", part, np.arange(begin, begin + len(part)), first)
     return first, number
 
 
-def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
-    """The same for one key, of which there are mostly few: no sorting of rows."""
+def _numbers(key: NDArray[Any]) -> tuple[Positions, int]:
+    """For each row the number of its key, and how many keys there are: mostly few, so no row is sorted."""
     key = key.view(np.int8) if key.dtype == np.bool_ else key
     values = distinct(key).astype(np.int64)
     if is_same(key):
-        return np.zeros(1, np.intp), same(0, len(key), np.intp)
+        return same(0, len(key), np.intp), 1
     least, most = int(values[0]), int(values[-1])
     place = None
-    if most - least < len(key) + 65536:
+    if not _is_wide(least, most, len(key)):
         before = min(max(least, 0), 65536)  # codes of texts count from 0, and need no column of differences
         least -= before
-        place = np.zeros(most - least + 1, np.intp)
+        place = np.zeros(most - least + 1, np.int32)
         place[values - least] = np.arange(len(values))
-    first, number = np.full(len(values), len(key)), np.empty(len(key), np.intp)
+    number = np.empty(len(key), np.intp)
     for begin in range(0, len(key), _ROWS_AT_ONCE):
         part = key[begin : begin + _ROWS_AT_ONCE]
         if place is None:
@@ -140,8 +144,12 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
         else:
             own = take(place, part if not least and part.dtype == np.int32 else part.astype(np.int64) - least)
         number[begin : begin + len(part)] = own
-        sweep.fold("least", own, np.arange(begin, begin + len(part)), first)
-    return first, number
+    return number, len(values)
+
+
+def _is_wide(low: int, high: int, rows: int) -> bool:
+    """Whether a table of all numbers from one to the other would be much larger than the column they are in."""
+    return high - low > 4 * rows + 65536
 
 
 _ROWS_AT_ONCE: Final = 1 << 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Final
 
 from gpuledger.visible_text import visible
@@ -28,6 +27,8 @@ def rows_text(count: int) -> str:
 
 def html_text(text: str) -> str:
     """A text from anywhere as HTML."""
+    from html import escape  # with all entities by name, which only notebooks need
+
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return escape(visible(short))
 

@@ -286,13 +286,12 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     spelled = [names[kernel_code] for kernel_code in rows.codes("name")[first].tolist()]
     function = np.array([functions[name.short] for name in spelled], np.int32)[code]
     kernel = np.array([canonical[name.canonical] for name in spelled], np.int32)[code]
-    shape = (*rows["grid"].T, *rows["block"].T)
+    _, shape = group(*rows["grid"].T, *rows["block"].T)
     steady = device.begins_steady(rows["start_ns"])
-    grid, block = telling_shapes(kernel, rows["grid"], rows["block"])
-    _, alike = group(kernel, *grid.T, *block.T, place)
+    _, alike = group(telling_shapes(kernel, rows["grid"], rows["block"], shape)[2], place)
     time = np.maximum(rows.duration_ns, 0)
     alike[steady] = by_size(alike[steady], time[steady], device.step_count)
-    _, counted = group(rows["pid"], function, *shape, rows["smem_static_bytes"] + rows["smem_dynamic_bytes"])
+    _, counted = group(rows["pid"], function, shape, rows["smem_static_bytes"] + rows["smem_dynamic_bytes"])
     return LaunchColumns(tuple(functions), function, alike, counted, steady, time)
 
 

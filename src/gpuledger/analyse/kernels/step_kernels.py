@@ -94,11 +94,13 @@ def overview(
     where = places(trace, device, chosen)
     rows = trace[Table.KERNELS].only("grid", "block").at(work.row[chosen])
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
-    grid, block = telling_shapes(name_code := name_code.astype(np.int32), rows["grid"], rows["block"])
+    grid, block = rows["grid"], rows["block"]
+    grid, block, alike = telling_shapes(
+        name_code := name_code.astype(np.int32), grid, block, group(*grid.T, *block.T)[1]
+    )
     del here, compute, rows
-    shape = (side[:, axis] for side in (grid, block) for axis in range(3))
     length = work.end_ns[chosen] - work.start_ns[chosen]
-    number = by_size(group(name_code, *shape, where.of)[1], length, device.step_count)
+    number = by_size(group(alike, where.of)[1], length, device.step_count)
     # numbered by the first of each: entries come in the order of execution
     first, number = group(number)
     number, first = np.argsort(np.argsort(first))[number], np.sort(first)
@@ -126,25 +128,34 @@ def overview(
     return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
 
 
-def telling_shapes(name: NDArray[np.signedinteger], grid: Ints, block: Ints) -> tuple[Ints, Ints]:
-    """Grids and blocks; 0 for the names with the most of them, where all together are too many."""
-    first, _ = group(name, *grid.T, *block.T)
+def telling_shapes(
+    name: NDArray[np.signedinteger], grid: Ints, block: Ints, shape: Positions
+) -> tuple[Ints, Ints, Positions]:
+    """Grids and blocks, and a number for each name with them, in their order; `shape` numbers grids with blocks.
+
+    They are 0 for the names with the most of them, where all together are too many.
+    """
+    first, alike = group(name, shape)
     if len(first) <= MOST_SHAPES:
-        return grid, block
+        return grid, block, alike
     shapes = np.bincount(name[first])
     most_first = np.argsort(-shapes, kind="stable")
     left = len(first) - np.cumsum(np.maximum(shapes[most_first] - 1, 0))  # once so many names have one shape each
     varies = np.zeros(len(shapes), np.bool_)
     varies[most_first[: 1 + int(np.argmax(left <= max(MOST_SHAPES, left[-1])))]] = True
     known = ~varies[name].reshape(-1, 1)
-    return grid * known, block * known
+    return grid * known, block * known, group(name, np.where(known[:, 0], shape, -1))[1]
 
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:
     """Split groups whose times fall into classes far apart; a class that most steps do not have is no class."""
     if not len(number):
         return number
-    order = np.lexsort((length, number))
+    longest = int(length.max()) + 1
+    if int(length.min()) < 0 or int(number.max()) * longest >= 1 << 62:
+        order = np.lexsort((length, number))
+    else:
+        order = np.argsort(number * longest + length, kind="stable")  # one sort instead of two
     group_of, ordered = number[order], length[order]
     opens = np.append(True, group_of[1:] != group_of[:-1])
     jumps = np.append(False, ordered[1:] > OTHER_SIZE * np.maximum(ordered[:-1], 1)) & ~opens

@@ -195,9 +195,9 @@ class _Leaves:
     def total(self) -> int:
         return int(self.rows.sum(dtype=np.int64))
 
-    def parts(self, at_once: int) -> Iterator[_Leaves]:
-        for first in range(0, len(self.pages), at_once):
-            some = slice(first, first + at_once)
+    def parts(self, at_once: int, at_first: int = 0) -> Iterator[_Leaves]:
+        for first in range(at_first - at_once if at_first else 0, len(self.pages), at_once):
+            some = slice(max(first, 0), first + at_once)
             yield _Leaves(self.about, self.pages[some], self.rows[some])
 
 
@@ -306,11 +306,17 @@ def _decode(
         status, bad, summaries, short = native.decode(*part.about, part.pages, part.rows, wanted, alias, places)
         return status, first, places, np.frombuffer(bad, np.int64), np.frombuffer(summaries, np.int64), short
 
+    parts = list(leaves.parts(_LEAVES_AT_ONCE, _FEW_PAGES))
+    firsts = list(accumulate((part.total for part in parts), initial=0))
+
+    def in_order(pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, Sequence[Ints], Ints, Ints, int]]:
+        """The first few rows alone, as they show which columns vary: all others of those go to their places at once."""
+        yield from map(decoded, firsts[:1], parts[:1])
+        yield from pool.map(decoded, firsts[1:], parts[1:])
+
     short = 0
-    parts = list(leaves.parts(_LEAVES_AT_ONCE))
-    firsts = accumulate((part.total for part in parts), initial=0)
     with _threads(len(leaves.pages)) as pool:
-        for status, first, places, bad, summaries, short_here in pool.map(decoded, firsts, parts):
+        for status, first, places, bad, summaries, short_here in in_order(pool):
             if not _went_well(status) or time.monotonic() > deadline:
                 return None
             into.add(first, places, bad, summaries)
