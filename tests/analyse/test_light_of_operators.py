@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
-from gpuledger.analyse.operators.arithmetic import Inputs, Shape, count_of
+from gpuledger.analyse.light.routed_experts import routed_counts
+from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
+from gpuledger.catalog.kernel_types import routed_product
 
 BF16, FP8, INT, LONG = "c10::BFloat16", "c10::Float8_e4m3fn", "int", "long int"
 
@@ -22,6 +24,8 @@ def _given(*tensors: tuple[Shape, str], arguments: tuple[str, ...] = ()) -> Inpu
         ("sgl_kernel::fp8_scaled_mm", [((64, 256), FP8), ((256, 512), FP8), ((64, 1), "float")]),
         ("aiter::gemm_a8w8", [((64, 256), FP8), ((512, 256), FP8)]),
         ("vllm::rocm_unquantized_gemm_impl", [((4, 16, 256), BF16), ((512, 256), BF16)]),
+        ("triton_tem_fused_addmm_relu_2", [((64, 256), BF16), ((256, 512), BF16), ((512,), BF16), ((64, 512), BF16)]),
+        ("triton_tem_fused_bmm_0", [((4, 16, 256), BF16), ((4, 256, 512), BF16), ((4, 16, 512), BF16)]),
     ],
 )
 def test_products_of_other_makers_are_counted_by_their_matrices(name: str, tensors: list[tuple[Shape, str]]) -> None:
@@ -38,6 +42,7 @@ def test_products_of_other_makers_are_counted_by_their_matrices(name: str, tenso
         ("_C::gptq_marlin_gemm", [((64, 256), BF16), ((16, 1024), INT)]),
         ("vllm::moe_forward", [((64, 256), BF16), ((64, 8), BF16)]),  # the experts are not among the inputs
         ("ours::scaled_mm", [((64, 256), BF16), ((100, 7), BF16)]),
+        ("triton_poi_fused_mm_0", [((64, 256), BF16), ((256, 512), BF16)]),  # what comes after a product
     ],
 )
 def test_what_does_not_fit_is_not_counted(name: str, tensors: list[tuple[Shape, str]]) -> None:
@@ -51,6 +56,53 @@ def test_experts_are_counted_for_each_that_a_row_goes_to() -> None:
     assert count.flops == 2 * 64 * 2 * (1024 * 256 + 256 * 512)
     assert count.moved_bytes == 2 * 8 * (1024 * 256 + 256 * 512) + 2 * 2 * 64 * 256
     assert count.is_bound
+
+
+TRTLLM = "bmm_{out}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_cga1x1x1_rM_TN_transOut_biasM_bN_tma{act}_sm100f"
+UP, DOWN = TRTLLM.format(out="MxE4m3", act="_swiGlu_dynBatch"), TRTLLM.format(out="Bfloat16", act="_dynBatch")
+ROWS = _given(((888, 3072), BF16), ((888, 128), BF16), ((), ""))
+"""Of gpt-oss on eight GPUs: 128 experts of 512 inner columns on each, four for each row."""
+
+
+def _routed(*launched: tuple[str, int], given: Inputs = ROWS) -> tuple[Count, Count] | None:
+    names = [(routed_product(name), blocks) for name, blocks in launched]
+    return routed_counts(given, [(name, blocks) for name, blocks in names if name is not None])
+
+
+@pytest.mark.parametrize(
+    ("launched", "rows_tile", "bits"),
+    [
+        ([(UP, 8 * 342), (DOWN, 24 * 342)], 16, 4),
+        ([(f"_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1{act}", n * 156) for act, n in (("_swiglu", 8), ("", 24))],
+         128, 4),
+    ],
+)  # fmt: skip
+def test_experts_that_are_not_among_the_inputs_are_told_by_blocks_and_tiles(
+    launched: list[tuple[str, int]], rows_tile: int, bits: int
+) -> None:
+    counts = _routed(*launched)
+    assert counts is not None
+    pairs = (launched[1][1] // 24 - 128) * rows_tile
+    assert [count.flops for count in counts] == [2 * pairs * 3072 * 1024, 2 * pairs * 512 * 3072]
+    assert pairs == pytest.approx(888 * 4, rel=0.05)
+    weights = 128 * 3072 * 1024 * bits // 8
+    assert counts[0].moved_bytes is not None
+    assert weights < counts[0].moved_bytes < 1.15 * weights
+    assert all(count.is_bound for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("launched", "given"),
+    [
+        ([(UP, 8 * 342)], ROWS),  # one product
+        ([(UP, 8 * 342), (DOWN, 148)], ROWS),  # as many blocks as the GPU has room for: they say nothing
+        ([(UP, 0), (DOWN, 0)], ROWS),
+        ([(UP, 8 * 342), (DOWN, 24 * 342)], _given(((888, 3072), BF16))),  # no scores
+        ([("bmm_Bfloat16_Fp32_t128x16", 8), ("void cutlass::Kernel<x>", 8)], ROWS),
+    ],
+)
+def test_blocks_that_fit_nothing_tell_nothing_of_experts(launched: list[tuple[str, int]], given: Inputs) -> None:
+    assert _routed(*launched, given=given) is None
 
 
 def test_packed_attention_is_counted_as_of_sequences_of_one_length() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
-from gpuledger.analyse.light.launching_operators import LaunchingOperators
+from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
@@ -77,7 +77,7 @@ class SteadyKernels:
         counted: CountedUse | None = None,
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
-        self._use, self._number, self.counted = use, device.gpu, counted
+        self._use, self._device, self.counted = use, device, counted
         self.sampled_hz: Final = sampled_hz
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
@@ -213,6 +213,21 @@ class SteadyKernels:
             return None
         return LaunchingOperators(self._trace, self._host, self._work, self.operations)
 
+    @cached_property
+    def graph_operators(self) -> GraphOperators | None:
+        """What launched those inside CUDA graphs when these were captured, or when the same kernels ran without.
+
+        None where no operators were recorded, or no graphs.
+        """
+        places, device, kernels = self._trace.places, self._device, self._trace[Table.KERNELS]
+        if places is None and self.operators is not None and "grid" in kernels:
+            from gpuledger.analyse.operators.graph_launches import LaunchSide
+            from gpuledger.analyse.operators.graph_places import graph_places
+
+            side = LaunchSide(self._trace, device.host, device.work)
+            places = graph_places(side, side) if side.may_have_graphs else None
+        return GraphOperators(places, self._work, self.operations) if places and places.places else None
+
     def texts(self, which: Positions) -> set[str]:
         """The different names of some of them."""
         texts, position = self._texts
@@ -251,7 +266,7 @@ class SteadyKernels:
     def page_ns(self) -> Ints:
         """For how long pages of unified memory move under each kernel."""
         work = self._work
-        pages = work.migrates & (work.gpu == self._number)
+        pages = work.migrates & (work.gpu == self._device.gpu)
         moved = union(work.start_ns[pages], work.end_ns[pages])
         return covered(moved, work.start_ns[self.operations], work.end_ns[self.operations])
 

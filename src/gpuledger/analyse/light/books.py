@@ -195,9 +195,7 @@ def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
 def light_rows(device: Device, kernels: SteadyKernels, most: int | None = None) -> tuple[LightRow, ...]:
     """The kernels of each name that operators of a name launched, the longest first; known ones apart from others."""
     light = kernels.once(kernel_light)
-    codes: dict[str, int] = {}
-    operator_of = np.array([*(codes.setdefault(name, len(codes)) for name, _ in light.kinds), -1])[light.kind]
-    operators = list(codes)
+    operators, operator_of = light.operator_names
     first, number = group(kernels.names, operator_of, light.source)
     scale = device.compute_ns / max(int(kernels.own_ns.sum()), 1)
     columns = (light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns)))

@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.launching_operators import LaunchingOperators
+from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
+from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
@@ -25,11 +26,13 @@ from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     MATRIX_FAMILIES,
     NO_MATRIX,
+    is_routed_product,
     list_element_bytes,
     list_kernel,
+    routed_product,
 )
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.trace.spans import Ints
 
@@ -76,6 +79,7 @@ class KernelLight:
     source: NDArray[np.int8]
     roof: NDArray[np.int8]
     operators: LaunchingOperators | None
+    in_graphs: GraphOperators | None
     ns_per_byte: float
     """To or from the GPU's memory, at its bandwidth; NaN where that is not known."""
 
@@ -96,6 +100,17 @@ class KernelLight:
             return np.full(len(self.took_ns), -1, np.intp)
         rows = self.operators.row
         return np.where(rows >= 0, self.operators.kind[rows], -1)
+
+    @property
+    def operator_names(self) -> tuple[list[str], Positions]:
+        """Different names, and of each kernel that of the operator that launched it, or captured it; -1 for none."""
+        codes: dict[str, int] = {}
+        named = np.array([*(codes.setdefault(name, len(codes)) for name, _ in self.kinds), -1])[self.kind]
+        if self.in_graphs is not None:
+            row = self.in_graphs.row
+            kinds = np.array([codes.setdefault(name, len(codes)) for name, _ in self.in_graphs.kinds] or [-1])
+            named = np.where((named < 0) & (row >= 0), kinds[self.in_graphs.kind[row]], named)
+        return list(codes), named
 
     @cached_property
     def _kernels_of(self) -> dict[int, Positions]:
@@ -125,10 +140,7 @@ class KernelLight:
         numbers = [number for number, (other, _) in enumerate(self.kinds) if other == name]
         if self.operators is None or not numbers:
             return np.zeros(len(self.took_ns), np.bool_)
-        is_such: NDArray[np.bool_] = is_among(self.operators.kind, numbers)
-        around = self.operators.nest.handed_down(np.where(is_such, np.arange(len(is_such)), -1))
-        rows = self.operators.row
-        mask: NDArray[np.bool_] = (rows >= 0) & (around[rows] >= 0)
+        mask: NDArray[np.bool_] = self.operators.around(is_among(self.operators.kind, numbers)) >= 0
         return mask
 
     @property
@@ -159,9 +171,10 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         source[taken], roof[taken] = of, limited[taken]
 
     operators = kernels.operators
-    if operators is not None and len(operators):
-        figures, limited = _from_shapes(kernels, operators, per_byte)
-        put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
+    for launching in (operators, kernels.graph_operators):
+        if launching is not None and len(launching):
+            figures, limited = _from_shapes(kernels, launching, per_byte)
+            put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
         figures, limited = _from_counters(kernels, kernels.sampled_hz, *kernels.sampled_roofs)
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
@@ -173,7 +186,7 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
     put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, LightRoof.MEMORY))
     for column in (light, low, high):
         np.minimum(column, kernels.took_ns, out=column)
-    return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
+    return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, kernels.graph_operators, per_byte)
 
 
 def _from_counters(
@@ -222,7 +235,7 @@ def _launched_bytes(kernels: SteadyKernels) -> Ints:
 
 
 def _from_shapes(
-    kernels: SteadyKernels, operators: LaunchingOperators, per_byte: float
+    kernels: SteadyKernels, operators: LaunchingOperators | GraphOperators, per_byte: float
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
     """Light by what operators were given, with its bounds, and which roof."""
     kinds, seen = operators.kinds, outputs_of(operators.kinds)
@@ -261,9 +274,32 @@ def _from_shapes(
     figures[2] = np.where(is_open & ~np.isnan(figures[0]), kernels.took_ns, figures[2])
     is_long = kernels.took_ns > SHORT_NS  # others mostly begin and end
     figures[:, is_open & ~by_bytes & is_long & ~(figures[0] >= UNSEEN * kernels.took_ns)] = np.nan
-    beside = is_told & ~does_it  # they do something for a product that is not the product
-    figures[:, beside] = 0.0
-    return (figures[0], figures[1], figures[2]), np.where(does_it, roof[kind], LightRoof.UNKNOWN).astype(np.int8)
+    _put_routed(kernels, kinds, kind, figures, roof_of := np.where(does_it, roof[kind], LightRoof.UNKNOWN), per_byte)
+    figures[:, is_told & ~does_it] = 0.0  # they do something for a product that is not the product
+    return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
+
+
+def _put_routed(
+    kernels: SteadyKernels,
+    kinds: Sequence[tuple[str, Inputs | None]],
+    kind: Positions,
+    figures: Floats,
+    roof: NDArray[Any],
+    per_byte: float,
+) -> None:
+    """Experts' products, of which only the rows are among their operator's inputs."""
+    routed = np.flatnonzero(kernels.named(is_routed_product) & np.isnan(figures[0]) & (kind >= 0))
+    for number, here in RowsByKey.of(kind[routed]):
+        given, blocks = kinds[number][1], kernels.launch_shape("grid")
+        first, which = group(kernels.names[routed[here]], blocks[routed[here]])
+        order = np.sort(first)  # as they were launched
+        launched = [(routed_product(kernels.text(place)), int(blocks[place])) for place in routed[here[order]].tolist()]
+        counts = None if given is None else routed_counts(given, [(name, size) for name, size in launched if name])
+        for count, place in zip(counts or (), order.tolist(), strict=False):
+            whole, limit = _product_ns(kernels.gpu, count, np.zeros(len(SINGLE), np.bool_), per_byte)
+            mine = routed[here[which == which[place]]]
+            figures[:, mine] = np.array([whole, whole * MOST_BOUND, whole])[:, None]
+            roof[mine] = limit
 
 
 SINGLE: Final = ("fp32", "tf32", "fp64")
@@ -271,14 +307,11 @@ SINGLE: Final = ("fp32", "tf32", "fp64")
 
 
 def _counted_around(
-    operators: LaunchingOperators, is_counted: NDArray[np.bool_], is_matrix: NDArray[np.bool_]
+    operators: LaunchingOperators | GraphOperators, is_counted: NDArray[np.bool_], is_matrix: NDArray[np.bool_]
 ) -> Positions:
     """The operator of each kernel; of a matrix kernel of one that is not counted, the nearest around it that is."""
-    rows = operators.row
-    counted = is_counted[operators.kind]
-    around = operators.nest.handed_down(np.where(counted, np.arange(len(counted)), -1))
-    is_other = is_matrix & (rows >= 0) & ~counted[rows] & (around[rows] >= 0)
-    return np.where(is_other, around[rows], rows)
+    around = operators.around(is_counted[operators.kind])
+    return np.where(is_matrix & (around >= 0), around, operators.row)
 
 
 def _product_ns(gpu: Gpu | None, count: Count, singles: NDArray[np.bool_], per_byte: float) -> tuple[float, LightRoof]:

@@ -15,7 +15,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, distinct, group, is_among
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import GraphPlaces, Trace
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
@@ -81,6 +81,10 @@ class LaunchingOperators:
             for name, given, told in zip(names, inputs, is_told.tolist(), strict=True)
         ]
 
+    def around(self, chosen: NDArray[np.bool_]) -> Positions:
+        """Of each activity the innermost of the chosen operators that it was launched in; -1 for none."""
+        return np.append(self.nest.handed_down(np.where(chosen, np.arange(len(chosen)), -1)), -1)[self.row]
+
     def of_names(self, names: frozenset[str]) -> list[tuple[str, Inputs]]:
         """The different operators of some names, with what they were given where that was recorded."""
         rows = self.nest.rows
@@ -89,3 +93,30 @@ class LaunchingOperators:
         mine = mine[group(*(rows.codes(key)[mine] for key in ("name", "inputs")))[0]]
         named = zip(rows.codes("name")[mine].tolist(), rows.strings.decode(rows.codes("inputs")[mine]), strict=True)
         return [(codes[code], given) for code, text in named if (given := parse_inputs(text)) is not None]
+
+
+class GraphOperators:
+    """The operators of work inside CUDA graphs, as its places tell, like LaunchingOperators.
+
+    One execution is what one launch of a graph runs at one place in a row, until a kernel comes that it ran already.
+    """
+
+    def __init__(self, places: GraphPlaces, work: Activities, activities: Positions) -> None:
+        place = places.of_kernel[work.row[activities]].astype(np.intp)
+        launch, name = work.launch[activities], work.name[activities]
+        stretch = np.cumsum((np.diff(place, prepend=-2) != 0) | (np.diff(launch, prepend=-2) != 0))
+        order = np.lexsort((name, stretch))  # it keeps the order of equal ones
+        begins = np.flatnonzero((np.diff(stretch[order], prepend=-1) != 0) | (np.diff(name[order], prepend=-1) != 0))
+        time = np.empty(len(order), np.intp)
+        time[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+        first, number = group(stretch, time)
+        self.row: Final[Positions] = np.where(place >= 0, number, -1)
+        self.kind: Final[Positions] = np.maximum(place[first], 0)
+        self.kinds: Final = [(place.path[-1], parse_inputs(place.inputs)) for place in places.places]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def around(self, chosen: NDArray[np.bool_]) -> Positions:
+        """Only the innermost operator is known."""
+        return np.where(np.append(chosen, [False])[self.row], self.row, -1)
