@@ -83,7 +83,6 @@ class SteadyKernels:
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
         self._by_type: dict[str, Mask] = {}
-        self._launch_shapes: dict[str, Ints] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
@@ -163,25 +162,24 @@ class SteadyKernels:
         changes = (np.diff(stream) != 0) | (np.diff(self.step) != 0)
         return np.concatenate(([0], np.cumsum(changes))) if len(self) else np.zeros(0, np.int64)
 
-    def launch_shape(self, which: str) -> Ints:
-        """Blocks of each kernel's `grid`, or threads of its `block`; 0 where it is not recorded."""
-        if which not in self._launch_shapes:
-            kernels = self._trace[Table.KERNELS]
-            sizes = np.zeros((len(self), 3), np.int64)
-            if which in kernels:
-                sizes = np.maximum(kernels[which][self._work.row[self.operations]], 0).astype(np.int64)
-            self._launch_shapes[which] = sizes[:, 0] * sizes[:, 1] * sizes[:, 2]
-        return self._launch_shapes[which]
-
     @cached_property
-    def blocks_at_once(self) -> Ints:
-        """How many blocks of each kernel a multiprocessor has room for; 0 where its launch does not tell."""
+    def blocks(self) -> Ints:
+        """Of each kernel; 0 where its grid is not recorded."""
+        kernels = self._trace[Table.KERNELS]
+        if "grid" not in kernels:
+            return np.zeros(len(self), np.int64)
+        x, y, z = np.maximum(kernels["grid"][self._work.row[self.operations]], 0).astype(np.int64).T
+        return x * y * z
+
+    def blocks_at_once(self, which: Positions) -> Ints:
+        """How many blocks of some kernels a multiprocessor has room for; 0 where a launch does not tell."""
         kernels, capability = self._trace[Table.KERNELS], None if self.gpu is None else self.gpu.compute_capability
         columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
         if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
-            return np.zeros(len(self), np.int64)
-        row = self._work.row[self.operations]
-        needs = (self.launch_shape("block"), *(kernels[column][row] for column in columns))
+            return np.zeros(len(which), np.int64)
+        row = self._work.row[self.operations[which]]
+        threads = np.maximum(kernels["block"][row], 0).prod(axis=1)
+        needs = (threads, *(kernels[column][row] for column in columns))
         first, number = group(*needs)
         limits = [
             occupancy_limit(capability, threads, registers, max(static, 0) + max(dynamic, 0))
@@ -192,7 +190,7 @@ class SteadyKernels:
     @cached_property
     def elements(self) -> Ints:
         """Of the tensors that kernels by element go through; 0 where that is not known."""
-        return self.launch_shape("grid") * self.of_elements(lambda kernel: kernel.elements_per_block)
+        return self.blocks * self.of_elements(lambda kernel: kernel.elements_per_block)
 
     @cached_property
     def are_alone(self) -> Mask:
@@ -243,10 +241,11 @@ class SteadyKernels:
         own[order] = until - begin
         return own
 
-    @cached_property
-    def family_names(self) -> NDArray[Any]:
-        names: NDArray[Any] = np.array(self._work.families)[self._work.family[self.operations]]
-        return names
+    def by_family(self, amounts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """The sums of some columns of amounts, by the names of the kernels' families; of those that have any."""
+        family, count = self._work.family[self.operations], len(self._work.families)
+        sums = np.stack([np.bincount(family, column, count) for column in amounts.T], axis=1)
+        return {name: row for name, row in zip(self._work.families, sums, strict=True) if row.any()}
 
     def text(self, place: int) -> str:
         """One kernel's name."""
@@ -259,8 +258,11 @@ class SteadyKernels:
 
     def places(self, operations: Positions) -> Positions:
         """Where among them these operations are, each of which is one of them."""
-        order = np.argsort(self.operations, kind="stable")
-        return order[np.searchsorted(self.operations[order], operations)]
+        return self._place_in_order[np.searchsorted(self.operations[self._place_in_order], operations)]
+
+    @cached_property
+    def _place_in_order(self) -> Positions:
+        return np.argsort(self.operations, kind="stable")
 
     @cached_property
     def page_ns(self) -> Ints:

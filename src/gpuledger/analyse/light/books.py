@@ -168,12 +168,10 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     lost = np.where(light.is_known, left - known, 0.0)
     parts = np.stack([known, lost, kernels.took_ns - left, np.where(light.is_known, 0.0, left)], axis=1)
     parts *= (own / took)[:, None]
-    family = kernels.family_names
-    by_family = []
+    sums_of, by_family = kernels.by_family(parts), []
     lines = {line.family: ns for line, ns in device.line_ns.items() if line.is_compute and line.family}
     for name, whole_ns in sorted(lines.items(), key=lambda entry: -entry[1]):
-        mine = parts[family == name].sum(0)
-        by_family.append((name, _rounded(mine if mine.sum() else np.array([0.0, 0.0, 0.0, 1.0]), whole_ns)))
+        by_family.append((name, _rounded(sums_of.get(name, np.array([0.0, 0.0, 0.0, 1.0])), whole_ns)))
     sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
     seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
     source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN

@@ -230,7 +230,7 @@ def _clock_share(kernels: SteadyKernels, hertz: float | None) -> float:
 
 def _launched_bytes(kernels: SteadyKernels) -> Ints:
     """What kernels by element move, by the size of their launch; 0 where that does not tell."""
-    lists = kernels.launch_shape("grid") * kernels.of_names(lambda name: list_kernel(name) or 0)
+    lists = kernels.blocks * kernels.of_names(lambda name: list_kernel(name) or 0)
     return np.where(lists > 0, lists, kernels.elements * kernels.of_elements(lambda kernel: kernel.bytes_moved))
 
 
@@ -290,7 +290,7 @@ def _put_routed(
     """Experts' products, of which only the rows are among their operator's inputs."""
     routed = np.flatnonzero(kernels.named(is_routed_product) & np.isnan(figures[0]) & (kind >= 0))
     for number, here in RowsByKey.of(kind[routed]):
-        given, blocks = kinds[number][1], kernels.launch_shape("grid")
+        given, blocks = kinds[number][1], kernels.blocks
         first, which = group(kernels.names[routed[here]], blocks[routed[here]])
         order = np.sort(first)  # as they were launched
         launched = [(routed_product(kernels.text(place)), int(blocks[place])) for place in routed[here[order]].tolist()]
