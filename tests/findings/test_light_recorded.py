@@ -145,9 +145,9 @@ def test_gradients_that_others_may_use_are_not_said_to_be_unused(
     assert "UNUSED-RESULT" not in {finding.code for finding in _report(path).findings}
 
 
-SHAPES_AGREE = ("tuned_products.tuned", "cleared_gradients.bad", "widened_loss.bad")
-DOES_MORE = ("tuned_attention.tuned", "odd_channels.bad")
-"""What these do that nobody needs is in the counters: masked scores, and padded channels."""
+SHAPES_AGREE = ("tuned_products.tuned", "cleared_gradients.bad", "widened_loss.bad", "tuned_attention.tuned")
+DOES_MORE = ("odd_channels.bad",)
+"""Tensor cores are active for longer than they need: with tiles of 64 columns."""
 
 
 @pytest.fixture(scope="module")
@@ -176,4 +176,4 @@ def test_nsight_compute_knows_the_light_of_kernels_without_shapes(
         sum(row.light_ns for row in books.rows) / sum(row.took_ns for row in books.rows)
         for books in (by_shapes, by_counters)
     )
-    assert ours == pytest.approx(theirs, abs=0.1) if name in SHAPES_AGREE else ours < theirs
+    assert ours == pytest.approx(theirs, rel=0.1) if name in SHAPES_AGREE else ours < theirs < 1.4 * ours

@@ -169,7 +169,8 @@ class SteadyKernels:
         if "grid" not in kernels:
             return np.zeros(len(self), np.int64)
         x, y, z = np.maximum(kernels["grid"][self._work.row[self.operations]], 0).astype(np.int64).T
-        return x * y * z
+        blocks: Ints = x * y * z
+        return blocks
 
     def blocks_at_once(self, which: Positions) -> Ints:
         """How many blocks of some kernels a multiprocessor has room for; 0 where a launch does not tell."""
@@ -310,7 +311,7 @@ class SteadyKernels:
 
     @cached_property
     def counted_roofs(self) -> tuple[NDArray[np.float64], ...] | None:
-        """The same by what Nsight Compute counted; None where it profiled none of them."""
+        """The same by what Nsight Compute counted, then ns and clock of a launch as profiled; None where none was."""
         if self.counted is None or not len(self):
             return None
         shapes, number = self._launches
@@ -318,14 +319,14 @@ class SteadyKernels:
         keys: list[Any] = [
             (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
         ]
-        counted = [figures or {} for figures in self.counted.percent(keys)]
-        return tuple(
-            np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])[
-                number
-            ]
-            / 100
+        launches = self.counted.launches(keys)
+        counted = [{} if launch is None else launch.percent for launch in launches]
+        took, hertz = np.array([(np.nan, np.nan) if one is None else (one.took_ns, one.hertz) for one in launches]).T
+        roofs = (
+            np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])
             for roof in ({_ROOFS[0]}, set(_MEMORY), {_ROOFS[1]})
         )
+        return *(roof[number] / 100 for roof in roofs), took[number], hertz[number]
 
     @cached_property
     def _launches(self) -> tuple[Ints, Positions]:

@@ -134,6 +134,12 @@ is_backward: Final = name_matcher(r"Backward|_bwd|bwd_|fmha_cutlassB|_bprop", 0,
 is_flash_attention_2: Final = name_matcher(r"flash_(?:fwd|bwd)_\w*kernel", 0, ("flash_",))
 """Whether fused attention is by FlashAttention 2, which was made for GPUs of 2020."""
 
+is_before_hopper: Final = name_matcher(
+    r"flash_(?:fwd|bwd)_\w*kernel|fmha_cutlass|sm_?[78]\d(?!\d)|cutlass_[78]\d_|(?:volta|turing|ampere)_\w*16\w*gemm",
+    words=("flash_", "fmha_", "sm7", "sm8", "sm_", "cutlass_", "volta_", "turing_", "ampere_"),
+)
+"""Whether a kernel multiplies with instructions that GPUs had before Hopper, by its name."""
+
 is_vectorized: Final = name_matcher(r"vectorized_|unrolled_|multi_tensor", 0, ("vectorized_", "unrolled_", "multi_t"))
 """Whether a kernel by element reads what lies side by side."""
 

@@ -26,9 +26,11 @@ from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     MATRIX_FAMILIES,
     NO_MATRIX,
+    is_before_hopper,
     is_routed_product,
     list_element_bytes,
     list_kernel,
+    pads_channels,
     routed_product,
 )
 from gpuledger.records import dataclass
@@ -176,10 +178,11 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
             figures, limited = _from_shapes(kernels, launching, per_byte)
             put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        figures, limited = _from_counters(kernels, kernels.sampled_hz, *kernels.sampled_roofs)
+        clock = np.full(count, np.nan if kernels.sampled_hz is None else kernels.sampled_hz)
+        figures, limited = _from_counters(kernels, *kernels.sampled_roofs, kernels.took_ns, clock)
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
-    if kernels.counted is not None and kernels.counted_roofs is not None:
-        figures, limited = _from_counters(kernels, kernels.counted.hertz, *kernels.counted_roofs)
+    if kernels.counted_roofs is not None:
+        figures, limited = _from_counters(kernels, *kernels.counted_roofs)
         put(np.ones(count, np.bool_), figures, LightSource.NCU, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
@@ -190,21 +193,26 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
 
 
 def _from_counters(
-    kernels: SteadyKernels, hertz: float | None, tensor: Floats, memory: Floats, issue: Floats
+    kernels: SteadyKernels, tensor: Floats, memory: Floats, issue: Floats, took: NDArray[Any], hertz: Floats
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
     """Light by the nearest roof that has a counter. Percent are of the clock that there was, peaks of the GPU's own.
 
+    `took` and `hertz` are of when they were counted: another run has another clock. Tensor cores are active for
+    longer with instructions of older GPUs, and what only pads is needed by nobody.
     Arithmetic outside tensor cores has no counter: the slots in which instructions are issued are what it is at most,
     and of products in single or double precision they are about what it is.
     """
     pace = _clock_share(kernels, hertz)
+    if kernels.gpu is not None and kernels.gpu.compute_capability == (9, 0):
+        pace[kernels.named(is_before_hopper)] *= OLDER_PACE
     plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
     limited = np.where(memory > arithmetic, LightRoof.MEMORY, LightRoof.COMPUTE).astype(np.int8)
     share = np.where((share < UNSEEN) & (issue > ISSUES), np.nan, share)
     most = np.fmax(share, issue)
-    point, high = (kernels.took_ns * np.clip(side, 0, 1) for side in (share, most))
+    needed = np.where(kernels.named(pads_channels), 0, took)
+    point, high = (needed * np.clip(side, 0, 1) for side in (share, most))
     return (point, point, high), limited
 
 
@@ -212,20 +220,24 @@ UNSEEN, ISSUES = 0.1, 0.4
 """A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not. So
 does one of a kind that is not known, whose inputs would take less of its time."""
 
+OLDER_PACE: Final = 0.65
+"""Of Hopper's peak, what its tensor cores do while they are active with instructions of the GPUs before: FlashAttention
+2 with 8,192 positions reaches 0.657 (H200, shapes against active cycles), mma.sync 0.63 (arXiv 2402.13499)."""
+
 SHORT_NS: Final = 10_000
 
 TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192}
 """Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
 
 
-def _clock_share(kernels: SteadyKernels, hertz: float | None) -> float:
+def _clock_share(kernels: SteadyKernels, hertz: Floats) -> Floats:
     """The clock while kernels ran, of the one that the peak is given for; 1 where either is not known."""
     gpu = kernels.gpu
     per_clock = None if gpu is None or gpu.compute_capability is None else TENSOR_PER_CLOCK.get(gpu.compute_capability)
-    if gpu is None or hertz is None or not per_clock or not gpu.sm_count:
-        return 1.0
-    peak = peak_flops(gpu, "fp16")
-    return 1.0 if isinstance(peak, NotMeasured) else min(hertz * per_clock * gpu.sm_count / peak, 1.0)
+    peak = None if gpu is None else peak_flops(gpu, "fp16")
+    if gpu is None or not per_clock or not gpu.sm_count or isinstance(peak, NotMeasured) or not peak:
+        return np.ones(len(hertz))
+    return np.fmin(np.nan_to_num(hertz * per_clock * gpu.sm_count / peak, nan=1.0), 1.0)
 
 
 def _launched_bytes(kernels: SteadyKernels) -> Ints:
