@@ -15,6 +15,7 @@ import pytest
 
 from gpuledger import build_report, open_trace
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
+from gpuledger.present.views.light import step_sentence
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.verbs.report import Report
 from support.command import ROOT
@@ -129,6 +130,17 @@ def test_the_four_sum_to_compute_and_light_is_never_longer_than_the_kernel(name:
     assert (found.low_ns[known] <= found.light_ns[known] + 1).all()
     assert (found.light_ns[known] <= found.high_ns[known] + 1).all()
     assert (found.high_ns[known] <= kernels.took_ns[known]).all()
+
+
+@pytest.mark.parametrize(("program", "tokens"), [("odd_vocabulary", 16 * 1024), ("dense_table", None)])
+def test_tokens_are_rows_of_a_table_that_logits_are_as_wide_as(program: str, tokens: int | None, light: Path) -> None:
+    report = _report(light / f"{program}.bad.json")
+    assert report.light is not None
+    then = report.light.at_light(report.main_device)
+    assert then is not None
+    assert then.tokens == tokens
+    sentence = str(step_sentence(report.main_device, report.light))
+    assert ("Its 16,384 tokens would be 563,107 per second, not 186,424." in sentence) is (tokens is not None)
 
 
 @pytest.mark.parametrize(
