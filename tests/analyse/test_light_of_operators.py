@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
+from gpuledger.analyse.steady_kernels import all_steady
+from gpuledger.catalog.kernel_names import emitted_operator, without_ids
 from gpuledger.catalog.kernel_types import routed_product
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.selection import Selection
+from support.launched_ops import Launch, Op, traced
 
 BF16, FP8, INT, LONG = "c10::BFloat16", "c10::Float8_e4m3fn", "int", "long int"
 
@@ -139,3 +147,66 @@ def test_what_is_written_counts_once_whether_it_is_handed_over_or_not() -> None:
 @pytest.mark.parametrize(("name", "once"), [("aten::copy_", True), ("aten::sort", False), ("fbgemm::permute", False)])
 def test_which_operators_are_known_to_go_once(name: str, once: bool) -> None:
     assert goes_once(name) is once
+
+
+GEMM = "nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT"
+ADD = "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, x>"
+PROGRAM = (("aten::mm", [[4096, 1024], [1024, 2048]], GEMM), ("aten::add", [[4096, 2048], [4096, 2048], []], ADD))
+
+
+def _light_of(ops: list[Op]) -> KernelLight:
+    launches = [
+        Launch(at + 10, at + 20, ((at + 30, at + 90_000, kernel),), grid=64)
+        for at, (_, _, kernel) in zip((0, 100_000), PROGRAM, strict=True)
+    ]
+    trace = traced(ops, launches)
+    [device] = analyse_devices(trace, "test", Selection())
+    return all_steady(trace, device).once(kernel_light)
+
+
+def _ops(*named: tuple[str, str], kind: str) -> list[Op]:
+    return [
+        Op(name, at, at + 50, inputs=inputs, kind=kind) for at, (name, inputs) in zip((0, 100_000), named, strict=True)
+    ]
+
+
+def test_emitted_ranges_say_what_recorded_operators_do() -> None:
+    types = json.dumps([BF16] * 3)
+    recorded = _ops(*((name, f"{json.dumps(sizes)}\n{types}") for name, sizes, _ in PROGRAM), kind="op")
+    emitted = _ops(
+        *((f"{name}, seq = {at}, op_id = {at + 7}, sizes = {sizes}, input_op_ids = [(1,0), (2,0)]", "")
+          for at, (name, sizes, _) in enumerate(PROGRAM)),
+        kind="push_pop",
+    )  # fmt: skip
+    by_torch, by_ranges = _light_of(recorded), _light_of(emitted)
+    assert by_torch.source.tolist() == [LightSource.SHAPES] * 2
+    assert by_ranges.source.tolist() == by_torch.source.tolist()
+    assert by_ranges.light_ns.tolist() == by_torch.light_ns.tolist()
+    assert by_ranges.operator_names[0] == ["aten::mm", "aten::add"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("aten::mm, seq = 7, op_id = 31", ("aten::mm", "")),
+        ("aten::mm, sizes = [[2, 3], []]", ("aten::mm", "[[2, 3], []]")),
+        (
+            "autograd::engine::evaluate_function: MmBackward0, seq = -1, sizes = [[2]]",
+            ("autograd::engine::evaluate_function: MmBackward0", "[[2]]"),
+        ),
+        ("step = 3", None),
+        ("load, sizes = many", None),
+        ("x" * 100_000 + ", sizes = [[2]]", None),
+    ],
+)
+def test_what_emit_nvtx_writes(text: str, expected: tuple[str, str] | None) -> None:
+    assert emitted_operator(text) == expected
+    if expected is not None:
+        assert without_ids(text) == expected[0]
+
+
+def test_ranges_with_impossible_sizes_tell_nothing() -> None:
+    broken = _ops(*((f"{name}, sizes = [[9, 9], [[8", "") for name, *_ in PROGRAM), kind="push_pop")
+    assert LightSource.SHAPES not in _light_of(broken).source.tolist()
+    nested = _ops(*((f"{name}, sizes = {'[' * 300 + ']' * 300}", "") for name, *_ in PROGRAM), kind="push_pop")
+    assert not (_light_of(nested).light_ns > 1).any()

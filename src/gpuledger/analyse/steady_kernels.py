@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
+from gpuledger.analyse.operators.operators import OPERATOR
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
@@ -208,9 +209,12 @@ class SteadyKernels:
     @cached_property
     def operators(self) -> LaunchingOperators | None:
         """What launched them; None where no operators were recorded with their inputs."""
-        if not (self._trace[Table.RANGES].codes("inputs") != NO_TEXT).any():
+        ranges = self._trace[Table.RANGES]
+        has_inputs = bool((ranges.codes("inputs") != NO_TEXT).any())
+        if not len(ranges) or (not has_inputs and self._strings.code(OPERATOR) != NO_TEXT):
             return None
-        return LaunchingOperators(self._trace, self._host, self._work, self.operations)
+        operators = LaunchingOperators(self._trace, self._host, self._work, self.operations)
+        return operators if has_inputs or (operators.nest.rows.codes("inputs") != NO_TEXT).any() else None
 
     @cached_property
     def graph_operators(self) -> GraphOperators | None:

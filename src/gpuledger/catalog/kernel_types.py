@@ -70,6 +70,20 @@ def matrix_type(name: str) -> str | None:
     return "fp32"
 
 
+_TORCH_TYPES: Final = (
+    (regex(r"e4m3|e5m2|fp8|float8|nvjet_(?:sm\d+_)?q", re.IGNORECASE), "c10::Float8_e4m3fn"),
+    (regex(r"bfloat16|bf16|nvjet_(?:sm\d+_)?t", re.IGNORECASE), "c10::BFloat16"),
+    (regex(r"half|fp16|(?<![a-z])f16(?!\d)|hgemm|h16816|h1688|nvjet_(?:sm\d+_)?h", re.IGNORECASE), "c10::Half"),
+    (regex(r"double|dgemm|f64", re.IGNORECASE), "double"),
+    (regex(r"float|sgemm|s1688|tf32|simt|nvjet_(?:sm\d+_)?s", re.IGNORECASE), "float"),
+)
+
+
+def torch_type(name: str) -> str | None:
+    """What a kernel's tensors are of, in torch's words: the narrowest type that its name has; None where it has none."""
+    return next((kind for pattern, kind in _TORCH_TYPES if pattern.search(name[:LOOKED_AT])), None)
+
+
 def works_on_floats(name: str) -> bool:
     """Whether a kernel that is no matrix kernel reads or writes single precision, and nothing narrower."""
     return "float" in name and not _NARROW.search(name)
