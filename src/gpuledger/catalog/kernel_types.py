@@ -80,7 +80,7 @@ _TORCH_TYPES: Final = (
 
 
 def torch_type(name: str) -> str | None:
-    """What a kernel's tensors are of, in torch's words: the narrowest type that its name has; None where it has none."""
+    """What a kernel's tensors are of, in torch's words: the narrowest type in its name; None where that has none."""
     return next((kind for pattern, kind in _TORCH_TYPES if pattern.search(name[:LOOKED_AT])), None)
 
 

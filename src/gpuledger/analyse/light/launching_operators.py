@@ -102,8 +102,9 @@ class LaunchingOperators:
     def _typed(self, given: Inputs, number: int) -> Inputs:
         """With the type that the names of its kernels say, where they say one."""
         mine = (self.row >= 0) & (self.kind[self.row] == number)
-        named = {torch_type(self._texts.text(code) or "") for code in distinct(self._kernel[mine]).tolist()} - {None}
-        return given._replace(types=(min(named) or "",) * len(given.shapes)) if len(named) == 1 else given
+        said = {torch_type(self._texts.text(code) or "") for code in distinct(self._kernel[mine]).tolist()}
+        named = [kind for kind in said if kind is not None]
+        return given._replace(types=tuple(named) * len(given.shapes)) if len(named) == 1 else given
 
     def around(self, chosen: NDArray[np.bool_]) -> Positions:
         """Of each activity the innermost of the chosen operators that it was launched in; -1 for none."""
