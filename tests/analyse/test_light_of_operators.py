@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
-from gpuledger.analyse.operators.arithmetic import Inputs, Shape, count_of
+from gpuledger.analyse.light.routed_experts import routed_counts
+from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
+from gpuledger.analyse.steady_kernels import all_steady
+from gpuledger.catalog.kernel_names import emitted_operator, without_ids
+from gpuledger.catalog.kernel_types import routed_product
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.selection import Selection
+from support.launched_ops import Launch, Op, traced
 
 BF16, FP8, INT, LONG = "c10::BFloat16", "c10::Float8_e4m3fn", "int", "long int"
 
@@ -22,6 +32,8 @@ def _given(*tensors: tuple[Shape, str], arguments: tuple[str, ...] = ()) -> Inpu
         ("sgl_kernel::fp8_scaled_mm", [((64, 256), FP8), ((256, 512), FP8), ((64, 1), "float")]),
         ("aiter::gemm_a8w8", [((64, 256), FP8), ((512, 256), FP8)]),
         ("vllm::rocm_unquantized_gemm_impl", [((4, 16, 256), BF16), ((512, 256), BF16)]),
+        ("triton_tem_fused_addmm_relu_2", [((64, 256), BF16), ((256, 512), BF16), ((512,), BF16), ((64, 512), BF16)]),
+        ("triton_tem_fused_bmm_0", [((4, 16, 256), BF16), ((4, 256, 512), BF16), ((4, 16, 512), BF16)]),
     ],
 )
 def test_products_of_other_makers_are_counted_by_their_matrices(name: str, tensors: list[tuple[Shape, str]]) -> None:
@@ -38,6 +50,7 @@ def test_products_of_other_makers_are_counted_by_their_matrices(name: str, tenso
         ("_C::gptq_marlin_gemm", [((64, 256), BF16), ((16, 1024), INT)]),
         ("vllm::moe_forward", [((64, 256), BF16), ((64, 8), BF16)]),  # the experts are not among the inputs
         ("ours::scaled_mm", [((64, 256), BF16), ((100, 7), BF16)]),
+        ("triton_poi_fused_mm_0", [((64, 256), BF16), ((256, 512), BF16)]),  # what comes after a product
     ],
 )
 def test_what_does_not_fit_is_not_counted(name: str, tensors: list[tuple[Shape, str]]) -> None:
@@ -51,6 +64,53 @@ def test_experts_are_counted_for_each_that_a_row_goes_to() -> None:
     assert count.flops == 2 * 64 * 2 * (1024 * 256 + 256 * 512)
     assert count.moved_bytes == 2 * 8 * (1024 * 256 + 256 * 512) + 2 * 2 * 64 * 256
     assert count.is_bound
+
+
+TRTLLM = "bmm_{out}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_cga1x1x1_rM_TN_transOut_biasM_bN_tma{act}_sm100f"
+UP, DOWN = TRTLLM.format(out="MxE4m3", act="_swiGlu_dynBatch"), TRTLLM.format(out="Bfloat16", act="_dynBatch")
+ROWS = _given(((888, 3072), BF16), ((888, 128), BF16), ((), ""))
+"""Of gpt-oss on eight GPUs: 128 experts of 512 inner columns on each, four for each row."""
+
+
+def _routed(*launched: tuple[str, int], given: Inputs = ROWS) -> tuple[Count, Count] | None:
+    names = [(routed_product(name), blocks) for name, blocks in launched]
+    return routed_counts(given, [(name, blocks) for name, blocks in names if name is not None])
+
+
+@pytest.mark.parametrize(
+    ("launched", "rows_tile", "bits"),
+    [
+        ([(UP, 8 * 342), (DOWN, 24 * 342)], 16, 4),
+        ([(f"_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1{act}", n * 156) for act, n in (("_swiglu", 8), ("", 24))],
+         128, 4),
+    ],
+)  # fmt: skip
+def test_experts_that_are_not_among_the_inputs_are_told_by_blocks_and_tiles(
+    launched: list[tuple[str, int]], rows_tile: int, bits: int
+) -> None:
+    counts = _routed(*launched)
+    assert counts is not None
+    pairs = (launched[1][1] // 24 - 128) * rows_tile
+    assert [count.flops for count in counts] == [2 * pairs * 3072 * 1024, 2 * pairs * 512 * 3072]
+    assert pairs == pytest.approx(888 * 4, rel=0.05)
+    weights = 128 * 3072 * 1024 * bits // 8
+    assert counts[0].moved_bytes is not None
+    assert weights < counts[0].moved_bytes < 1.15 * weights
+    assert all(count.is_bound for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("launched", "given"),
+    [
+        ([(UP, 8 * 342)], ROWS),  # one product
+        ([(UP, 8 * 342), (DOWN, 148)], ROWS),  # as many blocks as the GPU has room for: they say nothing
+        ([(UP, 0), (DOWN, 0)], ROWS),
+        ([(UP, 8 * 342), (DOWN, 24 * 342)], _given(((888, 3072), BF16))),  # no scores
+        ([("bmm_Bfloat16_Fp32_t128x16", 8), ("void cutlass::Kernel<x>", 8)], ROWS),
+    ],
+)
+def test_blocks_that_fit_nothing_tell_nothing_of_experts(launched: list[tuple[str, int]], given: Inputs) -> None:
+    assert _routed(*launched, given=given) is None
 
 
 def test_packed_attention_is_counted_as_of_sequences_of_one_length() -> None:
@@ -87,3 +147,66 @@ def test_what_is_written_counts_once_whether_it_is_handed_over_or_not() -> None:
 @pytest.mark.parametrize(("name", "once"), [("aten::copy_", True), ("aten::sort", False), ("fbgemm::permute", False)])
 def test_which_operators_are_known_to_go_once(name: str, once: bool) -> None:
     assert goes_once(name) is once
+
+
+GEMM = "nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT"
+ADD = "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, x>"
+PROGRAM = (("aten::mm", [[4096, 1024], [1024, 2048]], GEMM), ("aten::add", [[4096, 2048], [4096, 2048], []], ADD))
+
+
+def _light_of(ops: list[Op]) -> KernelLight:
+    launches = [
+        Launch(at + 10, at + 20, ((at + 30, at + 90_000, kernel),), grid=64)
+        for at, (_, _, kernel) in zip((0, 100_000), PROGRAM, strict=True)
+    ]
+    trace = traced(ops, launches)
+    [device] = analyse_devices(trace, "test", Selection())
+    return all_steady(trace, device).once(kernel_light)
+
+
+def _ops(*named: tuple[str, str], kind: str) -> list[Op]:
+    return [
+        Op(name, at, at + 50, inputs=inputs, kind=kind) for at, (name, inputs) in zip((0, 100_000), named, strict=True)
+    ]
+
+
+def test_emitted_ranges_say_what_recorded_operators_do() -> None:
+    types = json.dumps([BF16] * 3)
+    recorded = _ops(*((name, f"{json.dumps(sizes)}\n{types}") for name, sizes, _ in PROGRAM), kind="op")
+    emitted = _ops(
+        *((f"{name}, seq = {at}, op_id = {at + 7}, sizes = {sizes}, input_op_ids = [(1,0), (2,0)]", "")
+          for at, (name, sizes, _) in enumerate(PROGRAM)),
+        kind="push_pop",
+    )  # fmt: skip
+    by_torch, by_ranges = _light_of(recorded), _light_of(emitted)
+    assert by_torch.source.tolist() == [LightSource.SHAPES] * 2
+    assert by_ranges.source.tolist() == by_torch.source.tolist()
+    assert by_ranges.light_ns.tolist() == by_torch.light_ns.tolist()
+    assert by_ranges.operator_names[0] == ["aten::mm", "aten::add"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("aten::mm, seq = 7, op_id = 31", ("aten::mm", "")),
+        ("aten::mm, sizes = [[2, 3], []]", ("aten::mm", "[[2, 3], []]")),
+        (
+            "autograd::engine::evaluate_function: MmBackward0, seq = -1, sizes = [[2]]",
+            ("autograd::engine::evaluate_function: MmBackward0", "[[2]]"),
+        ),
+        ("step = 3", None),
+        ("load, sizes = many", None),
+        ("x" * 100_000 + ", sizes = [[2]]", None),
+    ],
+)
+def test_what_emit_nvtx_writes(text: str, expected: tuple[str, str] | None) -> None:
+    assert emitted_operator(text) == expected
+    if expected is not None:
+        assert without_ids(text) == expected[0]
+
+
+def test_ranges_with_impossible_sizes_tell_nothing() -> None:
+    broken = _ops(*((f"{name}, sizes = [[9, 9], [[8", "") for name, *_ in PROGRAM), kind="push_pop")
+    assert LightSource.SHAPES not in _light_of(broken).source.tolist()
+    nested = _ops(*((f"{name}, sizes = {'[' * 300 + ']' * 300}", "") for name, *_ in PROGRAM), kind="push_pop")
+    assert not (_light_of(nested).light_ns > 1).any()

@@ -15,6 +15,7 @@ import pytest
 
 from gpuledger import build_report, open_trace
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
+from gpuledger.present.views.light import step_sentence
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.verbs.report import Report
 from support.command import ROOT
@@ -131,6 +132,17 @@ def test_the_four_sum_to_compute_and_light_is_never_longer_than_the_kernel(name:
     assert (found.high_ns[known] <= kernels.took_ns[known]).all()
 
 
+@pytest.mark.parametrize(("program", "tokens"), [("odd_vocabulary", 16 * 1024), ("dense_table", None)])
+def test_tokens_are_rows_of_a_table_that_logits_are_as_wide_as(program: str, tokens: int | None, light: Path) -> None:
+    report = _report(light / f"{program}.bad.json")
+    assert report.light is not None
+    then = report.light.at_light(report.main_device)
+    assert then is not None
+    assert then.tokens == tokens
+    sentence = str(step_sentence(report.main_device, report.light))
+    assert ("Its 16,384 tokens would be 563,107 per second, not 186,424." in sentence) is (tokens is not None)
+
+
 @pytest.mark.parametrize(
     ("operator", "other"),
     [("aten::sum", "fbgemm::update_in_backward"), ("aten::_fused_adamw_", "apex::update")],
@@ -145,9 +157,9 @@ def test_gradients_that_others_may_use_are_not_said_to_be_unused(
     assert "UNUSED-RESULT" not in {finding.code for finding in _report(path).findings}
 
 
-SHAPES_AGREE = ("tuned_products.tuned", "cleared_gradients.bad", "widened_loss.bad")
-DOES_MORE = ("tuned_attention.tuned", "odd_channels.bad")
-"""What these do that nobody needs is in the counters: masked scores, and padded channels."""
+SHAPES_AGREE = ("tuned_products.tuned", "cleared_gradients.bad", "widened_loss.bad", "tuned_attention.tuned")
+DOES_MORE = ("odd_channels.bad",)
+"""Tensor cores are active for longer than they need: with tiles of 64 columns."""
 
 
 @pytest.fixture(scope="module")
@@ -176,4 +188,4 @@ def test_nsight_compute_knows_the_light_of_kernels_without_shapes(
         sum(row.light_ns for row in books.rows) / sum(row.took_ns for row in books.rows)
         for books in (by_shapes, by_counters)
     )
-    assert ours == pytest.approx(theirs, abs=0.1) if name in SHAPES_AGREE else ours < theirs
+    assert ours == pytest.approx(theirs, rel=0.1) if name in SHAPES_AGREE else ours < theirs < 1.4 * ours

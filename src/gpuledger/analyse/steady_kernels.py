@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
-from gpuledger.analyse.light.launching_operators import LaunchingOperators
+from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
+from gpuledger.analyse.operators.operators import OPERATOR
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
@@ -78,12 +79,13 @@ class SteadyKernels:
         counted: CountedUse | None = None,
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
-        self._use, self._number, self.counted = use, device.gpu, counted
+        self._use, self._device, self.counted = use, device, counted
         self.sampled_hz: Final = sampled_hz
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
         self._launch_shapes: dict[str, Ints] = {}
+        self._by_type: dict[str, Mask] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
@@ -172,25 +174,25 @@ class SteadyKernels:
         changes = (np.diff(stream) != 0) | (np.diff(self.step) != 0)
         return np.concatenate(([0], np.cumsum(changes))) if len(self) else np.zeros(0, np.int64)
 
-    def launch_shape(self, which: str) -> Ints:
-        """Blocks of each kernel's `grid`, or threads of its `block`; 0 where it is not recorded."""
-        if which not in self._launch_shapes:
-            kernels = self._trace[Table.KERNELS]
-            sizes = np.zeros((len(self), 3), np.int64)
-            if which in kernels:
-                sizes = np.maximum(kernels[which][self._work.row[self.operations]], 0).astype(np.int64)
-            self._launch_shapes[which] = sizes[:, 0] * sizes[:, 1] * sizes[:, 2]
-        return self._launch_shapes[which]
-
     @cached_property
-    def blocks_at_once(self) -> Ints:
-        """How many blocks of each kernel a multiprocessor has room for; 0 where its launch does not tell."""
+    def blocks(self) -> Ints:
+        """Of each kernel; 0 where its grid is not recorded."""
+        kernels = self._trace[Table.KERNELS]
+        if "grid" not in kernels:
+            return np.zeros(len(self), np.int64)
+        x, y, z = np.maximum(kernels["grid"][self._work.row[self.operations]], 0).astype(np.int64).T
+        blocks: Ints = x * y * z
+        return blocks
+
+    def blocks_at_once(self, which: Positions) -> Ints:
+        """How many blocks of some kernels a multiprocessor has room for; 0 where a launch does not tell."""
         kernels, capability = self._trace[Table.KERNELS], None if self.gpu is None else self.gpu.compute_capability
         columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
         if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
-            return np.zeros(len(self), np.int64)
-        row = self._work.row[self.operations]
-        needs = (self.launch_shape("block"), *(kernels[column][row] for column in columns))
+            return np.zeros(len(which), np.int64)
+        row = self._work.row[self.operations[which]]
+        threads = np.maximum(kernels["block"][row], 0).prod(axis=1)
+        needs = (threads, *(kernels[column][row] for column in columns))
         first, number = group(*needs)
         limits = [
             occupancy_limit(capability, threads, registers, max(static, 0) + max(dynamic, 0))
@@ -201,7 +203,7 @@ class SteadyKernels:
     @cached_property
     def elements(self) -> Ints:
         """Of the tensors that kernels by element go through; 0 where that is not known."""
-        return self.launch_shape("grid") * self.of_elements(lambda kernel: kernel.elements_per_block)
+        return self.blocks * self.of_elements(lambda kernel: kernel.elements_per_block)
 
     @cached_property
     def are_alone(self) -> Mask:
@@ -218,9 +220,27 @@ class SteadyKernels:
     @cached_property
     def operators(self) -> LaunchingOperators | None:
         """What launched them; None where no operators were recorded with their inputs."""
-        if not (self._trace[Table.RANGES].codes("inputs") != NO_TEXT).any():
+        ranges = self._trace[Table.RANGES]
+        has_inputs = bool((ranges.codes("inputs") != NO_TEXT).any())
+        if not len(ranges) or (not has_inputs and self._strings.code(OPERATOR) != NO_TEXT):
             return None
-        return LaunchingOperators(self._trace, self._host, self._work, self.operations)
+        operators = LaunchingOperators(self._trace, self._host, self._work, self.operations)
+        return operators if has_inputs or (operators.nest.rows.codes("inputs") != NO_TEXT).any() else None
+
+    @cached_property
+    def graph_operators(self) -> GraphOperators | None:
+        """What launched those inside CUDA graphs when these were captured, or when the same kernels ran without.
+
+        None where no operators were recorded, or no graphs.
+        """
+        places, device, kernels = self._trace.places, self._device, self._trace[Table.KERNELS]
+        if places is None and self.operators is not None and "grid" in kernels:
+            from gpuledger.analyse.operators.graph_launches import LaunchSide
+            from gpuledger.analyse.operators.graph_places import graph_places
+
+            side = LaunchSide(self._trace, device.host, device.work)
+            places = graph_places(side, side) if side.may_have_graphs else None
+        return GraphOperators(places, self._work, self.operations) if places and places.places else None
 
     def texts(self, which: Positions) -> set[str]:
         """The different names of some of them."""
@@ -237,10 +257,11 @@ class SteadyKernels:
         own[order] = until - begin
         return own
 
-    @cached_property
-    def family_names(self) -> NDArray[Any]:
-        names: NDArray[Any] = np.array(self._work.families)[self._work.family[self.operations]]
-        return names
+    def by_family(self, amounts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """The sums of some columns of amounts, by the names of the kernels' families; of those that have any."""
+        family, count = self._work.family[self.operations], len(self._work.families)
+        sums = np.stack([np.bincount(family, column, count) for column in amounts.T], axis=1)
+        return {name: row for name, row in zip(self._work.families, sums, strict=True) if row.any()}
 
     def text(self, place: int) -> str:
         """One kernel's name."""
@@ -253,14 +274,17 @@ class SteadyKernels:
 
     def places(self, operations: Positions) -> Positions:
         """Where among them these operations are, each of which is one of them."""
-        order = np.argsort(self.operations, kind="stable")
-        return order[np.searchsorted(self.operations[order], operations)]
+        return self._place_in_order[np.searchsorted(self.operations[self._place_in_order], operations)]
+
+    @cached_property
+    def _place_in_order(self) -> Positions:
+        return np.argsort(self.operations, kind="stable")
 
     @cached_property
     def page_ns(self) -> Ints:
         """For how long pages of unified memory move under each kernel."""
         work = self._work
-        pages = work.migrates & (work.gpu == self._number)
+        pages = work.migrates & (work.gpu == self._device.gpu)
         moved = union(work.start_ns[pages], work.end_ns[pages])
         return covered(moved, work.start_ns[self.operations], work.end_ns[self.operations])
 
@@ -302,7 +326,7 @@ class SteadyKernels:
 
     @cached_property
     def counted_roofs(self) -> tuple[NDArray[np.float64], ...] | None:
-        """The same by what Nsight Compute counted; None where it profiled none of them."""
+        """The same by what Nsight Compute counted, then ns and clock of a launch as profiled; None where none was."""
         if self.counted is None or not len(self):
             return None
         shapes, number = self._launches
@@ -310,14 +334,14 @@ class SteadyKernels:
         keys: list[Any] = [
             (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
         ]
-        counted = [figures or {} for figures in self.counted.percent(keys)]
-        return tuple(
-            np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])[
-                number
-            ]
-            / 100
+        launches = self.counted.launches(keys)
+        counted = [{} if launch is None else launch.percent for launch in launches]
+        took, hertz = np.array([(np.nan, np.nan) if one is None else (one.took_ns, one.hertz) for one in launches]).T
+        roofs = (
+            np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])
             for roof in ({_ROOFS[0]}, set(_MEMORY), {_ROOFS[1]})
         )
+        return *(roof[number] / 100 for roof in roofs), took[number], hertz[number]
 
     @cached_property
     def _launches(self) -> tuple[Ints, Positions]:

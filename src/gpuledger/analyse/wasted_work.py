@@ -188,7 +188,7 @@ def batched_products(kernels: SteadyKernels) -> Shortened:
 def _blocks_per_sm(kernels: SteadyKernels) -> NDArray[np.float64] | None:
     """Blocks for each multiprocessor; None where the GPU is not known."""
     count = None if kernels.gpu is None else kernels.gpu.sm_count
-    return kernels.launch_shape("grid") / count if count else None
+    return kernels.blocks / count if count else None
 
 
 CHANNELS_LAST: Final = {
@@ -302,7 +302,7 @@ def _fuse_lists(kernels: SteadyKernels, which: Mask, duration: NDArray[np.float6
     ends = lists & kernels.named(divides_lists)
     if not ends.any():
         return
-    passes, blocks = kernels.of_names(list_passes), kernels.launch_shape("grid")
+    passes, blocks = kernels.of_names(list_passes), kernels.blocks
     for part in np.unique(kernels.part[ends]).tolist():
         mine = lists & (kernels.part == part)
         moved, elements = (passes * blocks)[mine].sum(), blocks[ends & mine].sum()

@@ -72,6 +72,14 @@ PRESETS: Final[dict[str, tuple[Flag, ...]]] = {
     "multi": (),
     "memory": (MEMORY,),
     "graph": (NODES,),
+    "shapes": (
+        Flag(
+            "pytorch",
+            "autograd-shapes-nvtx",
+            "torch's operators as ranges with the sizes of their inputs, which tell light; each costs the host some "
+            "microseconds. nsys 2024.5 or newer",
+        ),
+    ),
 }
 """What every preset changes, by its name; `gpuledger capture nsys --help` says what each is for."""
 

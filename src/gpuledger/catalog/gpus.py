@@ -248,10 +248,22 @@ _IN_PAIRS: Final = regex(r"\bRadeon\b")
 
 _DIVIDED: Final = regex(r"\bMIG\b")
 
+_BY_UNITS: Final = {((9, 4), 228): ((0, "MI300A"),), ((9, 4), 304): ((0, "MI300X"), (210 * 10**9, "MI325X"))}
+"""Which GPU has a compute capability (AMD's gfx942) and so many units, from so many bytes of memory on: torch's traces
+of AMD GPUs leave the name empty."""
+
+
+def _model(gpu: Gpu) -> str:
+    """Its name; where none was recorded, what its description fits alone."""
+    models = _BY_UNITS.get((gpu.compute_capability or (0, 0), gpu.sm_count or 0), ())
+    fitting = [name for least, name in models if (gpu.memory_bytes or 0) >= least]
+    return fitting[-1] if fitting and gpu.name.startswith("GPU, ") else gpu.name
+
 
 def peaks_of(gpu: Gpu) -> Peaks | NotMeasured:
     """The figures of a GPU as the profile describes it."""
-    peaks = next((candidate for candidate in PEAKS if candidate.name.search(gpu.name)), None)
+    model = _model(gpu)
+    peaks = next((candidate for candidate in PEAKS if candidate.name.search(model)), None)
     if peaks is None:
         return NotMeasured(f"the peak of '{gpu.name}' is unknown")
     units = peaks.processors // 2 if _IN_PAIRS.search(gpu.name) else peaks.processors

@@ -264,6 +264,10 @@ _TILE: Final = regex(
 )
 _CARRIER: Final = regex("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = regex(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
+_EMITTED: Final = regex(
+    r"^(?P<name>.{1,400}?)(?=, (?:seq|op_id|sizes) = )(?:, (?:seq|op_id) = -?\d+)*"
+    r"(?:, sizes = (?P<sizes>\[[\[\], \d]*\]))?(?:, input_op_ids = [\[\](), \d-]*)?$"
+)
 _RUNNING: Final = regex(r"(?<=_)\d+(?=_|$)")
 _NUMBER: Final = regex(r"\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b|\b(?=(?:[a-z]*\d+[a-z]+){5})[a-z\d]{20,}\b|\d+")
 """A number; an id or a hash as a whole: with its digits left out it would be nobody's name."""
@@ -299,7 +303,18 @@ def without_numbers(range_name: str) -> str:
 
 def without_ids(range_name: str) -> str:
     """A range's name without ids that differ in every run: `aten::mm, seq = 7, op_id = 31` -> `aten::mm`."""
-    return _OP_ID.sub("", range_name).strip()
+    emitted = emitted_operator(range_name)
+    return _OP_ID.sub("", range_name).strip() if emitted is None else emitted[0]
+
+
+def emitted_operator(range_name: str) -> tuple[str, str] | None:
+    """An operator's name and its inputs' sizes as PyTorch's emit_nvtx writes them; '' without, None: another range.
+
+    `aten::mm, seq = 7, op_id = 31, sizes = [[2, 3], [3, 4]], input_op_ids = [(29,0)]` -> `aten::mm`,
+    `[[2, 3], [3, 4]]`.
+    """
+    match = _EMITTED.match(range_name) if " = " in range_name else None
+    return None if match is None else (match["name"], match["sizes"] or "")
 
 
 def counted_name(range_name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuledger.catalog.kernel_names import name_matcher
 from gpuledger.records import dataclass
@@ -68,6 +68,20 @@ def matrix_type(name: str) -> str | None:
     if match is None or any(word in match[0].lower() for word in _NO_PRODUCT):
         return None
     return "fp32"
+
+
+_TORCH_TYPES: Final = (
+    (regex(r"e4m3|e5m2|fp8|float8|nvjet_(?:sm\d+_)?q", re.IGNORECASE), "c10::Float8_e4m3fn"),
+    (regex(r"bfloat16|bf16|nvjet_(?:sm\d+_)?t", re.IGNORECASE), "c10::BFloat16"),
+    (regex(r"half|fp16|(?<![a-z])f16(?!\d)|hgemm|h16816|h1688|nvjet_(?:sm\d+_)?h", re.IGNORECASE), "c10::Half"),
+    (regex(r"double|dgemm|f64", re.IGNORECASE), "double"),
+    (regex(r"float|sgemm|s1688|tf32|simt|nvjet_(?:sm\d+_)?s", re.IGNORECASE), "float"),
+)
+
+
+def torch_type(name: str) -> str | None:
+    """What a kernel's tensors are of, in torch's words: the narrowest type in its name; None where that has none."""
+    return next((kind for pattern, kind in _TORCH_TYPES if pattern.search(name[:LOOKED_AT])), None)
 
 
 def works_on_floats(name: str) -> bool:
@@ -133,6 +147,12 @@ is_backward: Final = name_matcher(r"Backward|_bwd|bwd_|fmha_cutlassB|_bprop", 0,
 
 is_flash_attention_2: Final = name_matcher(r"flash_(?:fwd|bwd)_\w*kernel", 0, ("flash_",))
 """Whether fused attention is by FlashAttention 2, which was made for GPUs of 2020."""
+
+is_before_hopper: Final = name_matcher(
+    r"flash_(?:fwd|bwd)_\w*kernel|fmha_cutlass|sm_?[78]\d(?!\d)|cutlass_[78]\d_|(?:volta|turing|ampere)_\w*16\w*gemm",
+    words=("flash_", "fmha_", "sm7", "sm8", "sm_", "cutlass_", "volta_", "turing_", "ampere_"),
+)
+"""Whether a kernel multiplies with instructions that GPUs had before Hopper, by its name."""
 
 is_vectorized: Final = name_matcher(r"vectorized_|unrolled_|multi_tensor", 0, ("vectorized_", "unrolled_", "multi_t"))
 """Whether a kernel by element reads what lies side by side."""
@@ -277,3 +297,51 @@ def element_kernel(name: str) -> ElementKernel | None:
     plain = int(first) * int(second) if first and second else 0
     per_block = VECTORIZED_PER_BLOCK if is_vectorized else UNROLLED_PER_BLOCK if how == "unrolled_" else plain
     return ElementKernel(tensors, narrow, moved, per_block, is_vectorized)
+
+
+_ROUTED: Final = (
+    # TensorRT-LLM's: the weights come first, and their columns, where the batch is along N
+    regex(r"^bmm_\w+?_(?P<weights>(?:Mx)?[BEF][a-z]*\d+m?\d*)(?P<rows>(?:Mx)?[BEF][a-z]*\d+m?\d*)_Fp32"
+          r"_t(?P<columns_tile>\d+)x(?P<rows_tile>\d+)x\w*_bN_"),
+    # Triton's
+    regex(r"^_(?:p_)?matmul_ogs_[NT]+_\w+?x(?P<rows>[a-z0-9]+)x(?P<weights>[a-z0-9]+)"
+          r"_(?P<rows_tile>\d+)x(?P<columns_tile>\d+)x\d+x1(?![0-9])"),
+)  # fmt: skip
+_FOUR_BITS: Final = regex(r"e2m1|fp4", re.IGNORECASE)
+_EIGHT_BITS: Final = regex(r"e4m3|e5m2|fp8|float8|int8", re.IGNORECASE)
+
+
+class RoutedProduct(NamedTuple):
+    """What the name of a kernel that multiplies rows with the weights of their experts tells."""
+
+    rows_tile: int
+    columns_tile: int
+    weight_bits: int
+    row_bits: int
+    kind: str | None
+    """What is multiplied, in the words of `peaks`; None: four bits by four bits, for which there is no peak."""
+    is_gated: bool
+    """Whether half of its columns gate the others, so that it writes half as many."""
+
+
+is_routed_product: Final = name_matcher(r"^bmm_\w+_bN_|^_(?:p_)?matmul_ogs_", 0, ("bmm_", "matmul_ogs"))
+"""Whether a kernel multiplies rows with the weights of their experts."""
+
+
+def routed_product(name: str) -> RoutedProduct | None:
+    """None for another kernel, or one whose name does not tell its tiles."""
+    match = next(filter(None, (pattern.match(name[:LOOKED_AT]) for pattern in _ROUTED)), None)
+    if match is None:
+        return None
+    weights, rows = (
+        4 if _FOUR_BITS.search(kind) else 8 if _EIGHT_BITS.search(kind) else 16
+        for kind in match.group("weights", "rows")
+    )
+    return RoutedProduct(
+        rows_tile=int(match["rows_tile"]),
+        columns_tile=int(match["columns_tile"]),
+        weight_bits=weights,
+        row_bits=rows,
+        kind={16: "bf16", 8: "fp8"}.get(max(weights, rows)),
+        is_gated="swiglu" in name.lower(),
+    )

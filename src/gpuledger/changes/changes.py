@@ -315,7 +315,7 @@ class Changes:
     def _with_light(self, light: KernelLight) -> str:
         """What can be asked for."""
         kernels = self.fixes.busy
-        families = sorted(set(kernels.family_names[light.is_known].tolist())) if len(kernels) else []
+        families = sorted(kernels.by_family(light.is_known[:, None].astype(np.float64)))
         operators = self._operators()
         listed = ", ".join(operators[:_MOST_LISTED]) + (", ..." if len(operators) > _MOST_LISTED else "")
         return f"families with a known light: {', '.join(families) or 'none'}\noperators: {listed or 'none'}"

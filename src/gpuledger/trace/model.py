@@ -87,6 +87,8 @@ class GraphPlace:
     """Whether several places fit and differ, and this is what they agree on, counted from the innermost."""
     where: str = ""
     """The line of code that launched it, where stacks were recorded and all places that fit agree on it."""
+    inputs: str = ""
+    """What the innermost operator was given, where that was recorded and all places that fit agree on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ ledger. Kernels of the steps that are replayed stand for all of them, so that th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_light import LightRoof, LightSource, kernel_light
+from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
@@ -21,7 +22,7 @@ from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import distinct, group
 
 WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
     *(kept_activations, looked_up_rows, read_results, unfilled, looked_up),
@@ -89,6 +90,8 @@ class StepAtLight:
     """Likewise: bytes at the memory's bandwidth, of kernels that they limit."""
     unknown_share: float
     """Of compute: left out of both."""
+    tokens: int | None
+    """Of one step on this GPU, by what was looked up; None where that is not known."""
 
 
 ENOUGH_KNOWN: Final = 0.1
@@ -110,6 +113,8 @@ class LightBooks:
     """Of products that read their weights at nearly the memory's bandwidth: of few rows, and nothing to fix."""
     arithmetic_ns: int
     """Of the light: kernels that arithmetic limits, at its peak. The others are limited by memory, at its bandwidth."""
+    tokens: int | None = None
+    """Of one step, where it is known."""
 
     @property
     def is_telling(self) -> bool:
@@ -139,6 +144,7 @@ class LightBooks:
             mfu_share=self.arithmetic_ns / max(device.steady_ns, 1),
             bandwidth_share=(whole.light_ns - self.arithmetic_ns) / max(device.steady_ns, 1),
             unknown_share=unknown_share,
+            tokens=None if device.steps is None else self.tokens,
         )
 
 
@@ -168,12 +174,10 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     lost = np.where(light.is_known, left - known, 0.0)
     parts = np.stack([known, lost, kernels.took_ns - left, np.where(light.is_known, 0.0, left)], axis=1)
     parts *= (own / took)[:, None]
-    family = kernels.family_names
-    by_family = []
+    sums_of, by_family = kernels.by_family(parts), []
     lines = {line.family: ns for line, ns in device.line_ns.items() if line.is_compute and line.family}
     for name, whole_ns in sorted(lines.items(), key=lambda entry: -entry[1]):
-        mine = parts[family == name].sum(0)
-        by_family.append((name, _rounded(mine if mine.sum() else np.array([0.0, 0.0, 0.0, 1.0]), whole_ns)))
+        by_family.append((name, _rounded(sums_of.get(name, np.array([0.0, 0.0, 0.0, 1.0])), whole_ns)))
     sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
     seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
     source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN
@@ -183,7 +187,32 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     of_light = parts[:, 0]
     arithmetic = of_light[light.roof == LightRoof.COMPUTE].sum() / max(of_light.sum(), 1.0)
     rows = light_rows(device, kernels, MOST_ROWS)
-    return LightBooks(BusyTime(*sums), tuple(by_family), rows, source, skinny_ns, round(arithmetic * sums[0]))
+    arithmetic_ns, tokens = round(arithmetic * sums[0]), _tokens(light, kernels.step_count)
+    return LightBooks(BusyTime(*sums), tuple(by_family), rows, source, skinny_ns, arithmetic_ns, tokens)
+
+
+LOOKUP: Final = "aten::embedding"
+LEAST_WORDS: Final = 1000  # a table of fewer rows holds positions, or kinds of something
+
+
+def _tokens(light: KernelLight, steps: int) -> int | None:
+    """How many rows of the vocabulary are looked up in a step.
+
+    A vocabulary is a table that rows are looked up in, and that has as many rows as a product has columns: the logits.
+    Other tables are not of tokens, and a program without lookups says nothing.
+    """
+    lookups = {number: given.shapes[:2] for number, name, given in light.told if name == LOOKUP and given.shapes[1:]}
+    if light.operators is None or not lookups:
+        return None
+    products = [given.shapes for _, name, given in light.told if name.endswith(("mm", "linear"))]
+    columns = {size for shapes in products for shape in shapes for size in shape[-2:]}
+    words = max((size for (table, _) in lookups.values() for size in table[:1] if size in columns), default=0)
+    count = 0
+    for number, (table, numbers) in lookups.items():
+        if table[:1] == (words,):
+            executions = distinct(light.operators.around(light.operators.kind == number))
+            count += prod(numbers) * int(np.count_nonzero(executions >= 0))
+    return count // steps or None if words >= LEAST_WORDS else None
 
 
 def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
@@ -195,9 +224,7 @@ def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
 def light_rows(device: Device, kernels: SteadyKernels, most: int | None = None) -> tuple[LightRow, ...]:
     """The kernels of each name that operators of a name launched, the longest first; known ones apart from others."""
     light = kernels.once(kernel_light)
-    codes: dict[str, int] = {}
-    operator_of = np.array([*(codes.setdefault(name, len(codes)) for name, _ in light.kinds), -1])[light.kind]
-    operators = list(codes)
+    operators, operator_of = light.operator_names
     first, number = group(kernels.names, operator_of, light.source)
     scale = device.compute_ns / max(int(kernels.own_ns.sum()), 1)
     columns = (light.took_ns, *map(np.nan_to_num, (light.light_ns, light.low_ns, light.high_ns)))

@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.launching_operators import LaunchingOperators
+from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
+from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
@@ -25,11 +26,15 @@ from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     MATRIX_FAMILIES,
     NO_MATRIX,
+    is_before_hopper,
+    is_routed_product,
     list_element_bytes,
     list_kernel,
+    pads_channels,
+    routed_product,
 )
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.trace.spans import Ints
 
@@ -76,6 +81,7 @@ class KernelLight:
     source: NDArray[np.int8]
     roof: NDArray[np.int8]
     operators: LaunchingOperators | None
+    in_graphs: GraphOperators | None
     ns_per_byte: float
     """To or from the GPU's memory, at its bandwidth; NaN where that is not known."""
 
@@ -96,6 +102,17 @@ class KernelLight:
             return np.full(len(self.took_ns), -1, np.intp)
         rows = self.operators.row
         return np.where(rows >= 0, self.operators.kind[rows], -1)
+
+    @property
+    def operator_names(self) -> tuple[list[str], Positions]:
+        """Different names, and of each kernel that of the operator that launched it, or captured it; -1 for none."""
+        codes: dict[str, int] = {}
+        named = np.array([*(codes.setdefault(name, len(codes)) for name, _ in self.kinds), -1])[self.kind]
+        if self.in_graphs is not None:
+            row = self.in_graphs.row
+            kinds = np.array([codes.setdefault(name, len(codes)) for name, _ in self.in_graphs.kinds] or [-1])
+            named = np.where((named < 0) & (row >= 0), kinds[self.in_graphs.kind[row]], named)
+        return list(codes), named
 
     @cached_property
     def _kernels_of(self) -> dict[int, Positions]:
@@ -125,10 +142,7 @@ class KernelLight:
         numbers = [number for number, (other, _) in enumerate(self.kinds) if other == name]
         if self.operators is None or not numbers:
             return np.zeros(len(self.took_ns), np.bool_)
-        is_such: NDArray[np.bool_] = is_among(self.operators.kind, numbers)
-        around = self.operators.nest.handed_down(np.where(is_such, np.arange(len(is_such)), -1))
-        rows = self.operators.row
-        mask: NDArray[np.bool_] = (rows >= 0) & (around[rows] >= 0)
+        mask: NDArray[np.bool_] = self.operators.around(is_among(self.operators.kind, numbers)) >= 0
         return mask
 
     @property
@@ -159,39 +173,46 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         source[taken], roof[taken] = of, limited[taken]
 
     operators = kernels.operators
-    if operators is not None and len(operators):
-        figures, limited = _from_shapes(kernels, operators, per_byte)
-        put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
+    for launching in (operators, kernels.graph_operators):
+        if launching is not None and len(launching):
+            figures, limited = _from_shapes(kernels, launching, per_byte)
+            put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        figures, limited = _from_counters(kernels, kernels.sampled_hz, *kernels.sampled_roofs)
+        clock = np.full(count, np.nan if kernels.sampled_hz is None else kernels.sampled_hz)
+        figures, limited = _from_counters(kernels, *kernels.sampled_roofs, kernels.took_ns, clock)
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
-    if kernels.counted is not None and kernels.counted_roofs is not None:
-        figures, limited = _from_counters(kernels, kernels.counted.hertz, *kernels.counted_roofs)
+    if kernels.counted_roofs is not None:
+        figures, limited = _from_counters(kernels, *kernels.counted_roofs)
         put(np.ones(count, np.bool_), figures, LightSource.NCU, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
     put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, LightRoof.MEMORY))
     for column in (light, low, high):
         np.minimum(column, kernels.took_ns, out=column)
-    return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, per_byte)
+    return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, kernels.graph_operators, per_byte)
 
 
 def _from_counters(
-    kernels: SteadyKernels, hertz: float | None, tensor: Floats, memory: Floats, issue: Floats
+    kernels: SteadyKernels, tensor: Floats, memory: Floats, issue: Floats, took: NDArray[Any], hertz: Floats
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
     """Light by the nearest roof that has a counter. Percent are of the clock that there was, peaks of the GPU's own.
 
+    `took` and `hertz` are of when they were counted: another run has another clock. Tensor cores are active for
+    longer with instructions of older GPUs, and what only pads is needed by nobody.
     Arithmetic outside tensor cores has no counter: the slots in which instructions are issued are what it is at most,
     and of products in single or double precision they are about what it is.
     """
     pace = _clock_share(kernels, hertz)
+    if kernels.gpu is not None and kernels.gpu.compute_capability == (9, 0):
+        pace[kernels.named(is_before_hopper)] *= OLDER_PACE
     plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
     limited = np.where(memory > arithmetic, LightRoof.MEMORY, LightRoof.COMPUTE).astype(np.int8)
     share = np.where((share < UNSEEN) & (issue > ISSUES), np.nan, share)
     most = np.fmax(share, issue)
-    point, high = (kernels.took_ns * np.clip(side, 0, 1) for side in (share, most))
+    needed = np.where(kernels.named(pads_channels), 0, took)
+    point, high = (needed * np.clip(side, 0, 1) for side in (share, most))
     return (point, point, high), limited
 
 
@@ -199,30 +220,34 @@ UNSEEN, ISSUES = 0.1, 0.4
 """A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not. So
 does one of a kind that is not known, whose inputs would take less of its time."""
 
+OLDER_PACE: Final = 0.65
+"""Of Hopper's peak, what its tensor cores do while they are active with instructions of the GPUs before: FlashAttention
+2 with 8,192 positions reaches 0.657 (H200, shapes against active cycles), mma.sync 0.63 (arXiv 2402.13499)."""
+
 SHORT_NS: Final = 10_000
 
 TENSOR_PER_CLOCK: Final = {(7, 0): 1024, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192}
 """Operations in 16 bits that a multiprocessor's tensor cores do in a cycle, of GPUs for servers."""
 
 
-def _clock_share(kernels: SteadyKernels, hertz: float | None) -> float:
+def _clock_share(kernels: SteadyKernels, hertz: Floats) -> Floats:
     """The clock while kernels ran, of the one that the peak is given for; 1 where either is not known."""
     gpu = kernels.gpu
     per_clock = None if gpu is None or gpu.compute_capability is None else TENSOR_PER_CLOCK.get(gpu.compute_capability)
-    if gpu is None or hertz is None or not per_clock or not gpu.sm_count:
-        return 1.0
-    peak = peak_flops(gpu, "fp16")
-    return 1.0 if isinstance(peak, NotMeasured) else min(hertz * per_clock * gpu.sm_count / peak, 1.0)
+    peak = None if gpu is None else peak_flops(gpu, "fp16")
+    if gpu is None or not per_clock or not gpu.sm_count or isinstance(peak, NotMeasured) or not peak:
+        return np.ones(len(hertz))
+    return np.fmin(np.nan_to_num(hertz * per_clock * gpu.sm_count / peak, nan=1.0), 1.0)
 
 
 def _launched_bytes(kernels: SteadyKernels) -> Ints:
     """What kernels by element move, by the size of their launch; 0 where that does not tell."""
-    lists = kernels.launch_shape("grid") * kernels.of_names(lambda name: list_kernel(name) or 0)
+    lists = kernels.blocks * kernels.of_names(lambda name: list_kernel(name) or 0)
     return np.where(lists > 0, lists, kernels.elements * kernels.of_elements(lambda kernel: kernel.bytes_moved))
 
 
 def _from_shapes(
-    kernels: SteadyKernels, operators: LaunchingOperators, per_byte: float
+    kernels: SteadyKernels, operators: LaunchingOperators | GraphOperators, per_byte: float
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
     """Light by what operators were given, with its bounds, and which roof."""
     kinds, seen = operators.kinds, outputs_of(operators.kinds)
@@ -261,9 +286,32 @@ def _from_shapes(
     figures[2] = np.where(is_open & ~np.isnan(figures[0]), kernels.took_ns, figures[2])
     is_long = kernels.took_ns > SHORT_NS  # others mostly begin and end
     figures[:, is_open & ~by_bytes & is_long & ~(figures[0] >= UNSEEN * kernels.took_ns)] = np.nan
-    beside = is_told & ~does_it  # they do something for a product that is not the product
-    figures[:, beside] = 0.0
-    return (figures[0], figures[1], figures[2]), np.where(does_it, roof[kind], LightRoof.UNKNOWN).astype(np.int8)
+    _put_routed(kernels, kinds, kind, figures, roof_of := np.where(does_it, roof[kind], LightRoof.UNKNOWN), per_byte)
+    figures[:, is_told & ~does_it] = 0.0  # they do something for a product that is not the product
+    return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
+
+
+def _put_routed(
+    kernels: SteadyKernels,
+    kinds: Sequence[tuple[str, Inputs | None]],
+    kind: Positions,
+    figures: Floats,
+    roof: NDArray[Any],
+    per_byte: float,
+) -> None:
+    """Experts' products, of which only the rows are among their operator's inputs."""
+    routed = np.flatnonzero(kernels.named(is_routed_product) & np.isnan(figures[0]) & (kind >= 0))
+    for number, here in RowsByKey.of(kind[routed]):
+        given, blocks = kinds[number][1], kernels.blocks
+        first, which = group(kernels.names[routed[here]], blocks[routed[here]])
+        order = np.sort(first)  # as they were launched
+        launched = [(routed_product(kernels.text(place)), int(blocks[place])) for place in routed[here[order]].tolist()]
+        counts = None if given is None else routed_counts(given, [(name, size) for name, size in launched if name])
+        for count, place in zip(counts or (), order.tolist(), strict=False):
+            whole, limit = _product_ns(kernels.gpu, count, np.zeros(len(SINGLE), np.bool_), per_byte)
+            mine = routed[here[which == which[place]]]
+            figures[:, mine] = np.array([whole, whole * MOST_BOUND, whole])[:, None]
+            roof[mine] = limit
 
 
 SINGLE: Final = ("fp32", "tf32", "fp64")
@@ -271,14 +319,11 @@ SINGLE: Final = ("fp32", "tf32", "fp64")
 
 
 def _counted_around(
-    operators: LaunchingOperators, is_counted: NDArray[np.bool_], is_matrix: NDArray[np.bool_]
+    operators: LaunchingOperators | GraphOperators, is_counted: NDArray[np.bool_], is_matrix: NDArray[np.bool_]
 ) -> Positions:
     """The operator of each kernel; of a matrix kernel of one that is not counted, the nearest around it that is."""
-    rows = operators.row
-    counted = is_counted[operators.kind]
-    around = operators.nest.handed_down(np.where(counted, np.arange(len(counted)), -1))
-    is_other = is_matrix & (rows >= 0) & ~counted[rows] & (around[rows] >= 0)
-    return np.where(is_other, around[rows], rows)
+    around = operators.around(is_counted[operators.kind])
+    return np.where(is_matrix & (around >= 0), around, operators.row)
 
 
 def _product_ns(gpu: Gpu | None, count: Count, singles: NDArray[np.bool_], per_byte: float) -> tuple[float, LightRoof]:

@@ -202,17 +202,19 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     and are as much faster. Kernels that wait for memory have all of it for the last ones.
     """
     light, took = kernels.once(kernel_light), kernels.took_ns
-    room, blocks = kernels.blocks_at_once, kernels.launch_shape("grid")
     count = 0 if kernels.gpu is None else min(kernels.gpu.sm_count or 0, MOST_PROCESSORS)
-    may_be = (room > 0) & (blocks > room * count) & (took >= LONG_NS)
+    may_be = (took >= LONG_NS) & (kernels.blocks > count)
     may_be &= ~kernels.of_families(frozenset({"attention"}))  # a mask makes blocks of different lengths
     moves = (light.roof == LightRoof.MEMORY) & (light.share > VERY_FAR)
     may_be &= ~(light.is_known & ((light.high_ns > NEAR_ROOF * took) | moves))
-    waves = blocks / np.maximum(room * count, 1)
+    which = np.flatnonzero(may_be)
+    room = kernels.blocks_at_once(which)
+    waves = kernels.blocks[which] / np.maximum(room * count, 1)
     last = waves - np.floor(waves)
     tail = np.ceil(last * room) / np.maximum(room, 1)  # of a full wave's time
-    duration = took * waves / np.maximum(np.floor(waves) + tail, 1e-9)
-    return kernels.taking(may_be & (duration < (1 - LEAST_TAIL) * took), duration)
+    duration = took.astype(np.float64)
+    duration[which] *= np.where((room > 0) & (waves > 1), waves / np.maximum(np.floor(waves) + tail, 1e-9), 1.0)
+    return kernels.taking(duration < (1 - LEAST_TAIL) * took, duration)
 
 
 LEAST_LOST: Final = 0.05

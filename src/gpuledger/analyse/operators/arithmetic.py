@@ -474,9 +474,9 @@ COUNTERS: Final[Mapping[str, Callable[[Inputs], Count | None]]] = {
 }
 
 _OTHERS: Final = re.compile(
-    r"^(?!aten::|triton_|autograd::|c10d::|nccl:)\w+::\w*?(?:(gemm|_?mm|linear)(?![a-z])|moe|experts)"
+    r"^(?:triton_tem_|(?!aten::|triton_|autograd::|c10d::|nccl:)\w+::)\w*?(?:(gemm|_?b?mm|linear)(?![a-z])|moe|experts)"
 )
-"""Products and experts of operators that are not torch's own."""
+"""Products and experts of operators that are not torch's own, and those that its compiler makes."""
 
 
 def _others_product(name: str, given: Inputs) -> Count | None:
@@ -489,6 +489,8 @@ def _others_product(name: str, given: Inputs) -> Count | None:
         return _experts(given, matrices)
     for first in range(min(len(matrices) - 1, 2)):
         rows, weight = (given.shapes[at] for at in matrices[first : first + 2])
+        if len(weight) == len(rows) == 3 and (flops := _product(rows, weight)) is not None:
+            return _product_count(flops, given, 0, *matrices[first : first + 2])
         if len(weight) != 2 or rows[-1] not in weight:
             continue
         columns = weight[0] if weight[1] == rows[-1] else weight[1]

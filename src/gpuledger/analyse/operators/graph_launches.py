@@ -197,7 +197,8 @@ def compare_sides(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     numbers: dict[str, int] = {}
     spelled = target.trace.origin.tool == source.trace.origin.tool
     shaped = target.has_shapes
-    captures, kernel = list(source.captures()), source.calls.codes("kernel")
+    captures, calls = list(source.captures()), source.calls
+    kernel = calls.codes("kernel") if "kernel" in calls else np.full(len(calls), NO_TEXT)  # a report reads none
     is_named = [not shaped and len(calls) > 0 and bool((kernel[calls] != NO_TEXT).all()) for calls in captures]
     captured = np.concatenate((np.empty(0, np.intp), *compress(captures, is_named)))
     of_target, of_source = (side.keys(numbers, spelled=spelled, shaped=shaped) for side in (target, source))

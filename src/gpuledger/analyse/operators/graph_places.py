@@ -47,7 +47,7 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NAMES_FROM, GraphPlace, GraphPlaces, NameCoverage, Names, Note, Severity, Trace
 from gpuledger.trace.spans import parents
-from gpuledger.trace.strings import torch_frame
+from gpuledger.trace.strings import NO_TEXT, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text, share_text
 
@@ -101,7 +101,8 @@ class _CallPlaces:
     def __init__(self, trace: Trace, calls: Rows, used: Positions) -> None:
         rows = naming_ranges(trace, ANNOTATION, OPERATOR)
         paths = Paths(Nest(rows, parents(rows["start_ns"], rows["end_ns"], thread(rows))))
-        path, (lines, line) = paths.of_row[innermost(rows, calls.at(used))], _code_lines(trace, calls.at(used))
+        around = innermost(rows, calls.at(used))
+        path, (lines, line) = paths.of_row[around], _code_lines(trace, calls.at(used))
         first, number = group(path, line)
         self.of_call: Final = np.full(len(calls) + 1, -1, np.intp)
         """The place of each call, as a number."""
@@ -110,6 +111,10 @@ class _CallPlaces:
         """Of each place: annotations, modules and operators."""
         self.lines: Final[list[str]] = [lines[position] for position in line[first].tolist()]
         """Of each place: the line of code; '' where none was recorded."""
+        self.inputs_of: Final = np.full(len(calls) + 1, NO_TEXT, np.int32)
+        """The text of what each call's innermost operator was given."""
+        if len(rows):
+            self.inputs_of[used] = np.where(around >= 0, rows.codes("inputs")[around], NO_TEXT)
 
 
 def _code_lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
@@ -139,7 +144,7 @@ class _Namer:
         annotations = nest(source.trace, ANNOTATION)
         outermost = np.append(annotations.outermost(), -1)[innermost(annotations.rows, calls.at(self._eager))]
         self._crossed = np.cumsum(np.diff(outermost, prepend=-1) != 0)
-        self._agreed: dict[tuple[frozenset[int], str], int] = {}
+        self._agreed: dict[tuple[frozenset[int], frozenset[int], str], int] = {}
         self._numbers: dict[GraphPlace, int] = {}
 
     @property
@@ -229,20 +234,22 @@ class _Namer:
 
     def _common_places(self, calls: NDArray[np.intp], source: str) -> list[int]:
         """For each column of `calls`, the number of what their places have in common."""
-        return [self._agreed_place(frozenset(column), source) for column in self._places.of_call[calls].T.tolist()]
+        columns = zip(self._places.of_call[calls].T.tolist(), self._places.inputs_of[calls].T.tolist(), strict=True)
+        return [self._agreed_place(frozenset(places), frozenset(inputs), source) for places, inputs in columns]
 
-    def _agreed_place(self, places: frozenset[int], source: str) -> int:
-        if (places, source) not in self._agreed:
+    def _agreed_place(self, places: frozenset[int], inputs: frozenset[int], source: str) -> int:
+        if (places, inputs, source) not in self._agreed:
             paths = {self._places.names[number] for number in places}
             lines = {self._places.lines[number] for number in places}
             shortest, length = min(paths, key=len), 0  # what all paths end with
             while length < len(shortest) and len({names[-length - 1] for names in paths}) == 1:
                 length += 1
             common = shortest[len(shortest) - length :]
-            agreed = GraphPlace(common, source, len(paths) > 1, lines.pop() if len(lines) == 1 else "")
+            given = self._source.trace.strings.text(min(inputs)) if len(inputs) == 1 else None
+            agreed = GraphPlace(common, source, len(paths) > 1, lines.pop() if len(lines) == 1 else "", given or "")
             number = self._numbers.setdefault(agreed, len(self._numbers) + 1) if common else 0
-            self._agreed[places, source] = number
-        return self._agreed[places, source]
+            self._agreed[places, inputs, source] = number
+        return self._agreed[places, inputs, source]
 
 
 _MODULE_NUMBER: Final = re.compile(r"_\d+$")
@@ -312,7 +319,9 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     launch = np.flatnonzero(np.diff(work.launch[mine], prepend=-1))
     steady = device.begins_steady(work.start_ns[mine[launch]])
     mine = mine[np.repeat(steady, np.diff(launch, append=len(mine)))]
-    place = np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]
+    alike: dict[GraphPlace, int] = {}  # whatever their operators were given
+    of_place = [alike.setdefault(replace(place, inputs=""), number) for number, place in enumerate(places.places)]
+    place = np.array([*of_place, -1])[np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]]
     first, number = group(place)
     sums = sweep.fold("sum", number, work.end_ns[mine] - work.start_ns[mine], np.zeros(len(first), np.int64))
     amounts = zip(np.bincount(number, minlength=len(first)).tolist(), sums.tolist(), strict=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -65,24 +65,28 @@ class Agreement:
     short_held_share: float | None  # of kernels under five microseconds
 
 
+class CountedLaunch(NamedTuple):
+    """Of one kernel, over its launches by their time."""
+
+    percent: Mapping[GpuMetric, float]
+    took_ns: float
+    """Of one launch as it was profiled; NaN where that was not recorded."""
+    hertz: float
+    """The multiprocessors' clock meanwhile; likewise."""
+
+
 class CountedUse:
     """What Nsight Compute counted of kernels."""
 
     def __init__(self, report: KernelReport) -> None:
-        self._by_name, self._by_bare_name = (_counted_percent(report, name_of) for name_of in (_in_short, _bare))
-        clocks = [(launch.metric(*SM_CLOCK), launch.metric(*DURATION)) for launch in report.launches]
-        known = [
-            (hertz, time)
-            for hertz, time in clocks
-            if not isinstance(hertz, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
-        ]
-        self.hertz: Final = (
-            sum(hertz * time for hertz, time in known) / sum(time for _, time in known) if known else None
-        )
-        """The mean clock while they ran; None where it was not counted."""
+        self._by_name, self._by_bare_name = (_counted(report, name_of) for name_of in (_in_short, _bare))
 
-    def percent(self, kernels: Sequence[_Key]) -> list[dict[GpuMetric, float] | None]:
+    def percent(self, kernels: Sequence[_Key]) -> list[Mapping[GpuMetric, float] | None]:
         """By counter, of each of these kernels: name, grid and block. None: it was not profiled."""
+        return [None if one is None else one.percent for one in self.launches(kernels)]
+
+    def launches(self, kernels: Sequence[_Key]) -> list[CountedLaunch | None]:
+        """What was counted of each of these kernels: name, grid and block. None: it was not profiled."""
         bare_keys = [(_bare(name), grid, block) for name, grid, block in kernels]
         often = Counter(bare_keys)
         return [
@@ -132,20 +136,31 @@ def agreement(held: tuple[CounterComparison, ...], metric: GpuMetric) -> Agreeme
     )
 
 
-def _counted_percent(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, dict[GpuMetric, float]]:
-    """Percent by kernel and counter, over its launches by their time."""
+def _counted(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, CountedLaunch]:
     by_kernel: dict[_Key, list[Profiled]] = {}
     for launch in report.launches:
         by_kernel.setdefault((name_of(launch.name), launch.grid, launch.block), []).append(launch)
-    means: dict[_Key, dict[GpuMetric, float]] = {key: {} for key in by_kernel}
-    for key, launches in by_kernel.items():
-        for metric in OF_KERNELS:
-            measured = [(launch.metric(*USE[metric]), launch.metric(*DURATION)) for launch in launches]
-            known = [
-                (share, time)
-                for share, time in measured
-                if not isinstance(share, NotMeasured) and not isinstance(time, NotMeasured) and time > 0
-            ]
-            if known:
-                means[key][metric] = 100 * sum(share * time for share, time in known) / sum(time for _, time in known)
-    return means
+    return {key: _mean(launches) for key, launches in by_kernel.items()}
+
+
+def _mean(launches: Sequence[Profiled]) -> CountedLaunch:
+    lengths = [_known(launch.metric(*DURATION)) or 0.0 for launch in launches]
+
+    def over_time(metric: tuple[str, ...]) -> float | None:
+        known = [
+            (figure, time)
+            for launch, time in zip(launches, lengths, strict=True)
+            if time > 0 and (figure := _known(launch.metric(*metric))) is not None
+        ]
+        return sum(figure * time for figure, time in known) / sum(time for _, time in known) if known else None
+
+    shares = {metric: over_time(USE[metric]) for metric in OF_KERNELS}
+    took, hertz = sum(lengths) / len(lengths) or None, over_time(SM_CLOCK)
+    return CountedLaunch(
+        {metric: 100 * share for metric, share in shares.items() if share is not None},
+        *(float("nan") if figure is None else figure for figure in (took, hertz)),
+    )
+
+
+def _known(figure: float | NotMeasured) -> float | None:
+    return None if isinstance(figure, NotMeasured) else figure

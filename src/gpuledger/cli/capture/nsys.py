@@ -113,6 +113,7 @@ def nsys(
       multi    one report per rank, behind torchrun, mpirun or srun
       memory   every allocation and release
       graph    the kernels inside CUDA graphs
+      shapes   torch's operators with their inputs' sizes; slows the host
 
     \b
     Examples:

@@ -121,6 +121,10 @@ class AtLightJson(Json):
         float, Meta(description="Of now_ns: bytes at the memory's bandwidth, of kernels that they limit.")
     ]
     unknown_share: Annotated[float, Meta(description="Of compute.")]
+    tokens: Annotated[
+        int | UnsetType | None,
+        Meta(description="Rows of the vocabulary that one step looks up on this GPU; null where that is not known."),
+    ] = UNSET
 
 
 class DeviceJson(Json):

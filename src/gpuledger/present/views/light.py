@@ -18,7 +18,7 @@ from gpuledger.present.document import Chart
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
-from gpuledger.units import share_text, time_text
+from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.analyse.light.lit_time import LitTime
@@ -104,7 +104,7 @@ def step_sentence(device: Device, books: LightBooks) -> Message:
     if then is None:
         unknown = share_text(books.whole.unknown_ns / max(books.whole.whole_ns, 1))
         return say("What a step could take at light is not known: {unknown} of compute is unknown.", unknown=unknown)
-    return say(
+    told = say(
         "At light and never idle {what} could take {then} on this GPU, not {now}. Of {now}, {mfu} is arithmetic at its "
         "peak (MFU) and {bandwidth} memory at its bandwidth, each of the kernels that it limits; avoidable and unknown "
         "work is in neither.",
@@ -113,6 +113,15 @@ def step_sentence(device: Device, books: LightBooks) -> Message:
         now=time_text(then.now_ns),
         mfu=share_text(then.mfu_share),
         bandwidth=share_text(then.bandwidth_share),
+    )
+    if then.tokens is None:
+        return told
+    return say(
+        "{told} Its {tokens} tokens would be {then} per second, not {now}.",
+        told=told,
+        tokens=count_text(then.tokens),
+        then=count_text(round(then.tokens * 1e9 / max(then.step_ns, 1))),
+        now=count_text(round(then.tokens * 1e9 / max(then.now_ns, 1))),
     )
 
 
