@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import LaunchingOperators
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
-from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel, matrix_type
@@ -40,7 +40,6 @@ LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for m
 
 
 _ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
-_MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,7 +277,7 @@ class SteadyKernels:
     @cached_property
     def roof_shares(self) -> NDArray[np.float64] | None:
         """How near each kernel is to the nearest roof, 0 to 1, by samples: tensor cores, issue slots, memory."""
-        compute, memory = self._sampled(_ROOFS, max), self._sampled(_MEMORY, sum)
+        compute, memory = self._sampled(_ROOFS, max), self._sampled(MEMORY, sum)
         return None if compute is None or memory is None else np.maximum(compute, memory)
 
     @cached_property
@@ -286,7 +285,7 @@ class SteadyKernels:
         """How near each kernel is to the peak of tensor cores, of memory, and of issue slots, 0 to 1, by samples."""
         tensor, memory, issue = (
             self._sampled(_ROOFS[:1], max),
-            self._sampled(_MEMORY, sum),
+            self._sampled(MEMORY, sum),
             self._sampled(_ROOFS[1:], max),
         )
         return None if tensor is None or memory is None or issue is None else (tensor, memory, issue)
@@ -307,7 +306,7 @@ class SteadyKernels:
                 number
             ]
             / 100
-            for roof in ({_ROOFS[0]}, set(_MEMORY), {_ROOFS[1]})
+            for roof in ({_ROOFS[0]}, set(MEMORY[:2]), {_ROOFS[1]})
         )
 
     @cached_property

@@ -21,6 +21,9 @@ Progress = Callable[[str, int], None]
 WantedColumns = Mapping[Table, frozenset[str]]
 """What to read: columns of ours, by table. Times are always among them."""
 
+GPU_METRICS: Final = "GPU_METRICS"
+"""What nsys calls its table of samples, and so do we among the rows of a source, whoever sampled the GPU."""
+
 
 _LOSSES: Final = {
     "blocks-damaged": "{count} blocks of the report are damaged; the events in them were left out",
@@ -73,7 +76,7 @@ _WARNINGS: Final = {
     "{count} launches and {syncs} synchronize calls",
     "copy-kind-unknown": "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
     "counters-unnamed": "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
-    "events-unknown": "{count} events of the report are of a kind that gpuledger does not know ({kind}); left out",
+    "events-unknown": "{count} events are of a kind that gpuledger does not know ({kind}) and were left out",
     "events-odd": "{count} events hold malformed values; what could be read was kept",
     "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
     "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",

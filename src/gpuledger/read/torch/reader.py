@@ -291,6 +291,8 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     for table, columns in raw.items():
         check()
         _complete(table, columns, devices, pid)
+        if table is Table.METRICS:
+            _mark_counts(columns, texts)
         if table is Table.RANGES:
             nest(columns)
     number_graph_nodes(raw, texts)
@@ -331,13 +333,21 @@ def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
         *counted("events-begin-end", whole.begin_end),
         *counted("torch names-cut", whole.names_cut),
         *counted("mtia", mtia),
+        *counted("events-unknown", sum(whole.unknown.values()), kind=", ".join(_most_first(whole.unknown))),
     ]
     for table, rows in tables.items():
         notes += counted("torch times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
     return notes
 
 
-_ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS)
+def _most_first(counts: Mapping[str, int]) -> list[str]:
+    """The few with the most events."""
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    return [*names[:_KINDS_NAMED], *(["..."] if len(names) > _KINDS_NAMED else [])]
+
+
+_KINDS_NAMED: Final = 4
+_ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS, Table.METRICS)
 
 
 def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -> None:
@@ -346,6 +356,14 @@ def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -
         resolve = devices.resolve_work if table in WORK else devices.resolve
         columns["gpu"] = resolve(columns["device"])
     complete(table, columns, pid)
+
+
+def _mark_counts(columns: Columns, texts: list[str]) -> None:
+    """Counters whose names have no unit are percentages, unless one of them is over 100: then they are counts."""
+    for code in distinct(columns["name"]).tolist():
+        name = texts[code]
+        if "[" not in name and "." not in name and columns["value"][columns["name"] == code].max() > 100:
+            texts[code] = f"{name} [count]"
 
 
 _BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')
