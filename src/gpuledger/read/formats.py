@@ -31,7 +31,7 @@ FORMATS: Final = (
         "torch.profiler trace, .json or .json.gz",
         "`export_chrome_trace`, `tensorboard_trace_handler`",
         "torch 1.9 to today",
-        "OS calls, GPU counters; shapes and stacks unless asked for",
+        "OS calls; shapes, stacks and GPU counters unless asked for",
         "json",
     ),
     Format(".tar, .tar.gz, .zip of such traces", "`tar`, `zip`; `ARCHIVE::MEMBER` names one", "", "", "archive"),

@@ -210,13 +210,7 @@ _WAYS: Final = {
     "HtoH": "Host-to-Host",
     "PtoP": "Peer-to-Peer",
 }
-_MEMORIES: Final = {
-    "Host": "Unknown",
-    "pageable": "Pageable",
-    "pinned": "Pinned",
-    "device": "Device",
-    "managed": "Managed",
-}
+_MEMORIES: Final = {"Host": "Unknown"} | {name.lower(): name for name in ("Pageable", "Pinned", "Device", "Managed")}
 _KERNEL_FEEDS: Final = ((Table.KERNELS, "kernel", Shaper.kernels), (Table.COLLECTIVES, "kernel", Shaper.collectives))
 _OP_FEEDS: Final = ((Table.RANGES, "op", Shaper.ranges), (Table.COLLECTIVES, "op", Shaper.collectives))
 CATEGORIES: Final[Mapping[str, tuple[tuple[Table, str, Callable[..., Columns]], ...]]] = {

@@ -83,9 +83,8 @@ def gather(stream: ByteStream, name: str, wanted: WantedColumns, limits: Limits,
 
 _NO_EVENT: Final = ("M", "s", "t", "f")
 """Names of things, and arrows between events."""
-_NOT_WORK: Final = ("Trace", "mtia")
-"""Spans of the profiler itself; and what is counted elsewhere."""
-_OF_PROFILER: Final = ("Record Window End", "Iteration Start")
+_NOT_WORK: Final = ("Trace", "Record Window End", "Iteration Start", "mtia")
+"""What the profiler says of itself; and what is counted elsewhere. By category, where there is none by name."""
 
 
 def _args(events: list[Any]) -> list[Any]:
@@ -140,11 +139,7 @@ class _Gathering:
                 samples += values
             elif event.ph == "C":
                 self._unknown[f"counter {event.name}"] += 1
-            elif (
-                event.ph not in _NO_EVENT
-                and not category.startswith(_NOT_WORK)
-                and not event.name.startswith(_OF_PROFILER)
-            ):
+            elif event.ph not in _NO_EVENT and not (category or event.name).startswith(_NOT_WORK):
                 self._unknown[category or event.name] += 1
         if samples:
             self._seen[GPU_METRICS] = self._seen.get(GPU_METRICS, 0) + len(samples)
