@@ -501,3 +501,39 @@ def test_copies_of_newer_torch_say_their_way_beside_the_name(tmp_path: Path) -> 
     copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "pid": 0, "tid": 7, "ts": 40, "dur": 2, "args": args}
     trace = open_trace(saved(tmp_path / "a.json", [*SMALL, copy]))
     assert columns_of(trace[Table.COPIES], "kind", "src_kind", "dst_kind") == [("Host-to-Device", "Pageable", "Device")]
+
+
+def autograd_event(name: str, begin: float, length: float, where: str, tid: int | str = 1) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "ts": begin, "dur": length, "tid": tid, "pid": f"{where} functions", "args": {}}
+
+
+AUTOGRAD = [
+    autograd_event("aten::linear", 1, 30, "CPU"),
+    autograd_event("aten::addmm", 5, 20, "CPU"),
+    {"name": "aten::addmm", "ph": "s", "ts": 5, "tid": 1, "pid": "CPU functions", "id": 0, "cat": "cpu_to_cuda"},
+    {"name": "aten::addmm", "ph": "f", "ts": 12, "tid": 0, "pid": "CUDA functions", "id": 0, "cat": "cpu_to_cuda"},
+    autograd_event("aten::linear", 10, 50.5, "CUDA", 0),
+    autograd_event("aten::addmm", 12, 40.25, "CUDA", 0),
+    autograd_event("aten::relu", 70, 5, "CUDA", 0),
+    autograd_event("rpc", 2, 3, "CPU", " node_id:1, thread_id:2 "),
+]
+
+
+def test_a_trace_of_the_autograd_profiler(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", json.dumps(AUTOGRAD).encode())
+    trace = open_trace(path)
+    assert trace.origin.tool == "torch.autograd.profiler"
+    assert columns_of(trace[Table.KERNELS], "start_ns", "end_ns", "name", "gpu") == [
+        (12_000, 52_250, "aten::addmm", 0),
+        (70_000, 75_000, "aten::relu", 0),
+    ]
+    assert trace[Table.RANGES].texts("name") == ["aten::linear", "aten::addmm", "rpc"]
+    assert [note.code for note in trace.health] == ["times-of-operators"]
+    assert "1 operators that hold others" in gpuledger("report", path).stdout
+    check_balance(analysed(trace)[0])
+
+
+def test_a_trace_of_the_autograd_profiler_on_the_host_holds_no_gpu_work(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", json.dumps(AUTOGRAD[:2]).encode())
+    assert "no GPU work was recorded" in gpuledger("report", path).stderr
+    assert len(open_trace(path)[Table.RANGES]) == 2

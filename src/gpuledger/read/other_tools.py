@@ -16,8 +16,6 @@ _TORCH: Final = "record with `torch.profiler.profile`, and write it with its `ex
 _XLA: Final = "give the .xplane.pb beside it, which holds more"
 
 _TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
-    ((b'"CUDA functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler, with GPU times of operators", _TORCH),
-    ((b'"CPU functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler", _TORCH),
     ((b'"BeginNs"', b'"DurationNs"'), "a trace of AMD's rocprof", _AMD),
     ((b"CPU HIP API", b"process_name"), "a trace of AMD's rocprof", _AMD),
     ((b'"process_name"', b'"name":"GPU', b'"Hip '), "a trace of AMD's rpd (rocmProfileData)", _AMD),

@@ -94,6 +94,8 @@ _WARNINGS: Final = {
     "values-unusable": "{count} values in {table} are not usable numbers and count as not recorded",
 }
 _INFOS: Final = {
+    "times-of-operators": "GPU times are those of operators, by CUDA events around them, and not of kernels "
+    "(torch.autograd.profiler without Kineto); {outer} operators that hold others were left out",
     "gpu-figures-not-recorded": "the export does not say {figure} its GPUs have: how well kernels use them is judged "
     "without",
     "gpus-by-place": "the export does not number its GPUs as CUDA does; they are identical, and are taken in order",

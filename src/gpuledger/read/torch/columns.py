@@ -458,6 +458,17 @@ def decode_any(text: bytes) -> list[Event]:
     return events
 
 
+AUTOGRAD: Final = {"CPU functions": "Operator", "CUDA functions": "Kernel"}
+"""The processes in traces of torch.autograd.profiler without Kineto, and what their events would be there."""
+
+
+def as_kinetos(event: Event) -> None:
+    """An event of the autograd profiler with its category; work on a GPU has its number for a thread's."""
+    event.cat, event.pid = AUTOGRAD[str(event.pid)], 0
+    if event.cat == "Kernel" and isinstance(event.tid, int):
+        event.args.device = event.tid
+
+
 class CounterValue(_Struct):
     """One value of one counter of a GPU."""
 

@@ -27,11 +27,13 @@ from gpuledger.read.request import GPU_METRICS, Progress, WantedColumns, too_man
 from gpuledger.read.source import Source, opened
 from gpuledger.read.stream import GZIP, ByteStream, Gunzipped, PlainFile, RejoinedStream, read_ahead, unpacked_size
 from gpuledger.read.torch.columns import (
+    AUTOGRAD,
     CATEGORIES,
     LEFT_ALONE,
     ON_THREAD,
     Shaper,
     are_usual,
+    as_kinetos,
     by_category,
     counter_values,
     narrowed,
@@ -109,7 +111,11 @@ class _Gathering:
     def take(self, batch: list[Any]) -> None:
         self.events += len(batch)
         have_length = are_usual(batch)
-        if not have_length:  # threads that have no number get theirs in the order of the text, however it is cut
+        if not have_length:
+            for event in batch:
+                if event.pid in AUTOGRAD and event.ph == "X" and not event.cat:
+                    as_kinetos(event)
+            # threads that have no number get theirs in the order of the text, however it is cut
             self._shaper.meet(event for event in batch if event.cat in ON_THREAD and event.ph == "X")
         for category, events in by_category(batch).items():
             self._seen[category] = self._seen.get(category, 0) + len(events)

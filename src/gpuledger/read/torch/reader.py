@@ -36,10 +36,10 @@ from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, parents
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import bytes_text
+from gpuledger.units import bytes_text, count_text
 
 
 class TorchDevices:
@@ -283,6 +283,8 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
             raise refusal
     check()
     raw, texts = by_table(whole)
+    if is_autograd := not whole.metadata and b'"CPU functions"' in whole.head:
+        whole.notes.append(_without_outer_operators(raw))
     codes = TextCodes.of(texts)
     devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw], limits.gpus)
     if len(devices.gpus) > limits.gpus:
@@ -307,6 +309,8 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         if table not in tables
     }
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
+    if is_autograd:
+        origin = replace(origin, tool="torch.autograd.profiler")
     return Trace(
         origin,
         (*whole.notes, *_doubts(whole, tables), *devices.notes(), *unrecorded_work(tables, frozenset(wanted)), *damage),
@@ -315,6 +319,20 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         absent,
         stacks,
     )
+
+
+def _without_outer_operators(raw: dict[Table, Columns]) -> Note:
+    """Of the autograd profiler's GPU times, which are those of operators, leaves the innermost ones."""
+    work = raw.get(Table.KERNELS, {})
+    outer = 0
+    if work:
+        around = parents(work["start_ns"], work["end_ns"], work["device"])
+        inner = np.ones(len(around), np.bool_)
+        inner[around[around >= 0]] = False
+        outer = int(np.count_nonzero(~inner))
+        raw[Table.KERNELS] = {name: values[inner] for name, values in work.items()}
+    [note] = counted("times-of-operators", 1, outer=count_text(outer))
+    return note
 
 
 def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int:
