@@ -529,7 +529,7 @@ def test_a_trace_of_the_autograd_profiler(tmp_path: Path) -> None:
     ]
     assert trace[Table.RANGES].texts("name") == ["aten::linear", "aten::addmm", "rpc"]
     assert [note.code for note in trace.health] == ["times-of-operators"]
-    assert "1 operators that hold others" in gpuledger("report", path).stdout
+    assert "1 operators that hold others" in gpuledger("info", path).stdout
     check_balance(analysed(trace)[0])
 
 

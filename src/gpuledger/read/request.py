@@ -85,17 +85,16 @@ _WARNINGS: Final = {
     "names-cut": "{count} names longer than {longest} bytes were truncated",
     "names-missing": "{count} names are missing from the export; their events show the string's number",
     "ranges-open": "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
-    "times-backward": "{count} {table} end before they start; NVIDIA's tables count them as they are",
-    "torch names-cut": "{count} names were too long and were truncated",
-    "torch times-backward": "{count} {table} end before they start",
+    "nsys times-backward": "{count} {table} end before they start; NVIDIA's tables count them as they are",
+    "times-of-operators": "GPU times are those of operators, by CUDA events around them, and not of kernels "
+    "(torch.autograd.profiler without Kineto); {outer} operators that hold others were left out",
+    "times-backward": "{count} {table} end before they start",
     "values-implausible": "{file}: {count} values are larger than any counter can be and were left out",
     "values-repeated": "{file}: {count} values are given twice and differ; the first counts",
     "values-unreadable": "{file}: {count} values are not numbers and were left out",
     "values-unusable": "{count} values in {table} are not usable numbers and count as not recorded",
 }
 _INFOS: Final = {
-    "times-of-operators": "GPU times are those of operators, by CUDA events around them, and not of kernels "
-    "(torch.autograd.profiler without Kineto); {outer} operators that hold others were left out",
     "gpu-figures-not-recorded": "the export does not say {figure} its GPUs have: how well kernels use them is judged "
     "without",
     "gpus-by-place": "the export does not number its GPUs as CUDA does; they are identical, and are taken in order",
@@ -107,7 +106,7 @@ NOTES: Final = {
     for severity, sentences in ((Severity.LOSS, _LOSSES), (Severity.WARNING, _WARNINGS), (Severity.INFO, _INFOS))
     for name, sentence in sentences.items()
 }
-"""What readers say of rows and values that they count, by the note's code; torch's own wording has `torch` before."""
+"""What readers say of rows and values that they count, by the note's code; nsys's own wording has `nsys` before."""
 
 
 def counted(name: str, count: int, /, **parts: str) -> list[Note]:
@@ -115,7 +114,7 @@ def counted(name: str, count: int, /, **parts: str) -> list[Note]:
     severity, template = NOTES[name]
     parts = ({"count": count_text(count)} if "{count}" in template else {}) | parts
     sentence = Message(template.format(**parts), template, parts)
-    return [Note(severity, name.removeprefix("torch "), sentence, count)] if count else []
+    return [Note(severity, name.removeprefix("nsys "), sentence, count)] if count else []
 
 
 def more_event_bytes(limits: Limits) -> str:

@@ -313,7 +313,13 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         origin = replace(origin, tool="torch.autograd.profiler")
     return Trace(
         origin,
-        (*whole.notes, *_doubts(whole, tables), *devices.notes(), *unrecorded_work(tables, frozenset(wanted)), *damage),
+        (
+            *whole.notes,
+            *_doubts(whole, tables, limits),
+            *devices.notes(),
+            *unrecorded_work(tables, frozenset(wanted)),
+            *damage,
+        ),
         strings,
         tables,
         absent,
@@ -344,17 +350,17 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
     return min(names, default=0)
 
 
-def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
+def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows], limits: Limits) -> list[Note]:
     mtia = sum(count for category, count in whole.seen.items() if category.startswith("mtia"))
     notes = [
         *counted("events-untimed", whole.untimed),
         *counted("events-begin-end", whole.begin_end),
-        *counted("torch names-cut", whole.names_cut),
+        *counted("names-cut", whole.names_cut, longest=count_text(limits.text_bytes)),
         *counted("mtia", mtia),
         *counted("events-unknown", sum(whole.unknown.values()), kind=", ".join(_most_first(whole.unknown))),
     ]
     for table, rows in tables.items():
-        notes += counted("torch times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
+        notes += counted("times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
     return notes
 
 
