@@ -234,7 +234,7 @@ MTIA = (
             b'{"rocprofiler-sdk-tool": [{"agents": 1}]}', "a result of rocprofv3 that is not whole", id="rocprofv3"
         ),
         pytest.param(b"\n\x10\x12\x0e/host:metadata", "the profile holds no events", id="xplane"),
-        pytest.param(b"\nV2N\x10\x06\n\n\x08\x06", "is a Perfetto trace", id="perfetto"),
+        pytest.param(b"\n\x06P\x01h\x01P\x01", "is a Perfetto trace, and holds no GPU work", id="perfetto"),
         pytest.param(
             b'{"traceEvents":[{"ph":"X","cat":"v8","name":"f","pid":1,"tid":1,"ts":1,"dur":2}]}',
             "a Chrome trace, but not of torch.profiler",

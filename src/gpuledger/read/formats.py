@@ -71,6 +71,13 @@ FORMATS: Final = (
         "sqlite",
     ),
     Format(
+        ".pftrace, also gzipped",
+        "`gpuledger export`, `rocprofv3 --output-format pftrace`, torch.profiler",
+        "of 2026; no public one with GPU work",
+        "synchronizations, allocations, counters; names of GPUs but in ours",
+        "perfetto",
+    ),
+    Format(
         ".xplane.pb",
         "`jax.profiler.trace`, TensorFlow's profiler",
         "JAX 0.8 and before, on AMD's GPUs",

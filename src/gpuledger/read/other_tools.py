@@ -33,8 +33,6 @@ _KEYS: Final = {
 }
 """Of other JSON files, by a key at their top."""
 
-_PERFETTO: Final = "it reads no Perfetto traces; record the program with `nsys profile`, or with torch.profiler"
-
 
 def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile | None:
     """The refusal of events that no category of torch.profiler's is among; `seen` counts those that they have.
@@ -58,12 +56,3 @@ def _categories(seen: Mapping[str, int]) -> str:
 def other_json(keys: Collection[str]) -> tuple[str, str] | None:
     """What a JSON file with these keys is, and a hint."""
     return next((told for key, told in _KEYS.items() if key in keys), None)
-
-
-def other_binary(head: bytes) -> tuple[str, str] | None:
-    """What a file of protocol buffers is, and a hint: Perfetto sets its clocks first."""
-    if head[:1] != b"\n":
-        return None
-    if head[2:3] == b"2" and head[4:5] in (b"\n", b"\x10"):
-        return "a Perfetto trace", _PERFETTO
-    return None

@@ -234,6 +234,11 @@ class TorchReader:
             head, stream = unpacked(PlainFile(file), source.name, limits)
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
+                if (inner := replace(source, head=head)).head.startswith(b"\n"):
+                    from gpuledger.read.perfetto.reader import PerfettoReader
+
+                    if (reader := PerfettoReader()).recognises(inner):
+                        return reader.read(source, wanted, limits, progress)
                 raise unrecognised(replace(source, head=head or b"\0"))
             container = "json.gz" if is_packed else "json"
             if b'"rocprofiler-sdk-tool"' in head:

@@ -27,6 +27,7 @@ from gpuledger.read.assembled import Columns, RawTables, copy_columns
 from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
+from gpuledger.read.stream import too_large
 from gpuledger.read.wire_messages import Bytes, MessageFields, WirePart, fields_of, parts
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
@@ -68,10 +69,7 @@ class XplaneReader:
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         if source.size > limits.unpacked_bytes:
-            raise UnreadableProfile(
-                f"{source.name}: {bytes_text(source.size)} are more than {bytes_text(limits.unpacked_bytes)}",
-                hint=f"if it is what it should be: --limit=unpacked-bytes={source.size}",
-            )
+            raise too_large(source.name, limits.unpacked_bytes)
         with in_time(source.name, limits), opened(source) as file:
             content = file.read()
             try:
