@@ -256,11 +256,15 @@ def test_kernels_whose_names_cannot_match_pair_by_the_operator_that_launched_the
 
 def test_an_operator_of_a_trace_pairs_kernels_of_two_gpus(tmp_path: Path) -> None:
     runs = []
-    for gpu, name in (("NVIDIA H100", "flash_fwd_kernel"), ("AMD Instinct MI300X", "attn_fwd")):
+    for gpu, name, length in (("NVIDIA H100", "flash_fwd_kernel", 4), ("AMD Instinct MI300X", "attn_fwd", 40)):
         events = [
             one | {"ts": one["ts"] + 100 * turn, "args": (args | {"correlation": turn})}
             for turn in range(6)
-            for one, args in ((OP, {"Input Dims": [[8, 4]]}), (CALL, {}), (KERNEL | {"name": name}, KERNEL_ARGS))
+            for one, args in (
+                (OP, {"Input Dims": [[8, 4]]}),
+                (CALL, {}),
+                (KERNEL | {"name": name, "dur": length}, KERNEL_ARGS),
+            )
         ]
         path = saved(tmp_path / f"{name}.json", events, deviceProperties=[{"id": 0, "name": gpu}])
         runs.append(path)
