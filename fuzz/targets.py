@@ -51,7 +51,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from support import rocm_files, xplane_files
+from support import perfetto_files, rocm_files, xplane_files
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4
@@ -624,6 +624,12 @@ TARGETS: Final[dict[str, Target]] = {
     "rocm-sqlite": Target(_of_amd("rocpd", "rpd", "results.db"), _read_export, sometimes(mutations.sqlite_changed)),
     "rocm-json": Target(_of_amd("json"), _read_trace, sometimes(mutations.json_changed, _JSON_OF_AMD), _JSON_OF_AMD),
     "rocm-csv": Target(_of_amd("csv"), _read_trace, sometimes(mutations.csv_changed, _CSV_OF_AMD), _CSV_OF_AMD),
+    "perfetto": Target(
+        lambda: [perfetto_files.rocprofv3(), perfetto_files.torch()],
+        _read_trace,
+        as_bytes(_XPLANE_WORDS),
+        _XPLANE_WORDS,
+    ),
     "xplane": Target(_xplanes, _read_trace, as_bytes(_XPLANE_WORDS), _XPLANE_WORDS),
     "ncu-csv": Target(_tables_of_ncu, _read_tables_of_ncu, sometimes(mutations.csv_changed, _CSV_WORDS), _CSV_WORDS),
     "ncu-blocks": Target(_blocks, _read_blocks, sometimes(mutations.blocks_changed)),

@@ -45,6 +45,7 @@ from support.nsys_exports import call, minimal, push
 from support.nsys_exports import kernel as kernel_row
 from support.schemas import schema_of
 from support.thorough import some
+from support.torch_traces import CALL, KERNEL, KERNEL_ARGS, OP, saved
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
@@ -222,6 +223,56 @@ def test_every_kernel_is_in_exactly_one_pair(before: list[RunKernel], after: lis
 )
 def test_levels_of_pairs(before: RunKernel, after: RunKernel, level: str) -> None:
     assert [pair.level for pair in pair_kernels([before], [after])] == [level]
+
+
+def launched_by(name: str, operator: str, inputs: str = "", calls: int = 24) -> RunKernel:
+    return replace(kernel(name, calls), operator=operator, inputs=inputs)
+
+
+def test_kernels_whose_names_cannot_match_pair_by_the_operator_that_launched_them() -> None:
+    flash, mm = "aten::_flash_attention_forward", "aten::mm"
+    before = [
+        launched_by("flash_fwd_kernel", flash),
+        launched_by("sm90_gemm", mm, "[[8, 4], [4, 4]]"),
+        launched_by("sm90_gemm_splitk", mm, "[[8, 4], [4, 4]]"),
+        launched_by("sm90_wide_gemm", mm, "[[8, 4], [4, 16]]"),
+        launched_by("reduce_old", ""),
+    ]
+    after = [
+        launched_by("Cijk_wide", mm, "[[8, 4], [4, 16]]"),
+        launched_by("attn_fwd", flash),
+        launched_by("Cijk_small", mm, "[[8, 4], [4, 4]]"),
+        launched_by("brand_new", "aten::new"),
+    ]
+    pairs = pair_kernels(before, after)
+    assert {(pair.level, *(kernel.name for kernel in (*pair.before, *pair.after))) for pair in pairs} == {
+        ("operator", "flash_fwd_kernel", "attn_fwd"),
+        ("operator", "sm90_gemm", "sm90_gemm_splitk", "Cijk_small"),
+        ("operator", "sm90_wide_gemm", "Cijk_wide"),
+        ("new", "brand_new"),
+        ("vanished", "reduce_old"),
+    }
+
+
+def test_an_operator_of_a_trace_pairs_kernels_of_two_gpus(tmp_path: Path) -> None:
+    runs = []
+    for gpu, name, length in (("NVIDIA H100", "flash_fwd_kernel", 4), ("AMD Instinct MI300X", "attn_fwd", 40)):
+        events = [
+            one | {"ts": one["ts"] + 100 * turn, "args": (args | {"correlation": turn})}
+            for turn in range(6)
+            for one, args in (
+                (OP, {"Input Dims": [[8, 4]]}),
+                (CALL, {}),
+                (KERNEL | {"name": name, "dur": length}, KERNEL_ARGS),
+            )
+        ]
+        path = saved(tmp_path / f"{name}.json", events, deviceProperties=[{"id": 0, "name": gpu}])
+        runs.append(path)
+    assert read(runs[0]).kernels[0].operator == "aten::mm"
+    ran = gpuledger("diff", *runs, "--anyway")
+    assert ran.exit_code == 0
+    assert "operator" in ran.stdout
+    assert "vanished" not in ran.stdout
 
 
 def test_generic_kernels_pair_by_what_is_called_in_them() -> None:

@@ -49,6 +49,7 @@ FREE = {
     "kernel",
     "graph",
     "torch step_range",
+    "rocprof pmc",
 }
 """What a user makes up, or names kernels, numbers and places by: there is nothing to offer."""
 

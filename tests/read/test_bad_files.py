@@ -207,10 +207,6 @@ RPD = (
     b',{"name":"thread_name","ph":"M","pid":"9","tid":"9","args":{"name":"Hip 9"}}\n'
     b',{"pid":"0","tid":"0","name":"gemm","ts":"12","dur":"3","ph":"X","args":{"desc":"KernelExecution"}}\n]'
 )
-AUTOGRAD = (
-    b'[{"name": "aten::mm", "ph": "X", "ts": 1, "dur": 9, "tid": 1, "pid": "CPU functions", "args": {}}, '
-    b'{"name": "aten::mm", "ph": "X", "ts": 3, "dur": 5, "tid": 0, "pid": "CUDA functions", "args": {}}]'
-)
 XLA = (
     b'{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:GPU:0"}},'
     b'{"ph":"X","pid":1,"tid":2,"ts":1.5,"dur":2,"name":"loop_add_fusion"}]}'
@@ -230,14 +226,6 @@ MTIA = (
     [
         pytest.param(ROCPROF, "is a trace of AMD's rocprof", id="rocprof"),
         pytest.param(RPD, "is a trace of AMD's rpd (rocmProfileData)", id="rpd"),
-        pytest.param(
-            AUTOGRAD, "is a trace of PyTorch's old autograd profiler, with GPU times of operators", id="autograd"
-        ),
-        pytest.param(
-            AUTOGRAD.replace(b"CUDA", b"CPU"),
-            "is a trace of PyTorch's old autograd profiler",
-            id="autograd on the host",
-        ),
         pytest.param(XLA, "is a trace of JAX's or TensorFlow's profiler", id="xla"),
         pytest.param(VIZTRACER, "is a trace of VizTracer, which records Python and no GPU", id="viztracer"),
         pytest.param(MTIA, "what was recorded ran on an MTIA accelerator, not on a GPU", id="mtia"),
@@ -246,7 +234,7 @@ MTIA = (
             b'{"rocprofiler-sdk-tool": [{"agents": 1}]}', "a result of rocprofv3 that is not whole", id="rocprofv3"
         ),
         pytest.param(b"\n\x10\x12\x0e/host:metadata", "the profile holds no events", id="xplane"),
-        pytest.param(b"\nV2N\x10\x06\n\n\x08\x06", "is a Perfetto trace", id="perfetto"),
+        pytest.param(b"\n\x06P\x01h\x01P\x01", "is a Perfetto trace, and holds no GPU work", id="perfetto"),
         pytest.param(
             b'{"traceEvents":[{"ph":"X","cat":"v8","name":"f","pid":1,"tid":1,"ts":1,"dur":2}]}',
             "a Chrome trace, but not of torch.profiler",

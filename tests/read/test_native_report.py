@@ -81,9 +81,9 @@ def test_what_is_not_known_is_counted(opened: Callable[[bytes], Trace]) -> None:
         str(note.sentence) for note in opened(report([kernel(1, 2), *unknown])).health if note.code == "events-unknown"
     ]
     assert sorted(notes) == [
-        "1 events of the report are of a kind that gpuledger does not know (classes beyond); left out",
-        "1 events of the report are of a kind that gpuledger does not know (traced function 250); left out",
-        "2 events of the report are of a kind that gpuledger does not know (class 300); left out",
+        "1 events are of a kind that gpuledger does not know (classes beyond) and were left out",
+        "1 events are of a kind that gpuledger does not know (traced function 250) and were left out",
+        "2 events are of a kind that gpuledger does not know (class 300) and were left out",
     ]
 
 

@@ -18,11 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
+from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernels
+from gpuledger.analyse.utilization.samples import GpuSamples, gpu_samples
+from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read import profiles_in
+from gpuledger.read import SAMPLES, profiles_in
 from gpuledger.read.torch import events
 from gpuledger.selection import Selection
+from gpuledger.trace.model import NotMeasured
 from gpuledger.verbs.report import build_report
 from support.book_checks import analysed, check_balance
 from support.command import ROOT, gpuledger
@@ -301,7 +305,7 @@ def test_what_is_odd_is_read_as_far_as_it_goes(name: str, tmp_path: Path) -> Non
         ("nan", ["events-odd"]),
         ("no end", ["trace-cut-off"]),
         ("no time", ["events-untimed"]),
-        ("unknown phase", ["events-begin-end"]),
+        ("unknown phase", ["events-begin-end", "events-unknown"]),
         ("broken in the middle", ["events-unreadable"]),
         ("list form", []),
     ],
@@ -408,3 +412,128 @@ def test_work_that_names_no_gpu_is_put_where_most_work_is(named: tuple[int, ...]
     assert sorted(trace[Table.KERNELS]["gpu"].tolist()) == sorted([*named, 2 if named else 0])
     assert [note.code for note in trace.health] == ["gpu-not-recorded"]
     assert min(device.gpu for device in analysed(trace)) >= 0
+
+
+def counter(name: str, ts: float, value: float, pid: int | str = "GPU 0 Counters", key: str = "") -> dict[str, Any]:
+    return {"ph": "C", "name": name, "pid": pid, "ts": ts, "args": {key: value}}
+
+
+def counted_run(memory: str = "DRAM BW (%)") -> list[dict[str, Any]]:
+    """Two kernels in turn, at 80 % and 20 % of the SMs and the other way round of DRAM, sampled every 100 us."""
+    events: list[dict[str, Any]] = []
+    at, busy_us = 1000, []
+    for turn in range(120):
+        name, length = (("k_compute", 330), ("k_memory", 570))[turn % 2]
+        number = {"correlation": turn + 1}
+        events += [CALL | {"ts": at - 20, "args": number}]
+        own = {"ts": at, "dur": length, "name": name, "args": KERNEL_ARGS | number | {"grid": [1000, 1, 1]}}
+        events += [KERNEL | own]
+        busy_us += [80 if name == "k_compute" else 20] * length
+        at += length
+    for end in range(100, len(busy_us), 100):
+        share = sum(busy_us[end - 100 : end]) / 100
+        events += [counter("SM Active (%)", 1000 + end, share), counter(memory, 1000 + end, 100 - share)]
+    for at in range(1000, 1000 + len(busy_us), 5000):
+        events += [counter("SM Clock (MHz)", at, 1755.0), counter("Power (W)", at, 512.3)]
+        events += [counter("GPU 0 Bytes", at, 2**33, pid=9, key="Bytes")]
+    return events
+
+
+@pytest.mark.parametrize("name", ["DRAM BW (%)", "dram__throughput.avg.pct_of_peak_sustained_elapsed"])
+def test_counters_are_samples_and_say_what_kernels_use(name: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", counted_run(name), schemaVersion=1)
+    assert Table.METRICS not in open_trace(path).tables  # read where they are asked for
+    trace = open_trace(path, only=Table, where_sampled=SAMPLES)
+    rows = columns_of(trace[Table.METRICS], "gpu", "name", "value")
+    assert rows[:2] == [(0, "SM Active [%]", 80), (0, name.replace("(", "[").replace(")", "]"), 20)]
+    assert {(0, "SM Clock [Hz]", 1_755_000_000), (0, "Power [W]", 513), (0, "Bytes", 2**33)} <= set(rows)
+    use = use_of_kernels(trace, 0)
+    assert isinstance(use, UseOfKernels)
+    levels = {kernel.name: [figure.percent for figure in kernel.figures.values()] for kernel in use.kernels}
+    assert levels["k_compute"] == pytest.approx([80, 20], abs=2)
+    assert levels["k_memory"] == pytest.approx([20, 80], abs=2)
+    samples = gpu_samples(trace, 0)
+    assert isinstance(samples, GpuSamples)
+    assert set(samples.values[GpuMetric.SM_CLOCK].tolist()) == {1_755_000_000}
+    report = gpuledger("report", path).stdout
+    assert "at the memory roof" in report
+    assert "clock 1,755 MHz" in report
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        counter("SM Active", 40, 1_234_567),  # cycles, not percent
+        counter("DRAM BW (GB/s)", 40, 50),
+        counter("GPU 0 DRAM Bytes", 40, 50, key="Bytes"),
+        {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 40, "args": {"": "much", "b": [1]}},
+        {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 40},
+        counter("SM Active (%)", 40, 10.0**300),
+        counter("Queue Length", 40, 3, pid=0, key="stream 7"),
+    ],
+)
+def test_what_is_no_share_of_a_gpu_is_not_taken_for_one(odd: dict[str, Any], tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", [*SMALL, odd, odd | {"ts": 50}, odd | {"ts": 60}], schemaVersion=1)
+    trace = open_trace(path, only=Table)
+    if Table.METRICS in trace.tables:
+        assert isinstance(gpu_samples(trace, 0), NotMeasured)
+    else:
+        assert [note.code for note in trace.health] == ["events-unknown"]
+    assert gpuledger("report", path).exit_code == 0
+
+
+def test_kinds_of_events_that_are_not_known_are_counted(tmp_path: Path) -> None:
+    others = [{"ph": "X", "cat": "warp_trace", "name": "w", "ts": 1, "dur": 2}] * 3
+    others += [{"ph": "i", "cat": "cpu_instant_event", "name": "[OutOfMemory]", "ts": 1}]
+    ours = [{"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "ts": 1, "dur": 2}]
+    ours += [{"ph": "i", "name": "Record Window End", "ts": 1}, {"ph": "s", "cat": "critical_path", "id": 1, "ts": 1}]
+    path = saved(tmp_path / "a.json", [*SMALL, *ours, *others])
+    [note] = open_trace(path).health
+    assert (note.code, note.count) == ("events-unknown", 4)
+    about = gpuledger("info", path).stdout
+    assert "4 events are of a kind that gpuledger does not know (warp_trace, cpu_instant_event)" in about
+    assert "nothing was lost" not in about
+    assert not open_trace(saved(tmp_path / "b.json", [*SMALL, *ours])).health
+
+
+def test_copies_of_newer_torch_say_their_way_beside_the_name(tmp_path: Path) -> None:
+    args = {"device": 0, "stream": 7, "copy kind": "HtoD", "src kind": "pageable", "dst kind": "device", "bytes": 64}
+    copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "pid": 0, "tid": 7, "ts": 40, "dur": 2, "args": args}
+    trace = open_trace(saved(tmp_path / "a.json", [*SMALL, copy]))
+    assert columns_of(trace[Table.COPIES], "kind", "src_kind", "dst_kind") == [("Host-to-Device", "Pageable", "Device")]
+
+
+def autograd_event(name: str, begin: float, length: float, where: str, tid: int | str = 1) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "ts": begin, "dur": length, "tid": tid, "pid": f"{where} functions", "args": {}}
+
+
+AUTOGRAD = [
+    autograd_event("aten::linear", 1, 30, "CPU"),
+    autograd_event("aten::addmm", 5, 20, "CPU"),
+    {"name": "aten::addmm", "ph": "s", "ts": 5, "tid": 1, "pid": "CPU functions", "id": 0, "cat": "cpu_to_cuda"},
+    {"name": "aten::addmm", "ph": "f", "ts": 12, "tid": 0, "pid": "CUDA functions", "id": 0, "cat": "cpu_to_cuda"},
+    autograd_event("aten::linear", 10, 50.5, "CUDA", 0),
+    autograd_event("aten::addmm", 12, 40.25, "CUDA", 0),
+    autograd_event("aten::relu", 70, 5, "CUDA", 0),
+    autograd_event("rpc", 2, 3, "CPU", " node_id:1, thread_id:2 "),
+]
+
+
+def test_a_trace_of_the_autograd_profiler(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", json.dumps(AUTOGRAD).encode())
+    trace = open_trace(path)
+    assert trace.origin.tool == "torch.autograd.profiler"
+    assert columns_of(trace[Table.KERNELS], "start_ns", "end_ns", "name", "gpu") == [
+        (12_000, 52_250, "aten::addmm", 0),
+        (70_000, 75_000, "aten::relu", 0),
+    ]
+    assert trace[Table.RANGES].texts("name") == ["aten::linear", "aten::addmm", "rpc"]
+    assert [note.code for note in trace.health] == ["times-of-operators"]
+    assert "1 operators that hold others" in gpuledger("info", path).stdout
+    check_balance(analysed(trace)[0])
+
+
+def test_a_trace_of_the_autograd_profiler_on_the_host_holds_no_gpu_work(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", json.dumps(AUTOGRAD[:2]).encode())
+    assert "no GPU work was recorded" in gpuledger("report", path).stderr
+    assert len(open_trace(path)[Table.RANGES]) == 2

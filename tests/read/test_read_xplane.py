@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.read import open_trace
-from gpuledger.read.xplane.messages import fields_of, parts
+from gpuledger.read.wire_messages import fields_of, parts
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpuledger.read.registry import READERS, load_reader, reader_of
 from gpuledger.read.source import Source, look_at
+from support import perfetto_files
 from support.command import ROOT
 from support.rocm_files import rocprof_csv
 from support.xplane_files import xplane
@@ -36,6 +37,7 @@ def test_every_reader_knows_its_own(unpacked: Callable[[str], Path], tmp_path: P
         trace: "json",
         rocprof_csv(tmp_path / "run"): "rocprof csv",
         xplane(tmp_path / "jax"): "xplane",
+        perfetto_files.saved(tmp_path / "amd", perfetto_files.rocprofv3()): "perfetto",
     }
     assert {path: reader.name for path in known if (reader := reader_of(look_at(path))) is not None} == known
     assert set(known.values()) == {load_reader(place).name for place in READERS}

@@ -353,7 +353,7 @@ def test_how_much_is_packed_is_known_or_guessed(tmp_path: Path) -> None:
 def gathered(texts: list[str], **columns: Any) -> GatheredEvents:
     rows = {key: np.array(values, np.int32 if key == "name" else np.int64) for key, values in columns.items()}
     feeds = {(Table.KERNELS, "kernel"): rows} if columns else {}
-    return GatheredEvents(feeds, texts, {}, [], {}, {}, 0, 0, 0, 0, has_named_threads=False)
+    return GatheredEvents(feeds, texts, {}, [], {}, {}, 0, 0, 0, {}, 0, has_named_threads=False)
 
 
 PARTS: list[Callable[[], GatheredEvents]] = [

@@ -16,7 +16,7 @@ from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.operators.operators import OPERATOR
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
-from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel, matrix_type
@@ -42,7 +42,6 @@ LEAST_NS: Final = 5_000  # shorter kernels wait for their launch more than for m
 
 _WIDE: Final = ("fp64", "fp32", "tf32")
 _ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
-_MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,7 +310,7 @@ class SteadyKernels:
     @cached_property
     def roof_shares(self) -> NDArray[np.float64] | None:
         """How near each kernel is to the nearest roof, 0 to 1, by samples: tensor cores, issue slots, memory."""
-        compute, memory = self._sampled(_ROOFS, max), self._sampled(_MEMORY, sum)
+        compute, memory = self._sampled(_ROOFS, max), self._sampled(MEMORY, sum)
         return None if compute is None or memory is None else np.maximum(compute, memory)
 
     @cached_property
@@ -319,7 +318,7 @@ class SteadyKernels:
         """How near each kernel is to the peak of tensor cores, of memory, and of issue slots, 0 to 1, by samples."""
         tensor, memory, issue = (
             self._sampled(_ROOFS[:1], max),
-            self._sampled(_MEMORY, sum),
+            self._sampled(MEMORY, sum),
             self._sampled(_ROOFS[1:], max),
         )
         return None if tensor is None or memory is None or issue is None else (tensor, memory, issue)
@@ -339,7 +338,7 @@ class SteadyKernels:
         took, hertz = np.array([(np.nan, np.nan) if one is None else (one.took_ns, one.hertz) for one in launches]).T
         roofs = (
             np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])
-            for roof in ({_ROOFS[0]}, set(_MEMORY), {_ROOFS[1]})
+            for roof in ({_ROOFS[0]}, set(MEMORY[:2]), {_ROOFS[1]})
         )
         return *(roof[number] / 100 for roof in roofs), took[number], hertz[number]
 

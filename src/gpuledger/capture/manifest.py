@@ -237,7 +237,7 @@ class ManifestJson(Json):
         ),
     ]
     reason: Annotated[str | None, Meta(description="What went wrong, in one sentence.")]
-    tool: Annotated[str, Meta(extra_json_schema={"enum": ["nsys", "ncu", "torch"]})]
+    tool: Annotated[str, Meta(extra_json_schema={"enum": ["nsys", "ncu", "torch", "rocprof"]})]
     versions: Annotated[
         dict[str, str | None],
         Meta(

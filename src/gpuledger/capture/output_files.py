@@ -16,7 +16,7 @@ from gpuledger.errors import OutputRefused
 from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of
 
-REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
+REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz", "rocprof": "_results.db"}
 """What each tool's report ends in."""
 EXPORT: Final = ".sqlite"
 MANIFEST: Final = ".capture.json"

@@ -1,4 +1,4 @@
-"""Counters that Nsight Systems samples on a GPU, by what they mean. Names vary between releases and generations."""
+"""Counters that profilers sample on a GPU, by what they mean. Names vary between tools, releases and generations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class GpuMetric(StrEnum):
     """Warps that are resident, of those that the multiprocessors have room for."""
     DRAM_READ = "dram_read"
     DRAM_WRITE = "dram_write"
+    DRAM = "dram"
+    """Read and written together, where a profiler samples only that."""
     PCIE_IN = "pcie_in"
     """To the GPU."""
     PCIE_OUT = "pcie_out"
@@ -39,6 +41,9 @@ OF_KERNELS: Final = (
 )
 """What is told of each kernel."""
 
+MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE, GpuMetric.DRAM)
+"""What moves to and from memory: reads and writes, or both in one; never all three of one GPU."""
+
 _NAMED: Final = {
     "sms active": GpuMetric.SM_ACTIVE,
     "sm active": GpuMetric.SM_ACTIVE,
@@ -57,9 +62,36 @@ _NAMED: Final = {
     "gr active": GpuMetric.GPU_ACTIVE,
     "gpu active": GpuMetric.GPU_ACTIVE,
     "gpc clock frequency": GpuMetric.SM_CLOCK,
+    "tensor core active": GpuMetric.TENSOR,
+    "dram bw": GpuMetric.DRAM,
+    "hbm bw": GpuMetric.DRAM,
+    "dram throughput": GpuMetric.DRAM,
+    "dram bandwidth": GpuMetric.DRAM,
+    "hbm read": GpuMetric.DRAM_READ,
+    "hbm write": GpuMetric.DRAM_WRITE,
+    "dram read": GpuMetric.DRAM_READ,
+    "dram write": GpuMetric.DRAM_WRITE,
+    "sm clock": GpuMetric.SM_CLOCK,
 }
-"""By the name without its unit: sets of Turing, GA100, GA10x, AD10x, GH100, GB10x and GB20x."""
+"""By the name without its unit: nsys's sets of Turing, GA100, GA10x, AD10x, GH100, GB10x and GB20x; torch's names."""
 
+_COUNTED: Final = {
+    "sm__cycles_active": GpuMetric.SM_ACTIVE,
+    "sm__inst_issued": GpuMetric.SM_ISSUE,
+    "sm__inst_executed": GpuMetric.SM_ISSUE,
+    "sm__pipe_tensor_cycles_active": GpuMetric.TENSOR,
+    "sm__inst_executed_pipe_tensor": GpuMetric.TENSOR,
+    "sm__warps_active": GpuMetric.WARPS,
+    "dram__bytes_read": GpuMetric.DRAM_READ,
+    "dram__read_throughput": GpuMetric.DRAM_READ,
+    "dram__bytes_write": GpuMetric.DRAM_WRITE,
+    "dram__write_throughput": GpuMetric.DRAM_WRITE,
+    "dram__throughput": GpuMetric.DRAM,
+    "gpu__dram_throughput": GpuMetric.DRAM,
+}
+"""CUPTI's own names of what is told in percent of the peak, without `_realtime`."""
+
+_OF_PEAK: Final = re.compile(r"(?P<counter>\w+?)(?:_realtime)?\.(?:avg|sum)\.pct_of_peak_sustained_elapsed")
 _NAME: Final = re.compile(r"(?P<name>[^\[]+?)\s*(?:\[(?P<unit>[^\]]*)\])?\s*")
 _PERCENT: Final = frozenset((None, "Throughput %", "%"))
 _CLOCK: Final = frozenset((None, "MHz", "Hz"))
@@ -67,6 +99,8 @@ _CLOCK: Final = frozenset((None, "MHz", "Hz"))
 
 def gpu_metric(name: str) -> GpuMetric | None:
     """What a counter of this name tells; None if it is none of those above, or has another unit, as a second column."""
+    if counter := _OF_PEAK.fullmatch(name):
+        return _COUNTED.get(counter["counter"])
     match = _NAME.fullmatch(name)
     metric = _NAMED.get(match["name"].lower()) if match else None
     if match is None or metric is None:

@@ -14,14 +14,11 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
 from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.registry import reader_of
-from gpuledger.read.request import Progress, WantedColumns
+from gpuledger.read.request import GPU_METRICS, Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
 from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import EVENTS, Table
-
-GPU_METRICS: Final = "GPU_METRICS"
-"""What the tools that sample GPUs call their table of samples."""
 
 SAMPLES: Final = {Table.METRICS: frozenset(column.name for column in Table.METRICS.schema.columns)}
 """All of that table, to be read where there is one."""

@@ -22,7 +22,7 @@ from gpuledger.read.nsys.container import NULL
 from gpuledger.read.request import WantedColumns, counted, too_many_gpus, too_many_rows
 from gpuledger.regex import regex
 from gpuledger.trace.deadline import check
-from gpuledger.trace.keys import distinct, is_among, occurrences
+from gpuledger.trace.keys import distinct, group, is_among, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import NO_TEXT, Strings
@@ -87,6 +87,31 @@ class RawTables:
         if sum(len(part["start_ns"]) for part in self._parts[table]) > self._limits.rows_per_table:
             raise too_many_rows(self.name, table.value, self._limits.rows_per_table)
 
+    def place_on_gpus(self, described: Mapping[int, Gpu], most: int) -> tuple[Gpu, ...]:
+        """The GPUs of the profile; rows get `gpu`, and `device` as the same number, for the profile's own number.
+
+        A number that a machine can have, below `most`, stays as it is; others are names, and count from 0 in their
+        order. Work that does not say where it ran is put on the one GPU that has most, and that is noted.
+        """
+        work = [part for table in WORK for part in self._parts.get(table, ())]
+        seen = {int(number) for part in work for number in distinct(part["device"])}
+        numbers = sorted((seen | described.keys()) - {NOT_RECORDED})
+        is_plain = bool(numbers) and numbers[0] >= 0 and numbers[-1] < most
+        number_of = {number: number if is_plain else place for place, number in enumerate(numbers)}
+        if lacking := sum(int(np.count_nonzero(part["device"] == NOT_RECORDED)) for part in work):
+            likely = _busiest(work, number_of)
+            self.notes += assumed_gpu(lacking, likely)
+            number_of[NOT_RECORDED] = likely
+        gpus = [Gpu(NOT_DESCRIBED)] * (max(number_of.values(), default=-1) + 1)
+        for number, place in number_of.items():
+            if number != NOT_RECORDED or not numbers:
+                gpus[place] = described.get(number, Gpu(say("GPU, name not recorded")))
+        for part in (part for parts in self._parts.values() for part in parts if "device" in part):
+            first, number_in = group(part["device"])
+            own = [number_of.get(number, NOT_RECORDED) for number in part["device"][first].tolist()]
+            part["gpu"] = part["device"] = np.array(own, np.int64)[number_in]
+        return tuple(gpus)
+
     def tables(self) -> dict[Table, Columns]:
         """All parts of each table in a row."""
         return {
@@ -117,7 +142,7 @@ class RawTables:
         }
         for table, read in tables.items():
             backward = int((read.duration_ns < 0).sum())
-            self.notes += counted("torch times-backward", backward, table=table.value)
+            self.notes += counted("times-backward", backward, table=table.value)
         refuse_impossible(self.name, tables, origin.gpus, self._limits)
         tables, damage = with_true_times(tables)
         absent = {
@@ -137,42 +162,10 @@ class RawTables:
                 self.notes += counted("links-missing", 1, table=table.value, column="correlation", lost=lost)
 
 
-def numbered_gpus(raw: RawTables, described: Mapping[int, Gpu], most: int) -> tuple[tuple[Gpu, ...], dict[int, int]]:
-    """The GPUs of a profile, and the number of each by the profile's own number for it.
-
-    A number that a machine can have stays as it is; others are names, and count from 0 in their order. Work that does
-    not say where it ran is put on the one GPU that has most, and that is noted.
-    """
-    parts = [part for table in WORK for part in raw._parts.get(table, ())]
-    seen = {int(number) for part in parts for number in distinct(part["device"])}
-    numbers = sorted((seen | described.keys()) - {NOT_RECORDED})
-    is_plain = bool(numbers) and numbers[0] >= 0 and numbers[-1] < most
-    number_of = {number: number if is_plain else place for place, number in enumerate(numbers)}
-    if lacking := sum(int(np.count_nonzero(part["device"] == NOT_RECORDED)) for part in parts):
-        likely = _busiest(parts, number_of)
-        raw.notes += assumed_gpu(lacking, likely)
-        number_of[NOT_RECORDED] = likely
-    gpus = [Gpu(NOT_DESCRIBED)] * (max(number_of.values(), default=-1) + 1)
-    for number, place in number_of.items():
-        if number != NOT_RECORDED or not numbers:
-            gpus[place] = described.get(number, Gpu(say("GPU, name not recorded")))
-    return tuple(gpus), number_of
-
-
 def _busiest(parts: Sequence[Columns], number_of: Mapping[int, int]) -> int:
     rows = np.concatenate([part["device"] for part in parts])
     numbers, counts = occurrences(rows[rows != NOT_RECORDED])
     return number_of[int(numbers[counts.argmax()])] if len(numbers) else 0
-
-
-def place_on_gpus(raw: RawTables, number_of: Mapping[int, int]) -> None:
-    """`gpu`, and `device` as the same number, in place of the profile's own numbers."""
-    for parts in raw._parts.values():
-        for part in parts:
-            if "device" in part:
-                own, place = np.unique(part["device"], return_inverse=True)
-                gpus = np.array([number_of.get(number, NOT_RECORDED) for number in own.tolist()], np.int64)
-                part["gpu"] = part["device"] = gpus[place]
 
 
 def complete(table: Table, columns: Columns, pid: int) -> None:

@@ -31,7 +31,7 @@ FORMATS: Final = (
         "torch.profiler trace, .json or .json.gz",
         "`export_chrome_trace`, `tensorboard_trace_handler`",
         "torch 1.9 to today",
-        "OS calls, GPU counters; shapes and stacks unless asked for",
+        "OS calls; shapes, stacks and GPU counters unless asked for",
         "json",
     ),
     Format(".tar, .tar.gz, .zip of such traces", "`tar`, `zip`; `ARCHIVE::MEMBER` names one", "", "", "archive"),
@@ -69,6 +69,13 @@ FORMATS: Final = (
         "of 2025",
         "names of GPUs, sizes of launches and copies, synchronizations, OS calls",
         "sqlite",
+    ),
+    Format(
+        ".pftrace, also gzipped",
+        "`gpuledger export`, `rocprofv3 --output-format pftrace`, torch.profiler",
+        "of 2026; no public one with GPU work",
+        "synchronizations, allocations, counters; names of GPUs but in ours",
+        "perfetto",
     ),
     Format(
         ".xplane.pb",

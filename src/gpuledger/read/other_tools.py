@@ -16,8 +16,6 @@ _TORCH: Final = "record with `torch.profiler.profile`, and write it with its `ex
 _XLA: Final = "give the .xplane.pb beside it, which holds more"
 
 _TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
-    ((b'"CUDA functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler, with GPU times of operators", _TORCH),
-    ((b'"CPU functions"', b'"ph"'), "a trace of PyTorch's old autograd profiler", _TORCH),
     ((b'"BeginNs"', b'"DurationNs"'), "a trace of AMD's rocprof", _AMD),
     ((b"CPU HIP API", b"process_name"), "a trace of AMD's rocprof", _AMD),
     ((b'"process_name"', b'"name":"GPU', b'"Hip '), "a trace of AMD's rpd (rocmProfileData)", _AMD),
@@ -34,8 +32,6 @@ _KEYS: Final = {
     "stackFrames": ("a profile in Chrome's own form, without events of a GPU", _TORCH),
 }
 """Of other JSON files, by a key at their top."""
-
-_PERFETTO: Final = "it reads no Perfetto traces; record the program with `nsys profile`, or with torch.profiler"
 
 
 def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile | None:
@@ -60,12 +56,3 @@ def _categories(seen: Mapping[str, int]) -> str:
 def other_json(keys: Collection[str]) -> tuple[str, str] | None:
     """What a JSON file with these keys is, and a hint."""
     return next((told for key, told in _KEYS.items() if key in keys), None)
-
-
-def other_binary(head: bytes) -> tuple[str, str] | None:
-    """What a file of protocol buffers is, and a hint: Perfetto sets its clocks first."""
-    if head[:1] != b"\n":
-        return None
-    if head[2:3] == b"2" and head[4:5] in (b"\n", b"\x10"):
-        return "a Perfetto trace", _PERFETTO
-    return None

@@ -33,6 +33,7 @@ READERS: Final = (
     "archive.ArchiveReader",
     "torch.reader.TorchReader",
     "rocm.text_files.RocprofCsvReader",
+    "perfetto.reader.PerfettoReader",
     "xplane.reader.XplaneReader",
 )
 """Where each reader's class is, within `gpuledger.read`. A new format is a module, or a folder, and a line here."""

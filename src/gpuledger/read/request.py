@@ -21,6 +21,9 @@ Progress = Callable[[str, int], None]
 WantedColumns = Mapping[Table, frozenset[str]]
 """What to read: columns of ours, by table. Times are always among them."""
 
+GPU_METRICS: Final = "GPU_METRICS"
+"""What nsys calls its table of samples, and so do we among the rows of a source, whoever sampled the GPU."""
+
 
 _LOSSES: Final = {
     "blocks-damaged": "{count} blocks of the report are damaged; the events in them were left out",
@@ -75,7 +78,7 @@ _WARNINGS: Final = {
     "{count} launches and {syncs} synchronize calls",
     "copy-kind-unknown": "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
     "counters-unnamed": "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
-    "events-unknown": "{count} events of the report are of a kind that gpuledger does not know ({kind}); left out",
+    "events-unknown": "{count} events are of a kind that gpuledger does not know ({kind}) and were left out",
     "events-odd": "{count} events hold malformed values; what could be read was kept",
     "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
     "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
@@ -84,9 +87,10 @@ _WARNINGS: Final = {
     "names-cut": "{count} names longer than {longest} bytes were truncated",
     "names-missing": "{count} names are missing from the export; their events show the string's number",
     "ranges-open": "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
-    "times-backward": "{count} {table} end before they start; NVIDIA's tables count them as they are",
-    "torch names-cut": "{count} names were too long and were truncated",
-    "torch times-backward": "{count} {table} end before they start",
+    "nsys times-backward": "{count} {table} end before they start; NVIDIA's tables count them as they are",
+    "times-of-operators": "GPU times are those of operators, by CUDA events around them, and not of kernels "
+    "(torch.autograd.profiler without Kineto); {outer} operators that hold others were left out",
+    "times-backward": "{count} {table} end before they start",
     "values-implausible": "{file}: {count} values are larger than any counter can be and were left out",
     "values-repeated": "{file}: {count} values are given twice and differ; the first counts",
     "values-unreadable": "{file}: {count} values are not numbers and were left out",
@@ -104,7 +108,7 @@ NOTES: Final = {
     for severity, sentences in ((Severity.LOSS, _LOSSES), (Severity.WARNING, _WARNINGS), (Severity.INFO, _INFOS))
     for name, sentence in sentences.items()
 }
-"""What readers say of rows and values that they count, by the note's code; torch's own wording has `torch` before."""
+"""What readers say of rows and values that they count, by the note's code; nsys's own wording has `nsys` before."""
 
 
 def counted(name: str, count: int, /, **parts: str) -> list[Note]:
@@ -112,7 +116,7 @@ def counted(name: str, count: int, /, **parts: str) -> list[Note]:
     severity, template = NOTES[name]
     parts = ({"count": count_text(count)} if "{count}" in template else {}) | parts
     sentence = Message(template.format(**parts), template, parts)
-    return [Note(severity, name.removeprefix("torch "), sentence, count)] if count else []
+    return [Note(severity, name.removeprefix("nsys "), sentence, count)] if count else []
 
 
 def more_event_bytes(limits: Limits) -> str:

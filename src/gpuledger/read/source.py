@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.other_tools import other_binary
 from gpuledger.records import dataclass
 from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
@@ -157,8 +156,6 @@ def unrecognised(source: Source) -> GpuledgerError:
         )
     if known := foreign(source):
         return known
-    if told := other_binary(source.head):
-        return UnreadableProfile(f"{source.name}: is {told[0]}", hint=told[1])
     start = source.head[:24].decode("ascii", "replace").replace("\ufffd", ".")
     printable = "".join(letter if letter.isprintable() else "." for letter in start)
     return UnreadableProfile(

@@ -215,6 +215,11 @@ def find_ncu(root: Path = Path("/")) -> Path | None:
     return _find("ncu", _NCU, root)
 
 
+def find_rocprof(root: Path = Path("/")) -> Path | None:
+    """AMD's `rocprofv3`; None if it is not installed."""
+    return _find("rocprofv3", ("/opt/rocm/bin", "/opt/rocm-*/bin"), root)
+
+
 def find_importer(nsys: Path) -> Path | None:
     """What turns a recording of this `nsys` into a report: a program of its own, in a folder beside that of nsys."""
     here = nsys.resolve().parent

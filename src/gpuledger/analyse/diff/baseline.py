@@ -30,6 +30,8 @@ class BaselineKernelJson(Json):
     family: str
     calls: int
     time_ns: int
+    operator: str | UnsetType = UNSET
+    inputs: str | UnsetType = UNSET
 
 
 class BaselineCallJson(Json):

@@ -30,6 +30,7 @@ from gpuledger.analyse.diff.run_side import (
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.light.books import light_books
 from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
+from gpuledger.analyse.operators.operators import OPERATOR
 from gpuledger.analyse.steady_kernels import SteadyKernels, use_and_clock
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.calls import CallKind, call_kind
@@ -336,7 +337,27 @@ def _kernels(
     return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
 
 
+def _operators(trace: Trace, device: Device, activities: Positions) -> list[tuple[str, str]]:
+    """The innermost operator that each was launched in, and the shapes of what it was given; empty for none."""
+    launch = device.work.launch[activities]
+    used = distinct(launch[launch >= 0])
+    if trace.missing(Table.RANGES) or (code := trace.strings.code(OPERATOR)) == NO_TEXT or not len(used):
+        return [("", "")] * len(activities)
+    ranges = trace[Table.RANGES]
+    rows = ranges.where(ranges.codes("kind") == code)
+    around = np.full(len(device.host.calls) + 1, -1, np.intp)  # the last one is for work without a call
+    around[used] = innermost(rows, device.host.calls.at(used))
+    held = around[launch]
+    names, given = (
+        rows.strings.decode(np.where(held >= 0, rows.codes(key)[held], NO_TEXT)) if key in rows else [None] * len(held)
+        for key in ("name", "inputs")
+    )
+    return [(name or "", (shapes or "").partition("\n")[0]) for name, shapes in zip(names, given, strict=True)]
+
+
 def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[RunKernel, ...]:
+    entries = overview(trace, device).entries
+    first = np.array([entry.first for entry in entries], np.intp)
     kernels = [
         RunKernel(
             entry.name,
@@ -347,8 +368,9 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
             family(entry.name, families),
             entry.calls,
             entry.time_ns,
+            *operator,
         )
-        for entry in overview(trace, device).entries
+        for entry, operator in zip(entries, _operators(trace, device, first), strict=True)
     ]
     whole = device.work.name[here] == NO_TEXT
     if whole.any():

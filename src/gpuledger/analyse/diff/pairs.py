@@ -7,6 +7,7 @@ a level cannot tell apart (one name with several shapes, say) are paired togethe
 - `shape`: the same name and launch shape
 - `name`: the same name
 - `function`: the same function with other template arguments or another tile
+- `operator`: launched by the same operator, with inputs of the same shapes where there are such, as on another GPU
 - `family`: the same kind of work at the same position of the step, and about as often
 - `new`, `vanished`: on one side alone
 
@@ -28,7 +29,7 @@ from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.units import count_text, share_text
 
-LEVELS: Final = ("place", "shape", "name", "function", "family", "new", "vanished")
+LEVELS: Final = ("place", "shape", "name", "function", "operator", "family", "new", "vanished")
 
 SAME_SHAPE: Final = LEVELS[:2]
 """The levels at which launch shapes are known to be the same; those of tables are not known."""
@@ -69,6 +70,8 @@ _BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
     ("name", lambda kernel: kernel.bare),
     ("function", _function),
     ("function", lambda kernel: (without_tile(kernel.name), kernel.family)),
+    ("operator", lambda kernel: (kernel.operator, kernel.inputs)),
+    ("operator", lambda kernel: kernel.operator),
 )
 
 
@@ -84,12 +87,19 @@ def pair_kernels(
         groups: tuple[dict[object, list[RunKernel]], dict[object, list[RunKernel]]] = ({}, {})
         for kernels, by_key in zip((left, right), groups, strict=True):
             for kernel in kernels:
-                # a shape that is not known is the same as none
-                unknown = level in SAME_SHAPE and kernel.grid == NO_SHAPE
+                # what is not known is the same as none
+                unknown = (
+                    kernel.grid == NO_SHAPE if level in SAME_SHAPE else level == "operator" and not kernel.operator
+                )
                 by_key.setdefault((id(kernel),) if unknown else key(kernel), []).append(kernel)
         old, new = groups
         shared = [like for like in old if like in new]
-        pairs += [KernelPair(level, tuple(old.pop(like)), tuple(new.pop(like))) for like in shared]
+        for like in shared:
+            kernels, others = old.pop(like), new.pop(like)
+            if level == "operator" and [kernel.calls for kernel in kernels] == [kernel.calls for kernel in others]:
+                pairs += [KernelPair(level, (one,), (other,)) for one, other in zip(kernels, others, strict=True)]
+            else:
+                pairs.append(KernelPair(level, tuple(kernels), tuple(others)))
         left, right = ([kernel for kernels in by_key.values() for kernel in kernels] for by_key in groups)
     same = _in_position(left, right, steps_before, steps_after)
     taken = {id(kernel) for pair in same for kernel in (*pair.before, *pair.after)}

@@ -45,6 +45,10 @@ class RunKernel:
     calls: int
     time_ns: int
     """Of compute kernels their own time, which sums to compute; of others how long they ran."""
+    operator: str = ""
+    """The innermost operator that launched the first of them; empty where none was recorded."""
+    inputs: str = ""
+    """The shapes that the operator was given, as recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,8 @@ class StepKernel:
     """How long one of them runs."""
     lit: LitTime | None = None
     """What they take at the GPU's roofs, of `time_ns`; None where that is not known, or was not asked for."""
+    first: int = -1
+    """The first of them, as a position among the GPU's activities."""
 
     @property
     def key(self) -> Key:
@@ -114,7 +116,7 @@ def overview(
     entries = tuple(
         StepKernel(name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], *amounts)
         for name, code, wide, deep, place, *amounts in zip(
-            names, *(column.tolist() for column in columns), lit, strict=True
+            names, *(column.tolist() for column in columns), lit, chosen[first].tolist(), strict=True
         )
     )
     sequence = number

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.utilization.samples import ColumnSpans, Floats, SampleShares
-from gpuledger.catalog.gpu_metrics import L1_FILL_BYTES_PER_CYCLE, WARPS_PER_SM, GpuMetric
+from gpuledger.catalog.gpu_metrics import L1_FILL_BYTES_PER_CYCLE, MEMORY, WARPS_PER_SM, GpuMetric
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import NO_MATRIX
@@ -184,7 +184,7 @@ class LaunchGroups:
         warps = WARPS_PER_SM.get(gpu.compute_capability or (0, 0))
         if metric is GpuMetric.WARPS:
             bound = 100 * blocks * np.ceil(threads / 32) / (gpu.sm_count * warps) if warps else full
-        elif metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE):
+        elif metric in MEMORY:
             known = gpu.clock_hz and gpu.bandwidth_bytes_per_s
             bound = 100 * blocks * L1_FILL_BYTES_PER_CYCLE * gpu.clock_hz / gpu.bandwidth_bytes_per_s if known else full
         else:

@@ -27,7 +27,7 @@ from gpuledger.analyse.utilization.fit import (
 )
 from gpuledger.analyse.utilization.samples import NEEDS as SAMPLES_NEED
 from gpuledger.analyse.utilization.samples import Floats, SampleSubset, gpu_samples, lag_ns, sample_shares
-from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
 from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
 from gpuledger.records import dataclass
@@ -57,7 +57,6 @@ VAGUE: Final = 20.0
 counter is, is not known."""
 
 _COMPUTE: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
-_MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
 
 FigureColumns = tuple[Floats, Floats, Floats]  # percent, low and high of each kernel
 
@@ -77,8 +76,9 @@ def _classes(percent: Mapping[GpuMetric, Floats], count: int) -> NDArray[np.int8
     """By the numbers alone. Without a roof nearby, all that could be one must have been sampled."""
     nothing = np.zeros(count)
     compute = np.maximum.reduce([nothing, *(percent[metric] for metric in _COMPUTE if metric in percent)])
-    memory = sum((percent[metric] for metric in _MEMORY if metric in percent), nothing)
-    all_sampled = {*_MEMORY, GpuMetric.SM_ISSUE, GpuMetric.SM_ACTIVE} <= percent.keys()
+    memory = sum((percent[metric] for metric in MEMORY if metric in percent), nothing)
+    memory_sampled = GpuMetric.DRAM in percent or {*MEMORY[:2]} <= percent.keys()
+    all_sampled = memory_sampled and {GpuMetric.SM_ISSUE, GpuMetric.SM_ACTIVE} <= percent.keys()
     idle = percent.get(GpuMetric.SM_ACTIVE, nothing) <= 100 * UNEVEN
     number = {name: np.int8(place) for place, name in enumerate(CLASSES)}
     beneath = np.where(idle, number[UseClass.UNDER_FILLED], number[UseClass.STALLED])
@@ -154,6 +154,8 @@ class KernelUse:
     @property
     def dram(self) -> UseFigure | None:
         """Read and written together; None where one of them was not sampled."""
+        if (both := self.figures.get(GpuMetric.DRAM)) is not None:
+            return both
         read, written = (self.figures.get(metric) for metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE))
         if read is None or written is None:
             return None
@@ -190,7 +192,7 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     samples = gpu_samples(trace, gpu)
     if isinstance(samples, NotMeasured):
         return samples
-    metrics = [metric for metric in OF_KERNELS if metric in samples.values]
+    metrics = [metric for metric in (*OF_KERNELS, GpuMetric.DRAM) if metric in samples.values]
     groups = launch_groups(trace, gpu)
     if not metrics or not len(groups):
         return NotMeasured(say("no kernel of GPU {gpu} was sampled", gpu=gpu))
@@ -261,7 +263,7 @@ def _figures(
     mean_ns = groups.mean_ns
     counted = mean_ns / (mean_ns + LAUNCH_NS * (ALONE + (1 - ALONE) * groups.close_share))
     percent = fit.level * counted
-    memory = metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+    memory = metric in MEMORY
     parts = (
         fit.deviation * counted,
         _POINTS,

@@ -61,6 +61,8 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
         metric = gpu_metric(trace.strings.text(code) or "") if code >= 0 else None
         if metric is not None:
             codes.setdefault(metric, code)
+    if {GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE} & codes.keys():
+        codes.pop(GpuMetric.DRAM, None)
     stamp, values = (here.all() and _regular_columns(rows, codes)) or _aligned_columns(rows, codes, here)
     if not values and codes and here.any():
         return NotMeasured(say("no sample of GPU {gpu} holds a value that can be", gpu=gpu))
@@ -104,8 +106,12 @@ def _aligned_columns(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[n
         last = np.append(stamp[1:] != stamp[:-1], True)[: len(stamp)]
         if len(stamp):
             columns[metric] = stamp[last], rows["value"][chosen[last]]
+    clock = columns.pop(GpuMetric.SM_CLOCK, None) if len(columns) > 1 else None
     common = reduce(np.intersect1d, (stamp for stamp, _ in columns.values())) if columns else np.empty(0, np.int64)
-    return common, {metric: value[np.searchsorted(stamp, common)] for metric, (stamp, value) in columns.items()}
+    values = {metric: value[np.searchsorted(stamp, common)] for metric, (stamp, value) in columns.items()}
+    if clock is not None:  # torch reads it less often: it is what it was last
+        values[GpuMetric.SM_CLOCK] = clock[1][np.maximum(np.searchsorted(clock[0], common, side="right") - 1, 0)]
+    return common, values
 
 
 _MOST_PAIRS: Final = 4_000_000  # pairs of entries that are multiplied at once
@@ -260,7 +266,7 @@ def lag_ns(samples: GpuSamples, *views: ColumnSpans) -> int:
     With one column per kernel, slow beginnings look like a lag; with columns for phases, a lag looks like phases.
     """
     period = samples.period_ns
-    metrics = [samples.values[metric] for metric in OF_KERNELS if metric in samples.values]
+    metrics = [samples.values[metric] for metric in (*OF_KERNELS, GpuMetric.DRAM) if metric in samples.values]
     begin, end = int(views[0].start_ns[0]) - 3 * period, int(views[0].end_ns.max())
     looked = slice(*np.searchsorted(samples.stamp_ns, (begin, end)))
     stamps = samples.stamp_ns[looked][:_LAG_SAMPLES]

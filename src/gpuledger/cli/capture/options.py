@@ -191,6 +191,9 @@ def word_for(name: str, found: Path | None) -> str:
 def require_tool(name: str, found: Path | None) -> Path:
     """The tool, or one sentence about where it can be had."""
     if found is None:
+        if name == "rocprofv3":
+            hint = "it comes with ROCm, as the package rocprofiler-sdk; --dry-run prints the command"
+            raise MissingPackage(f"{name} was not found, on the PATH or in /opt/rocm", hint=hint)
         product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
         hint = f"install {product} (it comes with the CUDA toolkit), or record elsewhere with --via='ssh HOST'"
         raise MissingPackage(f"{name} was not found, on the PATH or where NVIDIA installs it", hint=hint)

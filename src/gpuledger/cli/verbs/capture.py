@@ -9,6 +9,7 @@ from gpuledger.capture.launchers import remote
 from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, check_metrics, ncu_flags
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import ELSEWHERE, LEFT_OUT, Recording, record_program, torch_plain
+from gpuledger.capture.rocprof import RocprofWishes, rocprof_flags
 from gpuledger.capture.torch_command import OURS, RUNNER, Schedule, torch_command, torch_flags
 from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture import options as shared
@@ -16,7 +17,7 @@ from gpuledger.cli.capture.nsys import nsys, start, stop
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.cli.inputs import regex_option
 from gpuledger.errors import GpuledgerError
-from gpuledger.system.machine import find_ncu
+from gpuledger.system.machine import find_ncu, find_rocprof
 
 
 @click.command(context_settings=shared.COMMAND_FIRST)
@@ -191,14 +192,72 @@ def torch(
     shared.finish(record_program(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
 
 
+@click.command(context_settings=shared.COMMAND_FIRST)
+@click.option("--hsa", is_flag=True, help="Record HSA's calls too: many, and they slow the host.")
+@click.option(
+    "--pmc", metavar="NAME[,NAME...]", help="Hardware counters of kernels; `rocprofv3-avail list --pmc` has names."
+)
+@regex_option("--kernel", said="Counters of kernels whose name matches alone.")
+@click.option("--delay", type=click.FloatRange(0), metavar="S", help="Seconds to let pass before recording.")
+@click.option("--duration", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds to record.")
+@shared.capture_options
+def rocprof(
+    hsa: bool,
+    pmc: str | None,
+    kernel: str | None,
+    delay: float | None,
+    duration: float | None,
+    manner: CaptureOptions,
+    command: tuple[str, ...],
+) -> None:
+    """Record the timeline of COMMAND on an AMD GPU with rocprofv3.
+
+    Kernels, copies, allocations, HIP's calls, RCCL's and your roctx ranges go to NAME_PID_results.db, a database for
+    each process. This was written after AMD's documentation: no AMD GPU was at hand to try it on.
+
+    \b
+    Examples:
+      gpuledger capture rocprof -- python bench.py
+      gpuledger capture rocprof --delay=60 --duration=20 -- ./serve
+      gpuledger capture rocprof --pmc=SQ_WAVES --kernel=gemm --dry-run -- ./bench
+    """
+    counters = tuple(name.strip() for name in (pmc or "").split(",") if name.strip())
+    place = place_for(manner.name, command, "rocprof", force=manner.force)
+    flags = rocprof_flags(RocprofWishes(hsa, counters, kernel, delay, duration), place)
+    options, found = tuple(flag for flag, _ in flags), find_rocprof()
+    witness = shared.witness_for(manner, command, place, None)
+    if manner.only_prints:
+        argv = (shared.word_for("rocprofv3", found), *options, "--", *command)
+        started = shared.shown_command(manner, argv, None, witness)
+        shared.print_plan(manner, flags, (started,), shared.environment_notes(witness))
+        return
+    executable = shared.require_tool("rocprofv3", found)
+    shared.check_program(command[0])
+    recording = Recording(
+        tool="rocprof",
+        executable=executable,
+        argv=(str(executable), *options, "--", *(command if witness is None else witness.before(command))),
+        command=command,
+        place=place,
+        remote=None,
+        variables=manner.variables,
+        witness=witness,
+        called_as=shared.called_as(),
+        delay=delay,
+    )
+    asked = CaptureWishes(duration_ns=None if duration is None else round(duration * 1e9))
+    shared.finish(record_program(recording, tell), asked, no_report=manner.no_report)
+
+
 @click.group(subcommand_metavar="TOOL [OPTIONS] -- COMMAND...")
 def capture() -> None:
     """Record a profile of COMMAND, check that it is complete, and report on it.
 
-    The tool that records is nsys (the timeline of any program), torch (the operators of a PyTorch program) or ncu (what
-    single kernels do). The profile is written as NAME.*, with NAME.capture.json beside it: the command, versions, GPUs,
-    clocks, the commit, and how it ended. Ctrl-C ends the program and all that it started, and keeps what was recorded.
-    The exit code is COMMAND's; 1 if it could not be started or nothing was recorded; 130 if interrupted.
+    The tool that records is nsys (the timeline of any program), torch (the operators of a PyTorch program), ncu (what
+    single kernels do) or rocprof (the timeline of a program on an AMD GPU). The profile is written as NAME.*, with
+    NAME.capture.json beside it: the command, versions, GPUs, clocks, the commit, and how it ended. Ctrl-C ends the
+    program and all that it started, and keeps what was recorded. The exit code is COMMAND's; 1 if it could not be
+    started or nothing was recorded; 130 if interrupted.
 
     \b
     Examples:
@@ -210,5 +269,5 @@ def capture() -> None:
     """
 
 
-for command in (nsys, torch, ncu, start, stop):
+for command in (nsys, torch, ncu, rocprof, start, stop):
     capture.add_command(command)

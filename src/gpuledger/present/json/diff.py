@@ -99,7 +99,7 @@ class PairedKernelJson(Json):
 
 
 class KernelChangeJson(Json):
-    match: Literal["place", "shape", "name", "function", "family", "new", "vanished"]
+    match: Literal["place", "shape", "name", "function", "operator", "family", "new", "vanished"]
     family: str
     before: list[PairedKernelJson]
     after: list[PairedKernelJson]

@@ -89,6 +89,7 @@ class MeansJson(Json):
     pcie_in: float | None
     pcie_out: float | None
     gpu_active: float | None
+    dram: Annotated[float | UnsetType, Meta(description="Only where reads and writes were not sampled apart.")] = UNSET
 
 
 class StepUseJson(Json):
@@ -326,8 +327,9 @@ def _means(means: Mapping[GpuMetric, float]) -> MeansJson:
         **{
             metric.value: round(means[metric], 2) if metric in means else None
             for metric in GpuMetric
-            if metric is not GpuMetric.SM_CLOCK
-        }
+            if metric not in (GpuMetric.SM_CLOCK, GpuMetric.DRAM)
+        },
+        dram=round(means[GpuMetric.DRAM], 2) if GpuMetric.DRAM in means else UNSET,
     )
 
 

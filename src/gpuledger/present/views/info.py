@@ -81,6 +81,8 @@ def _verdict(trace: Trace, found: Contents) -> Message:
         return say("Incomplete: {sentence}.", sentence=losses[0])
     if moved := [note.sentence for note in trace.health if note.code in CORRECTED]:
         return say("Good for a report, corrected: {sentence}.", sentence=moved[0])
+    if unread := [note.sentence for note in trace.health if note.code == "events-unknown"]:
+        return say("Good for a report, but not all was read: {sentence}.", sentence=unread[0])
     if not found.missing:
         return say("Good for a report: nothing was lost, and everything it needs was recorded.")
     names = joined(say(", "), [missing.what for missing in found.missing])

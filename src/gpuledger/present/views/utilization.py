@@ -23,7 +23,7 @@ from gpuledger.analyse.utilization.kernel_use import (
 )
 from gpuledger.analyse.utilization.stretches import Clock, ComputeSplit, SampledUse, TimeByClass, UseOfStretches
 from gpuledger.answers.kernels import UseAnswer, agreements
-from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
@@ -46,6 +46,7 @@ NAMES: Final = {
 }
 """What a counter is called over a column."""
 METRIC_WORDS: Final = NAMES | {
+    GpuMetric.DRAM: say("DRAM"),
     GpuMetric.SM_ISSUE: say("issue slots"),
     GpuMetric.TENSOR: say("tensor cores"),
     GpuMetric.WARPS: say("warps"),
@@ -99,6 +100,7 @@ _IN_A_REPORT: Final = (
     GpuMetric.TENSOR,
     GpuMetric.DRAM_READ,
     GpuMetric.DRAM_WRITE,
+    GpuMetric.DRAM,
     GpuMetric.PCIE_IN,
     GpuMetric.PCIE_OUT,
 )
@@ -236,7 +238,7 @@ def use_answer(use: UseOfKernels, stretches: UseOfStretches) -> list[Message]:
         say(
             "GPU {gpu}, percent of peak while kernels ran: {figures}.",
             gpu=use.gpu,
-            figures=joined(say(", "), _means_text(stretches.busy, OF_KERNELS)),
+            figures=joined(say(", "), _means_text(stretches.busy, (*OF_KERNELS, GpuMetric.DRAM))),
         )
     ]
     if use.kernels:
@@ -257,7 +259,7 @@ def _first_kernel(use: UseOfKernels) -> Message:
             low=share_text(figure.low / 100),
             high=share_text(figure.high / 100),
         )
-        for metric in (GpuMetric.TENSOR, GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+        for metric in (GpuMetric.TENSOR, *MEMORY)
         if (figure := first.figures.get(metric)) is not None
     ]
     return say(

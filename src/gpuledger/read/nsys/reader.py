@@ -457,7 +457,7 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     notes = list[Note]()
     for table, rows in tables.items():
         backward = int(np.count_nonzero(rows["end_ns"] < rows["start_ns"]))
-        notes += counted("times-backward", backward, table=table.value)
+        notes += counted("nsys times-backward", backward, table=table.value)
     notes += counted("metrics-implausible", _implausible(tables.get(Table.METRICS)))
     notes += counted("samples-elsewhere", _elsewhere(tables))
     return notes + counted("graphs-opaque", len(tables.get(Table.GRAPHS, ())))

@@ -183,7 +183,7 @@ def event_tables(wanted: WantedColumns) -> list[EventTable]:
     return chosen
 
 
-_KNOWN: Final = frozenset((28, 41, 113, 119, 120, 127, 131, 132, 133))
+_KNOWN: Final = frozenset((28, 41, 113, 119, 120, 127, 131, 132, 133, 149))
 """Classes of events that nothing of ours is made of: code that was loaded, which thread ran where, faults of managed
 memory, records of CUDA events, how graphs were made."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.messages import say
-from gpuledger.read.assembled import RawTables, ints, numbered_gpus, place_on_gpus, recorded
+from gpuledger.read.assembled import RawTables, ints, recorded
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -108,8 +108,7 @@ def finish(
 
     Numbers of GPUs up to `most_gpus` are kept; where they are those of agents, of which CPUs are the first, it is 0.
     """
-    gpus, number_of = numbered_gpus(raw, described, most_gpus)
-    place_on_gpus(raw, number_of)
+    gpus = raw.place_on_gpus(described, most_gpus)
     rows = tuple(sorted((name, count) for name, count in source_rows.items() if count))
     processes = tuple(Process(pid, name) for pid, name in sorted(commands.items()))
     said = Origin(gpus=gpus, processes=processes, source_rows=rows, **origin)

@@ -9,8 +9,9 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain
+from math import ceil
 from operator import attrgetter, or_
 from typing import Annotated, Any, Final, Literal
 
@@ -19,6 +20,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from gpuledger.catalog.gpu_metrics import gpu_metric
 from gpuledger.read.assembled import Columns, TextCodes, as_kept
 from gpuledger.regex import regex
 from gpuledger.trace.spans import Ints
@@ -61,6 +63,8 @@ class Shaper:
 
     def copies(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         names = [event.name for event in events]
+        if kind == "copy" and any(own.way for own in args):  # newer torch says it beside the name
+            names = [f"Memcpy {own.way} ({own.source} -> {own.target})" for own in args]
         parts = {name: _copy_kind(name, kind) for name in set(names)}
         return _numbers(args, _WHERE) | {
             "kind": self._text([parts[name][0] for name in names]),
@@ -121,6 +125,13 @@ class Shaper:
             "bytes": np.abs(given),
             "address": _ints([own.address for own in args]),
             "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
+        }
+
+    def samples(self, _events: list[Any], args: list[CounterValue], _: str) -> Columns:
+        return {
+            "device": _ints([own.device for own in args]),
+            "name": self._text([own.name for own in args]),
+            "value": _ints([own.value for own in args]),
         }
 
     def overheads(self, events: list[Any], _args: list[Any], _: str) -> Columns:
@@ -199,6 +210,7 @@ _WAYS: Final = {
     "HtoH": "Host-to-Host",
     "PtoP": "Peer-to-Peer",
 }
+_MEMORIES: Final = {"Host": "Unknown"} | {name.lower(): name for name in ("Pageable", "Pinned", "Device", "Managed")}
 _KERNEL_FEEDS: Final = ((Table.KERNELS, "kernel", Shaper.kernels), (Table.COLLECTIVES, "kernel", Shaper.collectives))
 _OP_FEEDS: Final = ((Table.RANGES, "op", Shaper.ranges), (Table.COLLECTIVES, "op", Shaper.collectives))
 CATEGORIES: Final[Mapping[str, tuple[tuple[Table, str, Callable[..., Columns]], ...]]] = {
@@ -235,7 +247,7 @@ def _copy_kind(name: str, kind: str) -> tuple[str, str, str]:
     if match is None:
         return "Unknown", "Unknown", "Unknown"
     # AMD says only that it was the host's memory
-    source, target = ("Unknown" if match[side] == "Host" else match[side] for side in ("source", "target"))
+    source, target = (_MEMORIES.get(match[side], match[side]) for side in ("source", "target"))
     return _WAYS.get(match["way"], "Unknown"), source, target
 
 
@@ -321,6 +333,9 @@ class Args(_Struct):
     address: int = msgspec.field(name="Addr", default=-1)
     kernel: Any = ""
     name: str = ""
+    way: int | str = msgspec.field(name="copy kind", default="")
+    source: int | str = msgspec.field(name="src kind", default="")
+    target: int | str = msgspec.field(name="dst kind", default="")
 
 
 class Event(_Struct):
@@ -334,6 +349,8 @@ class Event(_Struct):
     ts: Raw = Raw()
     dur: Raw = Raw()
     args: Args = msgspec.field(default_factory=Args)
+    series: Raw = msgspec.field(name="(series)", default=Raw())
+    """Of a counter: its arguments, whose names are those of its values."""
 
 
 class _Instant(_Struct, tag_field="cat"):
@@ -395,7 +412,8 @@ _OP_ARGS: Final = ("types", "dims", "dims_2021", "arguments", *_COLLECTIVE_ARGS)
 _MEMORY_ARGS: Final = ("memory_bytes", "memory_device", "memory_device_type", "address")
 _COMMON: Final = (
     *(_kind(category, _OnThread, "correlation", "kernel") for category in ("cuda_runtime", "cuda_driver")),
-    *(_kind(category, _OnGpu, *_WHERE, "bytes") for category in ("gpu_memcpy", "gpu_memset")),
+    _kind("gpu_memcpy", _OnGpu, *_WHERE, "bytes", "way", "source", "target"),
+    _kind("gpu_memset", _OnGpu, *_WHERE, "bytes"),
     _kind("cuda_sync", _OnGpu, *_WHERE, "sync_kind"),
     _kind("cpu_instant_event", _Instant, *_MEMORY_ARGS),
     *(_kind(category, _OnThread) for category in ("python_function", "overhead")),
@@ -419,8 +437,90 @@ USUAL: Final = _decoder(
     _kind("cpu_op", _OnThread, *_OP_ARGS),
     _kind("user_annotation", _OnThread, *_OP_ARGS),
 )
-ANY: Final = msgspec.json.Decoder(list[Event])
+_ANY: Final = msgspec.json.Decoder(list[Event])
 """What one of them does not decode, the next does. Where two do, they say the same."""
+
+
+class _Arguments(_Struct):
+    args: Raw = Raw()
+
+
+_ARGUMENTS_ALONE: Final = msgspec.json.Decoder(list[_Arguments])
+
+
+def decode_any(text: bytes) -> list[Event]:
+    """A list of events of any category."""
+    events = _ANY.decode(text)
+    if counters := [place for place, event in enumerate(events) if event.ph == "C"]:
+        arguments = _ARGUMENTS_ALONE.decode(text)
+        for place in counters:
+            events[place].series = arguments[place].args
+    return events
+
+
+AUTOGRAD: Final = {"CPU functions": "Operator", "CUDA functions": "Kernel"}
+"""The processes in traces of torch.autograd.profiler without Kineto, and what their events would be there."""
+
+
+def as_kinetos(event: Event) -> None:
+    """An event of the autograd profiler with its category; work on a GPU has its number for a thread's."""
+    event.cat, event.pid = AUTOGRAD[str(event.pid)], 0
+    if event.cat == "Kernel" and isinstance(event.tid, int):
+        event.args.device = event.tid
+
+
+class CounterValue(_Struct):
+    """One value of one counter of a GPU."""
+
+    name: str
+    device: int
+    value: int
+
+
+class TimedValue(_Struct):
+    """The same as an event."""
+
+    ts: Raw
+    args: CounterValue
+    dur: Raw = Raw()
+
+
+_GPU: Final = re.compile(r"GPU ?#?(\d{1,4})\b[ :]*", re.IGNORECASE)
+_UNIT: Final = re.compile(r"\s*\((%|MHz|Hz|W|mW|C)\)$")
+
+
+def counter_values(event: Event) -> list[TimedValue]:
+    """What a counter of a GPU was: a value for each of its series; none where it is no GPU's.
+
+    torch counts in a process called `GPU 0 Counters`; others name the GPU in the counter, or number the process so.
+    """
+    try:
+        series = msgspec.json.decode(event.series, type=dict[str, Any]) if event.series else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        series = {}
+    numbers = {key: value for key, value in series.items() if isinstance(value, int | float)}
+    said = next((match for text in (str(event.pid), event.name) if (match := _GPU.match(text))), None)
+    device = int(said[1]) if said else NOT_RECORDED
+    values = []
+    for key, value in numbers.items():
+        name = _counter_name(_GPU.sub("", event.name, count=1).strip(), key)
+        if device == NOT_RECORDED and gpu_metric(name) is None:
+            continue
+        if device == NOT_RECORDED and isinstance(event.pid, int):
+            device = event.pid
+        if name.endswith("[MHz]"):
+            name, value = name.replace("[MHz]", "[Hz]"), value * 1e6
+        if abs(value) < 2**62:
+            values.append(TimedValue(event.ts, CounterValue(name, device, ceil(value))))  # as nsys rounds
+    return values
+
+
+@lru_cache(1000)
+def _counter_name(name: str, key: str) -> str:
+    """The name of one series of a counter, with its unit in brackets."""
+    both = [_UNIT.sub(r" [\1]", text) for text in (name, key, f"{name} [{key}]")]
+    known = next((text for text in both if gpu_metric(text) is not None), None)
+    return known or (both[0] if key.lower() in ("", "value", name.lower()) else f"{both[0]} {both[1]}".strip())
 
 
 def by_category(batch: list[Any]) -> dict[str, list[Any]]:

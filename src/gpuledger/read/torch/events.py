@@ -31,7 +31,7 @@ from gpuledger.read.other_tools import other_json
 from gpuledger.read.request import counted, more_event_bytes
 from gpuledger.read.source import too_slow
 from gpuledger.read.stream import ByteStream
-from gpuledger.read.torch.columns import ANY, PLAIN, USUAL, Args, Event
+from gpuledger.read.torch.columns import PLAIN, USUAL, Args, Event, decode_any
 from gpuledger.trace.model import Note, Severity
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, count_text
@@ -179,7 +179,7 @@ class EventStream:
             if decoder is USUAL:
                 self._decoders = (USUAL,)  # a trace that has collectives has them everywhere
             return events
-        return ANY.decode(whole)
+        return decode_any(whole)
 
     def _end_of_events(self, text: bytes) -> tuple[list[Event], bytes] | None:
         """The last events, if the list ends within `text`, and what stands after it."""
@@ -278,7 +278,7 @@ def _cuts(text: bytes) -> list[int]:
 def _decode(inside: bytes) -> list[Event] | None:
     """Events of any category; None if the text is no list of events."""
     try:
-        return ANY.decode(b"[" + inside + b"]")
+        return decode_any(b"[" + inside + b"]")
     except _UNDECODABLE:
         return None
 
@@ -343,6 +343,7 @@ def _event(value: object) -> Event | None:
         ts=Raw(str(value.get("ts", "")).encode("utf-8", "backslashreplace")),
         dur=Raw(str(value.get("dur", "")).encode("utf-8", "backslashreplace")),
         args=args,
+        series=Raw(json.dumps(given).encode()),
     )
 
 

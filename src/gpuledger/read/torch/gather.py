@@ -23,16 +23,19 @@ from numpy.typing import NDArray
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
 from gpuledger.read.assembled import Columns, TextCodes, together
-from gpuledger.read.request import Progress, WantedColumns, too_many_rows
+from gpuledger.read.request import GPU_METRICS, Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source, opened
 from gpuledger.read.stream import GZIP, ByteStream, Gunzipped, PlainFile, RejoinedStream, read_ahead, unpacked_size
 from gpuledger.read.torch.columns import (
+    AUTOGRAD,
     CATEGORIES,
     LEFT_ALONE,
     ON_THREAD,
     Shaper,
     are_usual,
+    as_kinetos,
     by_category,
+    counter_values,
     narrowed,
 )
 from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
@@ -61,6 +64,7 @@ class GatheredEvents:
     events: int
     untimed: int
     begin_end: int
+    unknown: dict[str, int]
     names_cut: int
     has_named_threads: bool
     """Threads that have no number got one that means nothing in another part."""
@@ -77,6 +81,12 @@ def gather(stream: ByteStream, name: str, wanted: WantedColumns, limits: Limits,
         del batch  # before the next one is made
         progress("events", gathering.events)
     return gathering.finish(events)
+
+
+_NO_EVENT: Final = ("M", "s", "t", "f")
+"""Names of things, and arrows between events."""
+_NOT_WORK: Final = ("Trace", "Record Window End", "Iteration Start", "mtia")
+"""What the profiler says of itself; and what is counted elsewhere. By category, where there is none by name."""
 
 
 def _args(events: list[Any]) -> list[Any]:
@@ -96,11 +106,16 @@ class _Gathering:
         self._process_names: dict[int, str] = {}
         self._seen: dict[str, int] = {}
         self._untimed = self._begin_end = 0
+        self._unknown: Counter[str] = Counter()
 
     def take(self, batch: list[Any]) -> None:
         self.events += len(batch)
         have_length = are_usual(batch)
-        if not have_length:  # threads that have no number get theirs in the order of the text, however it is cut
+        if not have_length:
+            for event in batch:
+                if event.pid in AUTOGRAD and event.ph == "X" and not event.cat:
+                    as_kinetos(event)
+            # threads that have no number get theirs in the order of the text, however it is cut
             self._shaper.meet(event for event in batch if event.cat in ON_THREAD and event.ph == "X")
         for category, events in by_category(batch).items():
             self._seen[category] = self._seen.get(category, 0) + len(events)
@@ -110,6 +125,7 @@ class _Gathering:
                 continue
             if not have_length:
                 self._begin_end += sum(event.ph in ("B", "E") for event in events)
+                self._unknown[category] += sum(event.ph not in ("X", "B", "E", "M") for event in events)
                 events = [event for event in events if event.ph == "X"]
             args = _args(events)
             for table, kind, shape in CATEGORIES[category]:
@@ -117,14 +133,24 @@ class _Gathering:
                     self._add((table, category), kind, shape, events, args)
 
     def _take_others(self, category: str, events: list[Any]) -> None:
-        """Names of processes, and memory events."""
-        memory = []
+        """Names of processes, memory events and counters of GPUs; others are counted."""
+        memory, samples = [], []
         for event in events:
             if event.ph == "M" and event.name == "process_name" and isinstance(event.pid, int):
                 if -(2**63) <= event.pid < 2**63:  # no event can be of another: columns have 64 bits
                     self._process_names.setdefault(event.pid, event.args.name)
             elif event.ph == "i" and event.name == "[memory]":
                 memory.append(event)
+            elif event.ph == "C" and (values := counter_values(event)):
+                samples += values
+            elif event.ph == "C":
+                self._unknown[f"counter {event.name}"] += 1
+            elif event.ph not in _NO_EVENT and not (category or event.name).startswith(_NOT_WORK):
+                self._unknown[category or event.name] += 1
+        if samples:
+            self._seen[GPU_METRICS] = self._seen.get(GPU_METRICS, 0) + len(samples)
+            if Table.METRICS in self._wanted:
+                self._add((Table.METRICS, category), "sample", Shaper.samples, samples, _args(samples))
         if memory and Table.ALLOCS in self._wanted:
             self._add((Table.ALLOCS, category), "memory", Shaper.allocs, memory, _args(memory))
 
@@ -148,7 +174,7 @@ class _Gathering:
             if not events:
                 return
         length, has_length = nanoseconds([event.dur for event in events])
-        self._untimed += 0 if kind == "memory" else int((~has_length).sum())
+        self._untimed += 0 if kind in ("memory", "sample") else int((~has_length).sum())
         columns = shape(self._shaper, events, args, kind) | {"start_ns": start, "end_ns": start + length}
         self._parts.setdefault(feed, []).append(narrowed(table, columns))
 
@@ -163,6 +189,7 @@ class _Gathering:
             events=self.events,
             untimed=self._untimed,
             begin_end=self._begin_end,
+            unknown=dict(+self._unknown),
             names_cut=self.codes.cut,
             has_named_threads=bool(self._shaper.named_threads),
             head=events.head,
@@ -263,6 +290,7 @@ def merged(parts: Sequence[TracePart]) -> GatheredEvents:
         events=sum(rest.events for rest in rests),
         untimed=sum(rest.untimed for rest in rests),
         begin_end=sum(rest.begin_end for rest in rests),
+        unknown=dict(sum((Counter(rest.unknown) for rest in rests), Counter[str]())),
         names_cut=sum(rest.names_cut for rest in rests),
         has_named_threads=any(rest.has_named_threads for rest in rests),
         head=rests[0].head,

@@ -36,10 +36,10 @@ from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, parents
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
-from gpuledger.units import bytes_text
+from gpuledger.units import bytes_text, count_text
 
 
 class TorchDevices:
@@ -234,6 +234,11 @@ class TorchReader:
             head, stream = unpacked(PlainFile(file), source.name, limits)
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
+                if (inner := replace(source, head=head)).head.startswith(b"\n"):
+                    from gpuledger.read.perfetto.reader import PerfettoReader
+
+                    if (reader := PerfettoReader()).recognises(inner):
+                        return reader.read(source, wanted, limits, progress)
                 raise unrecognised(replace(source, head=head or b"\0"))
             container = "json.gz" if is_packed else "json"
             if b'"rocprofiler-sdk-tool"' in head:
@@ -283,6 +288,8 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
             raise refusal
     check()
     raw, texts = by_table(whole)
+    if is_autograd := not whole.metadata and b'"CPU functions"' in whole.head:
+        whole.notes.append(_without_outer_operators(raw))
     codes = TextCodes.of(texts)
     devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw], limits.gpus)
     if len(devices.gpus) > limits.gpus:
@@ -291,6 +298,8 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     for table, columns in raw.items():
         check()
         _complete(table, columns, devices, pid)
+        if table is Table.METRICS:
+            _mark_counts(columns, texts)
         if table is Table.RANGES:
             nest(columns)
     number_graph_nodes(raw, texts)
@@ -305,14 +314,36 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         if table not in tables
     }
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
+    if is_autograd:
+        origin = replace(origin, tool="torch.autograd.profiler")
     return Trace(
         origin,
-        (*whole.notes, *_doubts(whole, tables), *devices.notes(), *unrecorded_work(tables, frozenset(wanted)), *damage),
+        (
+            *whole.notes,
+            *_doubts(whole, tables, limits),
+            *devices.notes(),
+            *unrecorded_work(tables, frozenset(wanted)),
+            *damage,
+        ),
         strings,
         tables,
         absent,
         stacks,
     )
+
+
+def _without_outer_operators(raw: dict[Table, Columns]) -> Note:
+    """Of the autograd profiler's GPU times, which are those of operators, leaves the innermost ones."""
+    work = raw.get(Table.KERNELS, {})
+    outer = 0
+    if work:
+        around = parents(work["start_ns"], work["end_ns"], work["device"])
+        inner = np.ones(len(around), np.bool_)
+        inner[around[around >= 0]] = False
+        outer = int(np.count_nonzero(~inner))
+        raw[Table.KERNELS] = {name: values[inner] for name, values in work.items()}
+    [note] = counted("times-of-operators", 1, outer=count_text(outer))
+    return note
 
 
 def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int:
@@ -324,20 +355,28 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
     return min(names, default=0)
 
 
-def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
+def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows], limits: Limits) -> list[Note]:
     mtia = sum(count for category, count in whole.seen.items() if category.startswith("mtia"))
     notes = [
         *counted("events-untimed", whole.untimed),
         *counted("events-begin-end", whole.begin_end),
-        *counted("torch names-cut", whole.names_cut),
+        *counted("names-cut", whole.names_cut, longest=count_text(limits.text_bytes)),
         *counted("mtia", mtia),
+        *counted("events-unknown", sum(whole.unknown.values()), kind=", ".join(_most_first(whole.unknown))),
     ]
     for table, rows in tables.items():
-        notes += counted("torch times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
+        notes += counted("times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
     return notes
 
 
-_ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS)
+def _most_first(counts: Mapping[str, int]) -> list[str]:
+    """The few with the most events."""
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    return [*names[:_KINDS_NAMED], *(["..."] if len(names) > _KINDS_NAMED else [])]
+
+
+_KINDS_NAMED: Final = 4
+_ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS, Table.METRICS)
 
 
 def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -> None:
@@ -346,6 +385,14 @@ def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -
         resolve = devices.resolve_work if table in WORK else devices.resolve
         columns["gpu"] = resolve(columns["device"])
     complete(table, columns, pid)
+
+
+def _mark_counts(columns: Columns, texts: list[str]) -> None:
+    """Counters whose names have no unit are percentages, unless one of them is over 100: then they are counts."""
+    for code in distinct(columns["name"]).tolist():
+        name = texts[code]
+        if "[" not in name and "." not in name and columns["value"][columns["name"] == code].max() > 100:
+            texts[code] = f"{name} [count]"
 
 
 _BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.assembled import Columns, RawTables, copy_columns, numbered_gpus, place_on_gpus
+from gpuledger.read.assembled import Columns, RawTables, copy_columns
 from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
-from gpuledger.read.xplane.messages import Bytes, MessageFields, WirePart, fields_of, parts
+from gpuledger.read.stream import too_large
+from gpuledger.read.wire_messages import Bytes, MessageFields, WirePart, fields_of, parts
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
@@ -68,10 +69,7 @@ class XplaneReader:
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         if source.size > limits.unpacked_bytes:
-            raise UnreadableProfile(
-                f"{source.name}: {bytes_text(source.size)} are more than {bytes_text(limits.unpacked_bytes)}",
-                hint=f"if it is what it should be: --limit=unpacked-bytes={source.size}",
-            )
+            raise too_large(source.name, limits.unpacked_bytes)
         with in_time(source.name, limits), opened(source) as file:
             content = file.read()
             try:
@@ -117,8 +115,7 @@ class _XspaceReading:
         self._add_operators()
         for columns in self._calls:
             self._raw.add(Table.CALLS, columns)
-        described, number_of = numbered_gpus(self._raw, gpus, self._limits.gpus)
-        place_on_gpus(self._raw, number_of)
+        described = self._raw.place_on_gpus(gpus, self._limits.gpus)
         return self._raw.trace(self._origin(described, environment), 0)
 
     def _origin(self, gpus: tuple[Gpu, ...], environment: dict[str, Any]) -> Origin:

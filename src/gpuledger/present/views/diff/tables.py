@@ -71,6 +71,7 @@ _LEVEL_WORDS: Final = {
     "family": say("family"),
     "new": say("new"),
     "vanished": say("vanished"),
+    "operator": say("operator"),
     "numbers": say("numbers"),
     "renamed": say("renamed"),
 }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.timeline import EventFinder, Events, EventSource, EventTrack, Stretch
 from gpuledger.analyse.utilization.samples import GpuSamples, gpu_samples
 from gpuledger.attribution.flame_trees import TreeKind
-from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
@@ -47,7 +47,7 @@ _LONGEST_FRAME_NAME: Final = 120
 _SERIES: Final = (
     (say("SMs active"), "compute-gemm", (GpuMetric.SM_ACTIVE,)),
     (say("Tensor"), "compute-moe", (GpuMetric.TENSOR,)),
-    (say("DRAM"), "bound-memory", (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)),
+    (say("DRAM"), "bound-memory", MEMORY),
 )
 """What is drawn of the samples: name, tone, counters that are added up."""
 
