@@ -33,7 +33,9 @@ from gpuledger.ledger.books import Line, LineKind
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.terms import TOTAL
-from gpuledger.units import bytes_text, three_figures, time_text
+from gpuledger.trace.model import NotMeasured
+from gpuledger.units import bytes_text, count_text, three_figures, time_text
+from gpuledger.verdicts import PASS, UNDECIDED
 
 MOST_KERNELS: Final = 10
 MOST_CALLS: Final = 8
@@ -396,7 +398,8 @@ def gates_sheet(outcomes: Sequence[GateOutcome]) -> Sheet:
 
     def result(outcome: GateOutcome) -> Term:
         words = gate_result(outcome)
-        return Term(words, words, badge="bad" if outcome.tripped else "good")
+        badge = "bad" if outcome.tripped else "warn" if outcome.verdict == UNDECIDED else "good"
+        return Term(outcome.verdict, words, badge=badge)
 
     return Sheet.of(
         "diff_gates",
@@ -417,10 +420,22 @@ def gate_values(outcome: GateOutcome) -> str:
 
 
 def gate_result(outcome: GateOutcome) -> str:
-    """In a word or two."""
-    if outcome.tripped:
-        return say("TRIPPED")
-    return say("passed: may be noise") if outcome.in_noise else say("passed")
+    """In a word, and where that is undecided the interval and what would decide."""
+    if outcome.verdict != UNDECIDED:
+        return say("PASS") if outcome.verdict == PASS else say("FAIL")
+    if isinstance(outcome.interval, NotMeasured):
+        return say("UNDECIDED: {why}", why=outcome.interval.reason)
+    low, high = outcome.interval.low_ns, outcome.interval.high_ns
+    ends = (
+        {"low": signed_share(low / outcome.before), "high": signed_share(high / outcome.before)}
+        if outcome.before
+        else {}
+    )
+    interval = say("{low} to {high}", **ends) if ends else f"{low:+.4g} … {high:+.4g}"
+    if outcome.deciding_steps is None:
+        return say("UNDECIDED: {interval}; record several runs", interval=interval)
+    steps = count_text(outcome.deciding_steps)
+    return say("UNDECIDED: {interval}; {steps} steps a side would decide", interval=interval, steps=steps)
 
 
 def controls_text(controls: Controls, delta_ns: int) -> str:
