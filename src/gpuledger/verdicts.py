@@ -1,4 +1,4 @@
-"""PASS, FAIL or UNDECIDED: a figure with the interval it lies in, and a limit, in; the verdict and what would decide out.
+"""PASS, FAIL or UNDECIDED: a figure with its interval, and a limit, in; the verdict and what would decide out.
 
 A figure passes where its whole interval is within the limit, fails where the whole is beyond, and is undecided else.
 """

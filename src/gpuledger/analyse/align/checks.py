@@ -320,10 +320,9 @@ def _what_would_decide(doubt: DoubtfulFigure | None, tier: Tier, *, timed: bool)
             "too few samples, or a host's times of two runs, tell too little: `gpuledger time A B` times both in turns "
             "until their difference is known (--seconds)"
         )
-    limits = sorted(
-        (1 / tier.warns, 1 / tier.passes, tier.passes, tier.warns), key=lambda limit: abs(limit - doubt.value)
-    )
-    crossed = next(limit for limit in limits if doubt.low < limit <= doubt.high or doubt.low <= limit < doubt.high)
+    limits = (1 / tier.warns, 1 / tier.passes, tier.passes, tier.warns)
+    held = [limit for limit in limits if doubt.low <= limit <= doubt.high]
+    crossed = min(held, key=lambda limit: abs(limit - doubt.value))
     needed = doubt.deciding_samples(crossed)
     ends = {"low": f"{doubt.low:.3f}", "high": f"{doubt.high:.3f}", "limit": f"{crossed:.3f}"}
     told = say("the mock takes {low} to {high} x the model's time, and a limit is {limit} x", **ends)

@@ -71,8 +71,8 @@ def align(
 
     Finds the operation in the profile of the whole model, lays one forward of each side by side, and asks seven
     questions: kernel names, calls per forward, missing kernels, extra kernels, latency, CUDA graphs, launch shape.
-    Each passes, warns, fails or is undecided with its figures, and says what to do. Only steady steps count; the first forward is
-    left out, and the one with the median GPU time stands for the others.
+    Each passes, warns, fails or is undecided with its figures, and says what to do. Only steady steps count; the first
+    forward is left out, and the one with the median GPU time stands for the others.
 
     E2E may be several profiles, a folder or a glob, one per rank: each forward counts where it computes the longest.
     Both sides may also be what `nsys stats --report=cuda_gpu_kern_sum` printed, or the JSON of `gpuledger time`, which
