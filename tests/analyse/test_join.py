@@ -75,7 +75,7 @@ def entry(
     name: str, mean_ns: int = 10_000, *, place: tuple[str, ...] = (), calls: int = 1, grid: Dim3 = SHAPE
 ) -> StepKernel:
     return StepKernel(
-        name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, mean_ns=mean_ns
+        name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, ran_ns=mean_ns * calls
     )
 
 

@@ -50,10 +50,15 @@ class StepKernel:
     """In all steady steps."""
     time_ns: int
     """Its own part of compute in all steady steps."""
-    mean_ns: int
-    """How long one of them runs."""
+    ran_ns: int
+    """How long all of them run, whatever runs beside them."""
     lit: LitTime | None = None
     """What they take at the GPU's roofs, of `time_ns`; None where that is not known, or was not asked for."""
+
+    @property
+    def mean_ns(self) -> int:
+        """How long one of them runs."""
+        return self.ran_ns // self.calls
 
     @property
     def key(self) -> Key:
@@ -104,11 +109,11 @@ def overview(
     number, first = np.argsort(np.argsort(first))[number], np.sort(first)
     times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
-    mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
+    ran = np.bincount(number, weights=length).astype(np.int64)
     names = [trace.strings.text(code) or "" for code in work.name[chosen[first]].tolist()]
     nothing: list[LitTime | None] = [None] * len(first)
     lit = nothing if kernels is None else lit_times(kernels, kernels.places(chosen), number, len(first), own[wanted])
-    columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, mean)
+    columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, ran)
     entries = tuple(
         StepKernel(name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], *amounts)
         for name, code, wide, deep, place, *amounts in zip(

@@ -16,6 +16,7 @@ from gpuledger.analyse.diff.compare import (
     LOST,
     MIX,
     OTHER_COMPUTE,
+    OVERLAP,
     PER_CALL,
     UNKNOWN,
     UNLIKE,
@@ -61,6 +62,7 @@ _PART_WORDS: Final = {
     CALLS: say("calls{per}", per=""),
     PER_CALL: say("time per call"),
     MIX: say("mix"),
+    OVERLAP: say("overlap"),
     OTHER_COMPUTE: say("other compute"),
     UNLIKE: say("unlike steps"),
 }
@@ -231,6 +233,8 @@ def _what_changed(found: Diff, part: str) -> str:
         most = max(found.changes, key=lambda change: abs(change.by_time_ns))
         short, _, inner = label(most.pair.first.name).partition("…")
         return say("most in {kernel}", kernel=cut_label(inner or short, _NAME))
+    if part == OVERLAP:
+        return say("side by side: {times}", times=times(*(side.overlap_ns / side.steps for side in (before, after))))
     if part == OTHER_COMPUTE:
         return say("started before the steps")
     if part == UNLIKE:
