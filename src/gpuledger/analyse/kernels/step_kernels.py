@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
+from gpuledger.analyse.kernels.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.analyse.light.lit_time import LitTime, lit_times
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.attribution.launch_places import launched_inside, places
@@ -213,6 +213,11 @@ class KernelMatch:
         """What reaching the nearest roof would save in all steady steps; 0 where nothing is known."""
         saved = saving(self.entry.time_ns, self.entry.calls, self.headroom)
         return 0 if isinstance(saved, NotMeasured) else saved
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether a call takes no longer than starting and ending a kernel does, so that no roof is of use to it."""
+        return 0 < self.entry.time_ns <= self.entry.calls * FLOOR_NS
 
     @property
     def severity(self) -> str:
