@@ -346,7 +346,9 @@ def test_order_tells_a_dense_decoder_apart(layers: int, steps: int, before: tupl
 
 
 def test_order_tells_nothing_of_what_is_no_transformer() -> None:
-    lines = [f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(("conv", "batch_norm", "relu", "gemm") * 9)]
+    lines = [
+        f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(("conv", "batch_norm", "relu", "gemm") * 9)
+    ]
     assert busy(costs(trace(*lines))) == {}
 
 

@@ -102,10 +102,16 @@ class LayerStructure:
             self._say(start, min(first, whole), lambda _: ATTENTION)
             self._feed_forward(first, second)
             self.instance[start:second], self.layer[start:second] = instance, number
-            for norm in (start, first):
-                if norm < whole and self._kind[norm] == _NORM:
-                    self.phase[norm] = NORM
+            for norm in (start, first, second):
+                self._norm(norm)
         self._head(halves[-1][1], whole)
+
+    def _norm(self, at: int) -> None:
+        """A norm between parts of layers, with the residual added before it, which many kernels do in one."""
+        if at < len(self.phase) and self._kind[at] == _NORM:
+            self.phase[at] = NORM
+            if at and self._kind[at - 1] == _ELEMENTWISE:
+                self.phase[at - 1] = NORM
 
     def _say(self, start: int, end: int, phase_at: Callable[[int], str]) -> None:
         for at in range(start, end):
@@ -137,7 +143,6 @@ class LayerStructure:
         """What follows the last norm of a step: logits, and the choice of a token."""
         if norm >= end or self._kind[norm] != _NORM:
             return
-        self.phase[norm] = NORM
         gemms = [at for at in range(norm + 1, end) if self._kind[at] == _GEMM]
         sampled = [at for at in range(norm + 1, end) if self._told[at] == SAMPLING_PHASE]
         if gemms:

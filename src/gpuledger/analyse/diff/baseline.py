@@ -137,7 +137,9 @@ class BaselineJson(Json):
     overlap_ns: (
         Annotated[
             int,
-            Meta(description="Of the sum of kernels' times, what ran beside others; without it those times overlap not."),
+            Meta(
+                description="Of the sum of kernels' times, what ran beside others; without it those times overlap not."
+            ),
         ]
         | UnsetType
     ) = UNSET

@@ -348,9 +348,9 @@ def _bottlenecks_sheet(ranked: Sequence[_Numbered], device: Device) -> Sheet:
                 "saves",
                 say("Saves per step"),
                 Unit.FIGURE,
-                lambda row: say("too short")
-                if row[1].is_too_short
-                else time_text(row[1].saving_ns // device.step_count),
+                lambda row: (
+                    say("too short") if row[1].is_too_short else time_text(row[1].saving_ns // device.step_count)
+                ),
             ),
             Column("of_step", say("Share of step"), Unit.FIGURE, lambda row: share_text(row[1].saving_ns / whole_ns)),
         ),
