@@ -4,8 +4,8 @@ Where no range tells, as in a CUDA graph, order does. A layer is an attention co
 a feed-forward part up to the next norm; layers repeat. So: a core is a fused attention kernel, or a softmax between two
 GEMMs that no choice of experts follows. What follows a core up to the next norm is its output projection. From that
 norm to the first one after the last activation or expert is the feed-forward part: a mixture where it has experts, in
-the order router, dispatch, experts, combine. What comes after belongs to the next core; how many kernels that are, other
-layers say. What lies between the last norm of a step and the first of the next is the head, and what prepares a step.
+the order router, dispatch, experts, combine. What comes after belongs to the next core; how many kernels, other layers
+say. What lies between the last norm of a step and the first of the next is the head, and what prepares a step.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LayerStructure:
         ahead = [begins - second for (_, second), (begins, _) in zip(halves, cores[1:], strict=False)]
         usual = max(set(ahead), key=ahead.count)
         number = -1
-        for instance, ((begins, ends), (first, second)) in enumerate(zip(cores, halves, strict=True)):
+        for instance, ((begins, _), (first, second)) in enumerate(zip(cores, halves, strict=True)):
             before = halves[instance - 1][1] if instance else -1
             start = begins - usual
             if start < 0 or self._kind[start] != _NORM or start < before:

@@ -67,20 +67,7 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     phase, count = work.phase[activity].astype(np.int16), len(start)
     parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[:count]
     step = sweep.search(device.ledger.tiles_ns, start, "right")
-    cycle, layer = np.full((2, count), NOWHERE, np.int32)
-    before, opens, cycles = np.full(count, NOWHERE, np.int16), np.zeros(count, np.bool_), 0
-    rank = work.rank[activity]  # ranks that share a GPU go through their phases each on its own
-    ranks = distinct(rank)
-    for member in ranks.tolist():
-        own = np.flatnonzero(rank == member) if len(ranks) > 1 else slice(None)
-        now = phase[own]
-        steps_on = np.append(True, np.diff(step[own]) != 0)[: len(now)]
-        number, layer[own] = _layers_of_work(device, work, activity[own], now, step[own], parted[own] | steps_on)
-        cycle[own] = number if (work.layer != NOWHERE).any() else np.where(number == NOWHERE, NOWHERE, number + cycles)
-        cycles = int(cycle.max(initial=-1)) + 1
-        before[own] = np.append(NOWHERE, now)[: len(now)]
-        changes = (np.diff(now) != 0) | (np.diff(cycle[own]) != 0)
-        opens[own] = steps_on | np.append(True, changes)[: len(now)] | (parted[own] & (cycle[own] == NOWHERE))
+    before, opens, cycle, layer = _in_order(device, work, activity, phase, step, parted)
     window, nowhere = device.ledger.window, np.full(1, NOWHERE, np.int16)
     whole_start = np.concatenate((start, [window.start_ns], end))  # the work of phases, then the stretches between
     begins = np.concatenate((opens, np.ones(count + 1, np.bool_)))
@@ -93,7 +80,7 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
         "layer": np.concatenate((layer, layer, nowhere)),
     }
     whole_end = np.concatenate((end, start, [window.end_ns]))
-    del activity, parted, step, opens, cycle, layer, phase, before, rank  # all are as long as the profile
+    del activity, parted, step, opens, cycle, layer, phase, before  # all are as long as the profile
     # cut where steps begin
     edges = device.ledger.tiles_ns
     start, end, whose = cut_at(whole_start, whole_end, edges[1:-1])
@@ -115,6 +102,30 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     )
     _check_balance(device, pieces)
     return pieces
+
+
+def _in_order(
+    device: Device, work: WorkPhases, activity: Positions, phase: Numbers, step: Ints, parted: NDArray[np.bool_]
+) -> tuple[Numbers, NDArray[np.bool_], Numbers, Numbers]:
+    """Of each piece of work the phase before it, whether it begins one, its layer's instance and number.
+
+    Ranks that share a GPU go through their phases each on its own.
+    """
+    cycle, layer = np.full((2, len(activity)), NOWHERE, np.int32)
+    before, opens, cycles = np.full(len(activity), NOWHERE, np.int16), np.zeros(len(activity), np.bool_), 0
+    rank, numbered = work.rank[activity], bool((work.layer != NOWHERE).any())
+    ranks = distinct(rank)
+    for member in ranks.tolist():
+        own = np.flatnonzero(rank == member) if len(ranks) > 1 else slice(None)
+        now = phase[own]
+        steps_on = np.append(True, np.diff(step[own]) != 0)[: len(now)]
+        number, layer[own] = _layers_of_work(device, work, activity[own], now, step[own], parted[own] | steps_on)
+        cycle[own] = number if numbered else np.where(number == NOWHERE, NOWHERE, number + cycles)
+        cycles = int(cycle.max(initial=-1)) + 1
+        before[own] = np.append(NOWHERE, now)[: len(now)]
+        changes = (np.diff(now) != 0) | (np.diff(cycle[own]) != 0)
+        opens[own] = steps_on | np.append(True, changes)[: len(now)] | (parted[own] & (cycle[own] == NOWHERE))
+    return before, opens, cycle, layer
 
 
 def _booked_work(device: Device) -> tuple[Ints, Ints, Positions]:

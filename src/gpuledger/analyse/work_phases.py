@@ -3,8 +3,8 @@
 An activity is of the phase that the innermost range around its launch is called after, on the thread of the launch, or
 where that has none on any thread of its process (autograd launches from threads of its own). Where no range tells, as
 for work in a graph, its own name does; a GEMM or an activation between a dispatch and a combine is the experts'; and
-then the order of its stream (`layer_structure`). What the user says comes first, by ranges and then by names. A range of
-a whole mixture tells only where nothing else does.
+then the order of its stream (`layer_structure`). What the user says comes first, by ranges and then by names. A range
+of a whole mixture tells only where nothing else does.
 """
 
 from __future__ import annotations

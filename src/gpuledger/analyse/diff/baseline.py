@@ -137,9 +137,7 @@ class BaselineJson(Json):
     overlap_ns: (
         Annotated[
             int,
-            Meta(
-                description="Of the sum of kernels' times, what ran beside others; without it those times overlap not."
-            ),
+            Meta(description="Of the sum of kernels' times, what ran beside others; absent: they are shares."),
         ]
         | UnsetType
     ) = UNSET

@@ -429,13 +429,9 @@ def gate_result(outcome: GateOutcome) -> str:
         return say("PASS") if outcome.verdict == PASS else say("FAIL")
     if isinstance(outcome.interval, NotMeasured):
         return say("UNDECIDED: {why}", why=outcome.interval.reason)
-    low, high = outcome.interval.low_ns, outcome.interval.high_ns
-    ends = (
-        {"low": signed_share(low / outcome.before), "high": signed_share(high / outcome.before)}
-        if outcome.before
-        else {}
-    )
-    interval = say("{low} to {high}", **ends) if ends else f"{low:+.4g} … {high:+.4g}"
+    ends = outcome.interval.low_ns, outcome.interval.high_ns
+    start, end = (signed_share(change / outcome.before) if outcome.before else f"{change:+.4g}" for change in ends)
+    interval = say("{start} to {end}", start=start, end=end)
     if outcome.deciding_steps is None:
         return say("UNDECIDED: {interval}; record several runs", interval=interval)
     steps = count_text(outcome.deciding_steps)
