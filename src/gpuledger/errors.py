@@ -39,6 +39,10 @@ class NothingRecorded(GpuledgerError):
     """The profile is fine, but it does not hold what the question is about."""
 
 
+class MeansSeveral(NothingRecorded):
+    """A name that stands for more than one thing."""
+
+
 class MissingPackage(GpuledgerError):
     """An optional package is needed for this input."""
 

@@ -75,7 +75,7 @@ def entry(
     name: str, mean_ns: int = 10_000, *, place: tuple[str, ...] = (), calls: int = 1, grid: Dim3 = SHAPE
 ) -> StepKernel:
     return StepKernel(
-        name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, mean_ns=mean_ns
+        name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, ran_ns=mean_ns * calls
     )
 
 
@@ -170,3 +170,11 @@ def test_times_far_apart_are_classes_where_most_steps_have_them() -> None:
     assert classes[6] not in (0, 1, classes[1])
     assert by_size(number, length, 10).tolist() == number.tolist()
     assert by_size(np.empty(0, np.intp), np.empty(0, np.int64), 3).tolist() == []
+
+
+def test_a_call_as_short_as_a_kernel_gets_is_not_said_to_save_nothing_at_its_roof() -> None:
+    """At 0.6 % of its roof and 1.8 us long: there is nothing to gain but by running fewer of them."""
+    [match] = matched_timeline(step(entry("a", 1_800)), [made("a", SHAPE, SHAPE, time=1_800, dram=0.006)]).matches
+    assert (match.saving_ns, match.is_too_short) == (0, True)
+    [longer] = matched_timeline(step(entry("a", 4_000)), [made("a", SHAPE, SHAPE, time=4_000, dram=0.006)]).matches
+    assert (longer.saving_ns, longer.is_too_short) == (2_000, False)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, named_work
 from gpuledger.analyse.range_tree import RangeRole, range_shares
+from gpuledger.errors import MeansSeveral
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.read import open_trace
 from gpuledger.selection import Selection
@@ -153,13 +154,16 @@ def test_every_line_that_a_report_prints_is_a_name(decode: Path) -> None:
         cells = [line.split("|")[1].strip().replace("\\", "") for line in shown.splitlines() if line.startswith("| ")]
         names = cells[1:-1]  # between the heading and the total
         assert len(names) > 5
-        assert {type(named_work(trace, device, name)) for name in names} == {NamedLines}
+        assert {type(named_work(trace, device, f"line:{name}")) for name in names} == {NamedLines}
 
 
-def test_a_line_comes_before_a_range_of_its_name_unless_it_is_said(unpacked: Callable[[str], Path]) -> None:
+def test_a_name_of_a_line_and_of_a_range_is_refused_with_both_spellings(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
     (device,) = analyse_devices(trace, "x", Selection())
-    assert isinstance(named_work(trace, device, "attention"), NamedLines)
+    with pytest.raises(MeansSeveral, match="'attention' means 2 things") as refused:
+        named_work(trace, device, "attention")
+    assert refused.value.hint == "say which: line:attention or range:attention"
+    assert isinstance(named_work(trace, device, "line:attention"), NamedLines)
     ranged = named_work(trace, device, "range:attention")
     assert isinstance(ranged, NamedRanges)
     assert ranged.time_ns == named_work(trace, device, "layer# > attention").time_ns

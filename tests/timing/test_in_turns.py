@@ -7,13 +7,19 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measure_in_turns, pair_spread
+from gpuledger.analyse.align.alignment import Isolation, alignment
+from gpuledger.analyse.align.side_by_side import TIERS, AlignCheck, KnownDifferences
+from gpuledger.analyse.align.sides_from import side_of_timing
+from gpuledger.analyse.timed_operations import TimedOperation, timed_operations
+from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measure_in_turns, median, pair_spread
+from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure
 from support.command import ROOT, gpuledger, gpuledger_process
 
 MOCKS = """\
@@ -149,7 +155,11 @@ def test_diff_and_align_read_it(folder: Path) -> None:
     for name in ("first", "second"):
         (folder / f"{name}.json").write_text(json.dumps(pair[name]))
     assert gpuledger("diff", "first.json", "second.json", cwd=folder).exit_code == 0
-    assert "a call of the mock takes 1.00 x" in gpuledger("align", "first.json", "first.json", cwd=folder).stdout
+    assert "UNDECIDED: too few samples, or a host's times" in gpuledger(
+        "align", "first.json", "first.json", cwd=folder
+    ).stdout.replace("\n", " ")
+    (folder / "gpu.json").write_text(json.dumps(pair["first"] | {"device": "cuda"}))
+    assert "a call of the mock takes 1.00 x" in gpuledger("align", "gpu.json", "gpu.json", cwd=folder).stdout
 
 
 @pytest.mark.parametrize(
@@ -179,3 +189,61 @@ def test_what_fails_is_told_of_the_operation_that_failed(folder: Path) -> None:
         ran = gpuledger_process("time", *arguments, cwd=folder)
         assert (ran.exit_code, ran.stdout) == (1, "")
         assert ran.stderr.startswith(f"error: {said}")
+
+
+def timed_pair(first: list[float], second: list[float]) -> bytes:
+    """What `gpuledger time` would write, as far as a comparison reads it."""
+    spread = pair_spread(first, second)
+    sides = {
+        name: {"operation": name, "device": "cpu", "device_name": "", "graph": False, "median_ns": median(sorted(own))}
+        | {"samples_ns": own}
+        for name, own in (("first", first), ("second", second))
+    }
+    return json.dumps({"schema": "gpuledger.timepair/1", "difference_ns": spread.difference_ns, **sides}).encode()
+
+
+def busy(seed: int, calls: int = 60, own: float = 1.0) -> list[float]:
+    """Calls of 100 us on a machine that others use at times: some take twice as long, for a while."""
+    noise, others, taken = random.Random(seed), 0, list[float]()
+    for _ in range(calls):
+        others = others - 1 if others else noise.choice((0,) * 9 + (25,))
+        taken.append(own * 1e5 * noise.gauss(1, 0.01) * (noise.uniform(1.1, 2.5) if others else 1))
+    return taken
+
+
+def latency(*sides: TimedOperation) -> AlignCheck:
+    mock, model = (side_of_timing(operation, "x") for operation in sides)
+    made = alignment(mock, model, Isolation("auto"), TIERS["same-module"], KnownDifferences())
+    return next(check for check in made.checks if check.check == "latency")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_module_and_itself_on_a_busy_machine_are_never_called_different(seed: int) -> None:
+    in_rounds = latency(*timed_operations(timed_pair(busy(seed), busy(seed + 100)), "x"))
+    assert in_rounds.verdict in ("PASS", "UNDECIDED"), in_rounds.evidence
+    apart = [timed_operations(timed_pair(each, each), "x")[0] for each in (busy(seed), busy(seed + 100))]
+    alone = [msgspec.structs.replace(operation, beside=None, device="cuda") for operation in apart]
+    assert latency(*alone).verdict in ("PASS", "UNDECIDED")
+
+
+def test_what_decides_is_said_and_what_is_sure_is_decided() -> None:
+    steady = [1e5 + (at % 7) * 10 for at in range(60)]
+    assert latency(*timed_operations(timed_pair(steady, steady), "x")).verdict == "PASS"
+    slower = [1.3 * call for call in steady]
+    assert latency(*timed_operations(timed_pair(slower, steady), "x")).verdict == "FAIL"
+    unsure = latency(*timed_operations(timed_pair(busy(1), busy(2, own=1.02)), "x"))
+    assert unsure.verdict == "UNDECIDED"
+    assert "samples that stay as they are would decide" in unsure.evidence[0]
+    few = latency(*timed_operations(timed_pair(steady[:3], steady[:3]), "x"))
+    assert (few.verdict, "too few samples" in few.evidence[0]) == ("UNDECIDED", True)
+
+
+@given(st.floats(0.1, 10), st.floats(0, 5), st.floats(0, 5), st.floats(0.1, 10))
+def test_a_figure_is_decided_where_its_interval_lies_on_one_side(
+    value: float, below: float, above: float, limit: float
+) -> None:
+    figure = DoubtfulFigure(value, value - below, value + above, 10)
+    assert (figure.at_most(limit) == UNDECIDED) == (figure.low <= limit < figure.high)
+    assert {figure.at_most(limit), figure.at_least(limit)} != {FAIL}
+    needed = figure.deciding_samples(limit)
+    assert needed is None or needed >= 10

@@ -2,8 +2,8 @@
 
 A name is taken as it is printed, in either language: `gemm`, `idle: launches can't keep up`, `iter > compute_loop`,
 `elementwise_kernel…silu_kernel`. `idle: module load` is all idle time that loading sets off, as a report's first screen
-has it; `module load` or `load` is what was booked to it. Where one name has several meanings the line comes first, then
-the range; `range:attention` and `kernel:NAME` say which is meant. All times are of the steady stretch.
+has it; `module load` or `load` is what was booked to it. A name that means several things is refused with the spellings
+that mean one: `line:attention`, `range:attention`, `kernel:NAME`. All times are of the steady stretch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.kernel_names import cut_label, label, parse, without_ids, without_numbers
-from gpuledger.errors import NothingRecorded
+from gpuledger.errors import MeansSeveral, NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import OTHER_FAMILIES, Line, small_families
 from gpuledger.ledger.causes import Trigger, idle_label
@@ -28,6 +28,7 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, intersection, parents, total, union
 from gpuledger.trace.tables import Rows
+from gpuledger.units import time_text
 
 BETWEEN: Final = " > "  # between the names of a range and of those around it, as reports print a place
 
@@ -70,12 +71,26 @@ def named_work(trace: Trace, device: Device, name: str) -> NamedWork:
         "range": lambda wanted: _named_ranges(trace, device, wanted),
         "kernel": lambda wanted: _named_kernels(trace, device, wanted),
     }
-    chosen = [(kind, bare)] if colon and kind in meanings else []
-    for meaning, wanted in (*chosen, *((meaning, name) for meaning in meanings)):
-        meant = meanings[meaning](wanted)
-        if meant is not None:
-            return meant
+    if colon and kind in meanings and (chosen := meanings[kind](bare)) is not None:
+        return chosen
+    found = {meaning: meant for meaning in meanings if (meant := meanings[meaning](name)) is not None}
+    if len({meant.time_ns for meant in found.values()}) > 1:  # a family's only kernel may be called as the family is
+        raise _means_several(device, name, found)
+    for meant in found.values():
+        return meant
     raise _nothing_named(trace, device, name)
+
+
+def _means_several(device: Device, name: str, found: Mapping[str, NamedWork]) -> MeansSeveral:
+    def told(meaning: str, meant: NamedWork) -> str:
+        printed = f"printed as '{meant.lines[0].label}', " if isinstance(meant, NamedLines) and meant.lines else ""
+        return f"{meaning}:{name} ({printed}{time_text(meant.time_ns // device.step_count)} per step)"
+
+    return MeansSeveral(
+        f"'{name}' means {len(found)} things on GPU {device.gpu}",
+        found="\n".join(told(meaning, meant) for meaning, meant in found.items()),
+        hint=f"say which: {' or '.join(f'{meaning}:{name}' for meaning in found)}",
+    )
 
 
 def _nothing_named(trace: Trace, device: Device, name: str) -> NothingRecorded:

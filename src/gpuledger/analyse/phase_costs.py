@@ -24,7 +24,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, group, join
+from gpuledger.trace.keys import Positions, distinct, group, join
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, covered, cut_at, cut_to, intersection, shares_in_order, total, union
 
@@ -67,24 +67,20 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     phase, count = work.phase[activity].astype(np.int16), len(start)
     parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[:count]
     step = sweep.search(device.ledger.tiles_ns, start, "right")
-    steps_on = np.append(True, step[1:] != step[:-1])[:count]
-    numbers = _layers_of_work(device, work, activity, phase, step, parted | steps_on)
-    cycle, layer = (number.astype(np.int32, copy=False) for number in numbers)
-    changes = (phase[1:] != phase[:-1]) | (cycle[1:] != cycle[:-1])
-    opens = steps_on | np.append(True, changes)[:count] | (parted & (cycle == NOWHERE))
+    before, opens, cycle, layer = _in_order(device, work, activity, phase, step, parted)
     window, nowhere = device.ledger.window, np.full(1, NOWHERE, np.int16)
     whole_start = np.concatenate((start, [window.start_ns], end))  # the work of phases, then the stretches between
     begins = np.concatenate((opens, np.ones(count + 1, np.bool_)))
     columns = {
         "phase": np.append(phase, np.full(count + 1, NOWHERE, np.int16)),
-        "before": np.concatenate((phase, nowhere, phase)),
+        "before": np.concatenate((phase, before, phase[-1:] if count else nowhere)),
         "after": np.concatenate((phase, phase, nowhere)),
         "inside": np.concatenate((np.zeros(count, np.bool_), ~opens, [False])),
         "cycle": np.concatenate((cycle, cycle, nowhere)),
         "layer": np.concatenate((layer, layer, nowhere)),
     }
     whole_end = np.concatenate((end, start, [window.end_ns]))
-    del activity, parted, step, steps_on, changes, opens, numbers, cycle, layer, phase  # all are as long as the profile
+    del activity, parted, step, opens, cycle, layer, phase, before  # all are as long as the profile
     # cut where steps begin
     edges = device.ledger.tiles_ns
     start, end, whose = cut_at(whole_start, whole_end, edges[1:-1])
@@ -106,6 +102,30 @@ def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     )
     _check_balance(device, pieces)
     return pieces
+
+
+def _in_order(
+    device: Device, work: WorkPhases, activity: Positions, phase: Numbers, step: Ints, parted: NDArray[np.bool_]
+) -> tuple[Numbers, NDArray[np.bool_], Numbers, Numbers]:
+    """Of each piece of work the phase before it, whether it begins one, its layer's instance and number.
+
+    Ranks that share a GPU go through their phases each on its own.
+    """
+    cycle, layer = np.full((2, len(activity)), NOWHERE, np.int32)
+    before, opens, cycles = np.full(len(activity), NOWHERE, np.int16), np.zeros(len(activity), np.bool_), 0
+    rank, numbered = work.rank[activity], bool((work.layer != NOWHERE).any())
+    ranks = distinct(rank)
+    for member in ranks.tolist():
+        own = np.flatnonzero(rank == member) if len(ranks) > 1 else slice(None)
+        now = phase[own]
+        steps_on = np.append(True, np.diff(step[own]) != 0)[: len(now)]
+        number, layer[own] = _layers_of_work(device, work, activity[own], now, step[own], parted[own] | steps_on)
+        cycle[own] = number if numbered else np.where(number == NOWHERE, NOWHERE, number + cycles)
+        cycles = int(cycle.max(initial=-1)) + 1
+        before[own] = np.append(NOWHERE, now)[: len(now)]
+        changes = (np.diff(now) != 0) | (np.diff(cycle[own]) != 0)
+        opens[own] = steps_on | np.append(True, changes)[: len(now)] | (parted[own] & (cycle[own] == NOWHERE))
+    return before, opens, cycle, layer
 
 
 def _booked_work(device: Device) -> tuple[Ints, Ints, Positions]:
@@ -167,7 +187,7 @@ class PhaseCost:
 
     phase: str
     told_by: tuple[ToldBy, ...]
-    visits: int  # how often it was begun, by a layer or after another phase
+    visits: int  # how often it was begun, by a layer or after another phase of the same process
     busy_ns: int  # when the GPU worked at it and at nothing more important
     hidden_ns: int  # when it ran beside something more important
 

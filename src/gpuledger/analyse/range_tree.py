@@ -30,7 +30,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct
+from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds, parents
 from gpuledger.trace.tables import Rows
@@ -87,17 +87,18 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     above = (
         parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)) if host.nesting is None else host.nesting.above
     )
-    shown = np.ones(len(ranges), np.bool_)
+    shown = of_this_gpu(device, ranges) | ~is_among(ranges["pid"], distinct(device.work.pid))  # other GPUs' are theirs
     if len(work) < len(every):
         works = np.zeros(len(ranges), np.bool_)
         works[launcher[launcher >= 0]] = True
-        shown = _with_parents(above, works)
+        shown &= _with_parents(above, works)
     spelled = without_numbers if folded else counted_name
     names, name_of = (
         folded_names(ranges)
         if folded
         else ranges.strings.kinds(ranges.codes("name"), lambda text: counted_name(text or "?"))
     )
+    names, name_of = _by_process(device, ranges, above, names, name_of)
     base = NamePaths(above, name_of)
     placed = placed_paths(trace, base, names, base.of_row[launcher], place_of_work(trace, work), spelled)
     own_gpu = sweep.fold("sum", placed.of_work, length, np.zeros(len(placed.paths), np.int64))
@@ -110,6 +111,21 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     outside_ns = int(length.sum()) - int(own_gpu.sum())
     nodes = _nodes(placed, own_gpu, sums, device.steady_ns, used)
     return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
+
+
+def _by_process(
+    device: Device, ranges: Rows, above: Positions, names: Sequence[str], name_of: NDArray[Any]
+) -> tuple[Sequence[str], NDArray[Any]]:
+    """Names under which the ranges of ranks that share a GPU stay apart: an outermost one says whose it is."""
+    pids = distinct(ranges["pid"][of_this_gpu(device, ranges)])
+    if len(pids) < 2:
+        return names, name_of
+    outer = np.flatnonzero((above < 0) & is_among(ranges["pid"], pids))
+    first, number = group(ranges["pid"][outer], name_of[outer])
+    apart = name_of.astype(np.int64)
+    apart[outer] = len(names) + number
+    whose = [f"{names[name_of[row]]} (process {ranges['pid'][row]})" for row in outer[first].tolist()]
+    return [*names, *whose], apart
 
 
 def _use_by_path(work: Activities, use: UseOfKernels, path: NDArray[Any], paths: int) -> NDArray[np.float64]:

@@ -2,8 +2,9 @@
 
 An activity is of the phase that the innermost range around its launch is called after, on the thread of the launch, or
 where that has none on any thread of its process (autograd launches from threads of its own). Where no range tells, as
-for work in a graph, its own name does; a GEMM or an activation between a dispatch and a combine is the experts'. What
-the user says comes first, by ranges and then by names. A range of a whole mixture tells only where nothing else does.
+for work in a graph, its own name does; a GEMM or an activation between a dispatch and a combine is the experts'; and
+then the order of its stream (`layer_structure`). What the user says comes first, by ranges and then by names. A range
+of a whole mixture tells only where nothing else does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.layer_structure import LayerStructure
 from gpuledger.attribution.ranges import naming_ranges
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.catalog.range_names import (
@@ -51,6 +53,7 @@ class ToldBy(IntEnum):
     USER = 1
     RANGE = 2
     KERNEL = 3
+    ORDER = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +66,8 @@ class WorkPhases:
     instance: Numbers
     """The layer's range that the launch lies in, as a number that no other layer of any step has; NOWHERE for none."""
     layer: Numbers  # that layer's own number; NOWHERE for none
+    rank: Numbers
+    """Which rank's it is, of those that share the GPU: a process, or a stream where several run layers side by side."""
 
 
 Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression
@@ -96,10 +101,17 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
     settle(ranged, ToldBy.RANGE)
     instance, layer = launches.around(layer_of_range)
+    rank = group(own.pid)[1].astype(np.int32)
+    if (phase == NOWHERE).any():
+        structure = _by_order(trace, own, number)
+        settle(structure[0], ToldBy.ORDER)
+        if (layer == NOWHERE).all():
+            instance, layer = structure[1:]
+            rank = _with_streams(own, rank, instance)
     used = [position for position in range(len(names)) if (phase == position).any()]
     place = np.full(len(names) + 1, NOWHERE, np.int16)  # the last is for what is of none
     place[used] = np.arange(len(used))
-    return WorkPhases(tuple(names[position] for position in used), place[phase], told_by, instance, layer)
+    return WorkPhases(tuple(names[position] for position in used), place[phase], told_by, instance, layer, rank)
 
 
 class _LaunchRanges:
@@ -138,6 +150,31 @@ def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints
         if family >= 0 and (text := trace.strings.text(code)):
             said[place] = number.get(phase_of_kernel(text, own.families[family]), NOWHERE)
     return said[kind]
+
+
+def _by_order(trace: Trace, own: Activities, number: Mapping[str, int]) -> tuple[Numbers, Numbers, Numbers]:
+    """For each activity the phase, the layer's instance and its number that the order of its stream says."""
+    names = {place: name for name, place in number.items()}
+    by_name = _by_kernel(trace, own, number)
+    phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
+    first, stream = group(own.pid, own.stream)
+    order, layers = np.argsort(stream, kind="stable"), 0
+    for rows in np.split(order, np.cumsum(np.bincount(stream, minlength=len(first)))[:-1]):
+        found = LayerStructure(own.families, own.family[rows], [names.get(said) for said in by_name[rows].tolist()])
+        phase[rows] = [NOWHERE if said is None else number[said] for said in found.phase]
+        instance[rows] = np.where(found.instance == NOWHERE, NOWHERE, found.instance + layers)
+        layer[rows], layers = found.layer, int(instance.max(initial=NOWHERE)) + 1
+    return phase, instance, layer
+
+
+def _with_streams(own: Activities, rank: Numbers, instance: Numbers) -> Numbers:
+    """Ranks, where those streams of a process that have layers are one each if there are several."""
+    layered = np.flatnonzero(instance != NOWHERE)
+    first, stream = group(rank[layered], own.stream[layered])
+    side_by_side = np.bincount(rank[layered[first]], minlength=1)[rank[layered]] > 1
+    apart = rank.copy()
+    apart[layered[side_by_side]] = rank.max(initial=0) + 1 + stream[side_by_side]
+    return apart
 
 
 def _between(own: Activities, phase: Numbers, dispatch: int, experts: int, combine: int) -> Ints:

@@ -49,7 +49,11 @@ def is_of_library(name: str) -> bool:
 
 ATTENTION, ROUTER, DISPATCH, EXPERTS, COMBINE = "attention", "router", "dispatch", "expert_gemm", "combine"
 SHARED, DENSE, MIXTURE = "shared_expert", "mlp", "moe"
-PHASES: Final = (ATTENTION, ROUTER, DISPATCH, EXPERTS, SHARED, COMBINE, DENSE, MIXTURE, COMMUNICATION)
+NORM, HEAD, SAMPLING_PHASE = "norm", "lm_head", "sampling"
+PHASES: Final = (
+    *(ATTENTION, ROUTER, DISPATCH, EXPERTS, SHARED, COMBINE, DENSE, MIXTURE, NORM),
+    *(HEAD, SAMPLING_PHASE, COMMUNICATION),
+)
 """In the order of a layer; MIXTURE is what lies in a range of the whole mixture and in none of its parts."""
 
 _ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
@@ -89,6 +93,7 @@ _KERNELS: Final = (
     (DISPATCH, regex(r"dispatch|permute|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
     (ROUTER, regex(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
 )
+_RESIZES: Final = regex(r"(?:up|down|grid)_?sampl", re.IGNORECASE)  # images, not tokens
 _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
 
 
@@ -120,6 +125,8 @@ def phase_of_kernel(name: str, family: str) -> str:
     """The phase that a kernel of a family tells by its own name; empty where it may be of any."""
     if family == "attention":
         return ATTENTION
+    if SAMPLING.search(name) and not _RESIZES.search(name):
+        return SAMPLING_PHASE
     if family not in (COMMUNICATION, "moe", "gemm"):
         return ""
     text = parse(name).qualified.lower()

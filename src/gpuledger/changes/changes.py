@@ -21,7 +21,7 @@ from gpuledger.analyse.light.slow_kernels import reachable_ns
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
 from gpuledger.analyse.steady_kernels import Mask, use_and_clock
 from gpuledger.catalog.calls import CALL_KINDS, CallKind
-from gpuledger.errors import GpuledgerError, NothingRecorded
+from gpuledger.errors import GpuledgerError, MeansSeveral, NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
@@ -291,6 +291,8 @@ class Changes:
             return inside
         try:
             named = named_work(self.trace, self.device, name)
+        except MeansSeveral:
+            raise
         except NothingRecorded:
             known = self._with_light(kernels.once(kernel_light))
             near = near_names(name, [line.family for line in self.device.line_ns if line.family] + self._operators())

@@ -348,6 +348,17 @@ def _value(name: str, field: str, text: str) -> int | float:
     return value if unit == "s" else round(value)
 
 
+def undecided_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """--undecided, handed to the verb under its own name."""
+    return click.option(
+        "--undecided",
+        type=click.Choice(("fail", "pass")),
+        default="pass",
+        show_default=True,
+        help="What a gate makes of UNDECIDED: the interval holds the limit.",
+    )(verb)
+
+
 def names_option(verb: Callable[..., None]) -> Callable[..., None]:
     """--names-from, handed to the verb as `names_from`."""
     return click.option(

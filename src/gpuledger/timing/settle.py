@@ -108,6 +108,16 @@ def interval_around(middle: float, samples: Sequence[float]) -> tuple[float, flo
     return None if ends is None else (min(ends[0], middle), max(ends[1], middle))
 
 
+def interval_with_halves(samples: Sequence[float]) -> tuple[float, float] | None:
+    """The interval of the median, wide enough to hold that of either half: what moved meanwhile may move again."""
+    ends = interval_around(median(sorted(samples)), samples)
+    if ends is None:
+        return None
+    half = len(samples) // 2
+    halves = [median(sorted(part)) for part in (samples[:half], samples[half:])]
+    return min(*ends, *halves), max(*ends, *halves)
+
+
 def spread(samples: Sequence[float]) -> SampleSpread:
     """What samples say, in the order in which they were taken. At least one is needed."""
     ordered = sorted(samples)

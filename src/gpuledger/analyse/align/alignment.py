@@ -9,8 +9,8 @@ from gpuledger.analyse.align.checks import checks
 from gpuledger.analyse.align.kernel_sequences import INSERTED
 from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.analyse.align.side_by_side import (
+    COUNTING,
     EXTRA_KERNELS,
-    FAIL,
     GRAPH,
     KNOWN,
     LATENCY,
@@ -31,9 +31,12 @@ from gpuledger.messages import joined, say
 from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.units import count_text, share_text, time_text
+from gpuledger.verdicts import FAIL, UNDECIDED
 
 DRIFT: Final = 0.03  # a change over the run that is worth saying
 OTHER_SIZE: Final = 3  # forwards with so many times the other side's kernels are hardly the same operation
+
+_STATES: Final = {FAIL: say("NOT ALIGNED"), UNDECIDED: say("UNDECIDED"), WARN: say("ALIGNED WITH REMARKS")}
 
 ALWAYS, SELDOM = 0.9, 0.5  # shares of forwards that stand still: nearly all, less than half
 
@@ -271,13 +274,12 @@ class Alignment:
     @property
     def conclusion(self) -> str:
         """One sentence: the verdict in words, and what weighs most."""
-        counting = [check for check in self.checks if check.verdict in (FAIL, WARN)]
+        counting = [check for check in self.checks if check.verdict in COUNTING]
         if counting:
             first = next(check for check in counting if check.verdict == self.verdict)
             others = [check.title for check in counting if check is not first]
             also = say("; see also {checks}", checks=_listed(others)) if others else ""
-            state = say("NOT ALIGNED") if self.verdict == FAIL else say("ALIGNED WITH REMARKS")
-            return say("{state}: {evidence}{also}.", state=state, evidence=first.evidence[0], also=also)
+            return say("{state}: {evidence}{also}.", state=_STATES[self.verdict], evidence=first.evidence[0], also=also)
         known, untold = (
             [check.title for check in self.checks if check.verdict == kind] for kind in (KNOWN, NOT_MEASURED)
         )

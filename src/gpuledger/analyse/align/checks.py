@@ -17,14 +17,12 @@ from gpuledger.analyse.align.side_by_side import (
     CHECKS,
     COUNTS,
     EXTRA_KERNELS,
-    FAIL,
     GRAPH,
     KNOWN,
     LATENCY,
     MISSING_KERNELS,
     NAMES,
     NOT_MEASURED,
-    PASS,
     SHAPE,
     VERDICTS,
     WARN,
@@ -44,6 +42,7 @@ from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.units import count_text, share_text, time_text
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 
 OTHER_SPEED: Final = 2.0
 """A critical kernel that is so many times faster or slower is worth a warning even where the sum hides it."""
@@ -266,7 +265,10 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
     if not sides.matched:
         return _not_measured(LATENCY, say("no kernel runs on both sides"), figures)
     factor = _factor(mock, e2e)
-    verdict, rounded = tier.verdict(factor), f"{factor:.2f}"
+    doubt = _doubt(sides, mock, e2e)
+    figures |= {"ratio_low": doubt.low, "ratio_high": doubt.high} if doubt is not None else {}
+    undecided = sides.mock.is_timed if doubt is None else tier.verdict_of(doubt) == UNDECIDED
+    verdict, rounded = UNDECIDED if undecided else tier.verdict(factor), f"{factor:.2f}"
     ratio = say("{ratio} x slower", ratio=rounded) if mock > e2e else say("{ratio} x faster", ratio=rounded)
     ratio = say("the same") if rounded == "1.00" else ratio
     if verdict == PASS:
@@ -276,6 +278,8 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
             for row, times in hidden
             if max(times) >= CRITICAL_SHARE * e2e and _factor(*times) >= OTHER_SPEED
         ]
+    elif verdict == UNDECIDED:
+        items = [FoundDifference(UNDECIDED, _what_would_decide(doubt, tier, timed=sides.mock.is_timed))]
     else:
         sentence = say(
             "{mock} in the mock, {e2e} in the model: the mock is {ratio} (limit {limit} x)",
@@ -290,9 +294,46 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
     answer = _answer(
         LATENCY, sifted, time_text(mock), say("{time} ({ratio})", time=time_text(e2e), ratio=ratio), figures
     )
-    if verdict == PASS or not counted:
+    if verdict in (PASS, UNDECIDED) or not counted:
         return answer
     return replace(answer, evidence=(*answer.evidence, *_largest_changes(rows, mock - e2e), *_spread(sides)))
+
+
+def _doubt(sides: SideBySide, mock_ns: int, e2e_ns: int) -> DoubtfulFigure | None:
+    """The ratio with its interval; None where a side does not say how sure its time is."""
+    ends = [
+        (side.bounds_ns[0] / side.gpu_ns, side.bounds_ns[1] / side.gpu_ns)
+        for side in (sides.mock, sides.e2e)
+        if side.bounds_ns is not None and side.gpu_ns
+    ]
+    if len(ends) < 2 or not e2e_ns:
+        return None
+    (low, high), (e2e_low, e2e_high) = ends
+    ratio, samples = mock_ns / e2e_ns, min(sides.mock.alike, sides.e2e.alike)
+    return DoubtfulFigure(ratio, ratio * low / e2e_high, ratio * high / e2e_low if e2e_low else math.inf, samples)
+
+
+def _what_would_decide(doubt: DoubtfulFigure | None, tier: Tier, *, timed: bool) -> str:
+    """Why the times do not tell, and how many would."""
+    if doubt is None:
+        return say(
+            "too few samples, or a host's times of two runs, tell too little: `gpuledger time A B` times both in turns "
+            "until their difference is known (--seconds)"
+        )
+    limits = (1 / tier.warns, 1 / tier.passes, tier.passes, tier.warns)
+    held = [limit for limit in limits if doubt.low <= limit <= doubt.high]
+    crossed = min(held, key=lambda limit: abs(limit - doubt.value))
+    needed = doubt.deciding_samples(crossed)
+    ends = {"low": f"{doubt.low:.3f}", "high": f"{doubt.high:.3f}", "limit": f"{crossed:.3f}"}
+    told = say("the mock takes {low} to {high} x the model's time, and a limit is {limit} x", **ends)
+    if needed is None:
+        return say("{told}: as near to it that no number of samples would tell", told=told)
+    count = count_text(needed)
+    if timed:
+        return say(
+            "{told}; about {count} samples that stay as they are would decide (--seconds)", told=told, count=count
+        )
+    return say("{told}; about {count} forwards a side would decide", told=told, count=count)
 
 
 def _factor(mock_ns: int, e2e_ns: int) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, similarity
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.timing.settle import interval_with_halves
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
 from gpuledger.units import count_text
@@ -60,6 +61,8 @@ class OperationSide:
     """From a forward's first start to its last end, the median."""
     spread_ns: tuple[int, int] | None = None
     """The 10th and the 90th percentile of GPU time."""
+    bounds_ns: tuple[float, float] | None = None
+    """Where the usual GPU time lies, in 95 of 100 cases; None where too few forwards were seen."""
     drift_share: float | None = None
     """How much longer forwards of the last quarter of steps take than those of the first."""
     wait: Wait | None = None
@@ -120,6 +123,7 @@ def side(ranks: Sequence[Forwards], mock: Sequence[ForwardKernel] | None = None)
         ranks=len(ranks),
         elapsed_ns=int(median(np.array([forwards.elapsed_ns[number] for forwards, number in chosen]))),
         spread_ns=(low, high),
+        bounds_ns=interval_with_halves(times.tolist()),
         drift_share=_drift(chosen, times),
         wait=_wait(chosen) if usual else None,
     )

@@ -6,6 +6,7 @@ come from the content of a TOML file.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.measured import Dim3
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 
 LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
 
@@ -203,10 +205,13 @@ def _difference(entry: object, where: str, checks: tuple[str, ...]) -> KnownDiff
     return KnownDifference(str(entry["reason"]).strip(), check, pattern)
 
 
-PASS, KNOWN, WARN, FAIL, NOT_MEASURED = "PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"
+KNOWN, WARN, NOT_MEASURED = "KNOWN", "WARN", "NOT MEASURED"
 """KNOWN: all that was found is accepted. NOT_MEASURED: neither passed nor failed."""
 
-VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, FAIL)
+VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, UNDECIDED, FAIL)
+
+COUNTING: Final = (FAIL, UNDECIDED, WARN)
+"""Verdicts that say something against a mock."""
 
 CHECKS = ("names", "counts", "missing", "extra", "latency", "graph", "shape")
 NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS
@@ -222,7 +227,7 @@ def worst(verdicts: Iterable[str]) -> str:
 def overall(verdicts: Iterable[str]) -> str:
     """Of a whole alignment: what is known or cannot be measured is no reason not to pass."""
     said = worst(verdicts)
-    return said if said in (WARN, FAIL) else PASS
+    return said if said in COUNTING else PASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +244,13 @@ class Tier:
         """`factor`: how many times the shorter side's time the longer one takes."""
         within = operator.le if self.bounds_count else operator.lt
         return PASS if within(factor, self.passes) else WARN if within(factor, self.warns) else FAIL
+
+    def verdict_of(self, ratio: DoubtfulFigure) -> str:
+        """Of a ratio that may be either side's: undecided where its ends do not agree."""
+        factors = [max(end, 1 / end) if end > 0 else math.inf for end in (ratio.low, ratio.high)]
+        nearest = 1.0 if ratio.low <= 1 <= ratio.high else min(factors)
+        nearer, farther = self.verdict(nearest), self.verdict(max(factors))
+        return nearer if nearer == farther else UNDECIDED
 
 
 TIERS: Final = {

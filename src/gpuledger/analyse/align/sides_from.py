@@ -219,5 +219,6 @@ def side_of_timing(timed: TimedOperation, name: str) -> OperationSide:
         compared=len(samples),
         alike=len(samples),
         spread_ns=(low, high),
+        bounds_ns=timed.bounds_ns,
         is_timed=True,
     )

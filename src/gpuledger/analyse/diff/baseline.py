@@ -136,6 +136,13 @@ class BaselineJson(Json):
         list[int] | UnsetType | None,
         Meta(description="Compute as light, lost, avoidable and unknown; null where little of it is known."),
     ] = UNSET
+    overlap_ns: (
+        Annotated[
+            int,
+            Meta(description="Of the sum of kernels' times, what ran beside others; absent: they are shares."),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def is_baseline(head: bytes) -> bool:

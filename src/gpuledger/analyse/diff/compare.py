@@ -49,7 +49,10 @@ from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
-CALLS, PER_CALL, MIX, OTHER_COMPUTE = COMPUTE_PARTS = ("calls", "time per call", "mix", "other compute")
+CALLS, PER_CALL, MIX, OVERLAP, OTHER_COMPUTE = COMPUTE_PARTS = (
+    *("calls", "time per call", "mix"),
+    *("overlap", "other compute"),
+)
 UNLIKE = "unlike steps"
 LIGHT, LOST, AVOIDABLE, UNKNOWN = BUSY_PARTS = ("light", "lost", "avoidable", "unknown")
 
@@ -70,7 +73,7 @@ class TimeChange:
     calls: tuple[float, float]
     """Per step, before and after."""
     each_ns: tuple[float, float]
-    """Own time of one call."""
+    """How long one call runs."""
     by_calls_ns: float
     by_time_ns: float
     by_mix_ns: float
@@ -125,6 +128,8 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
         CALLS: math.fsum(change.by_calls_ns for change in changed),
         PER_CALL: math.fsum(change.by_time_ns for change in changed),
         MIX: math.fsum(change.by_mix_ns for change in changed),
+        # what runs at the same time counts once in a step
+        OVERLAP: before.overlap_ns / before.steps - after.overlap_ns / after.steps,
         # compute that is in no kernel: what began before the steady steps
         OTHER_COMPUTE: _outside_kernels(after) - _outside_kernels(before),
     }
@@ -132,8 +137,9 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
     split |= {line: new.get(line, 0.0) - old.get(line, 0.0) for line in old | new if not line.is_compute}
     delta = after.median_ns - before.median_ns
     split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
-    if not round(split[OTHER_COMPUTE]):
-        del split[OTHER_COMPUTE]
+    for name in (OVERLAP, OTHER_COMPUTE):
+        if not round(split[name]):
+            del split[name]
     return tuple(map(DiffPart, split, round_to_sum(list(split.values()), delta)))
 
 
@@ -175,7 +181,7 @@ def round_to_sum(amounts: Sequence[float], total: int) -> list[int]:
 def _outside_kernels(side: RunSide) -> float:
     """Compute per step that no kernel accounts for; where there are no books, the kernels are all there is."""
     compute = int(side.line_steps(lambda line: line.is_compute).sum()) if side.lines else sum(side.length_ns)
-    return (compute - sum(kernel.time_ns for kernel in side.kernels)) / side.steps
+    return (compute + side.overlap_ns - sum(kernel.time_ns for kernel in side.kernels)) / side.steps
 
 
 def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:

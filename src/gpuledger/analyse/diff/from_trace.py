@@ -220,7 +220,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     known = trace.origin.gpu(device.gpu)
     books = device.ledger.books[device.steady_tiles]
     used = np.flatnonzero(books.any(axis=0))
-    compute, comm, by_step = _kernels(trace, device, edges, families)
+    compute, comm, by_step, overlap_ns = _kernels(trace, device, edges, families)
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
     calls = device.host.calls
@@ -256,6 +256,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         use=_use(sampled),
         busy_clock_hz=use_and_clock(sampled)[1],
         busy_ns=_busy(trace, device, sampled),
+        overlap_ns=overlap_ns,
     )
 
 
@@ -309,17 +310,18 @@ def lengths_of(device: Device) -> Ints:
 
 def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
-) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
-    """Compute by name, shape and place; communication by name; and both by name and step."""
+) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]], int]:
+    """Compute by name, shape and place; communication by name; both by name and step; how much of compute overlaps."""
     work, steps = device.work, len(edges) - 1
     here = work.on(device.gpu)
     here = here[work.state[here] != State.COPY]
     is_compute = work.state[here] == State.COMPUTE
     time = work.end_ns[here] - work.start_ns[here]
-    own_start, own_end = shares_in_order(work.start_ns[here[is_compute]], work.end_ns[here[is_compute]])
-    time[is_compute] = device.steady_part_ns(own_start, own_end)
     steady = device.begins_steady(work.start_ns[here])
+    own = device.steady_part_ns(*shares_in_order(work.start_ns[here[is_compute]], work.end_ns[here[is_compute]]))
+    own_ns = int(own[steady[is_compute]].sum())
     here, time, is_compute = here[steady], time[steady], is_compute[steady]
+    overlap_ns = int(time[is_compute].sum()) - own_ns
     names: dict[str, int] = {}
     first, number = group(work.name[here])
     codes = work.name[here[first]].tolist()
@@ -334,7 +336,8 @@ def _kernels(
     sums = sweep.fold("sum", cell, time[chosen], none).reshape(-1, steps)
     listed = list(names)
     by_step = {listed[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
-    return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
+    compute = _compute(trace, device, here, time, families)
+    return compute, _comm(trace, device, here[~is_compute]), by_step, overlap_ns
 
 
 def _operators(trace: Trace, device: Device, activities: Positions) -> list[tuple[str, str]]:
@@ -367,7 +370,7 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
             entry.place,
             family(entry.name, families),
             entry.calls,
-            entry.time_ns,
+            entry.ran_ns,
             *operator,
         )
         for entry, operator in zip(entries, _operators(trace, device, first), strict=True)

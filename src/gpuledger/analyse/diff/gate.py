@@ -2,8 +2,8 @@
 
     WHAT[:REGEX]>LIMIT      step>2%   step>500us   launches>0   kernel:flash>5%   idle:launch>100us
 
-A limit in per cent is of the value before. A time only trips if its change is also outside the noise, where the steps
-tell what the noise is. What cannot be measured is an error, never a pass.
+A limit in per cent is of the value before. A gate fails if the whole interval of the change is beyond the limit, passes
+if the whole is within, and is undecided else. What cannot be measured is an error, never a pass.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, Literal
 
 from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
+from gpuledger.analyse.diff.noise import LEAST_SHARE, UNSURE_SHARE, Interval, mean_interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.model import NotMeasured
+from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure, Verdict
 
 TIME, COUNT, SIZE = "time", "count", "size"
 
@@ -74,9 +75,13 @@ class GateOutcome:
     before: float
     after: float
     interval: Interval | NotMeasured
+    verdict: Verdict
     tripped: bool
+    """Whether it fails, or is undecided where the user takes that for a failure."""
     in_noise: bool
     """Whether it is over the limit, but may be chance."""
+    deciding_steps: int | None
+    """So many steps a side would decide what is undecided; None where nothing is, or no number would."""
 
     @property
     def share(self) -> float:
@@ -117,14 +122,30 @@ def _factor(text: str, unit: str, measures: str) -> int:
     return factor
 
 
-def outcome(gate: DiffGate, diff: Diff) -> GateOutcome:
+def outcome(gate: DiffGate, diff: Diff, *, undecided: Literal["fail", "pass"] = "pass") -> GateOutcome:
     """Whether the comparison trips the gate; NothingRecorded where that cannot be told."""
     before, after, interval = _measured(gate, diff)
-    grown = Decimal(after) - Decimal(before)
-    over = grown > (gate.limit / 100 * Decimal(before) if gate.is_share else gate.limit)
-    outside = isinstance(interval, NotMeasured) or interval.low_ns > 0
-    sure = diff.verdict == SLOWER if gate.what == "step" else outside
-    return GateOutcome(gate, before, after, interval, over and sure, over and not sure)
+    limit = float(gate.limit / 100 * Decimal(before) if gate.is_share else gate.limit)
+    if gate.what == "step":  # less is no change, however sure
+        limit = max(limit, LEAST_SHARE * before)
+    grown, steps = after - before, min(diff.before.steps, diff.after.steps)
+    unsure = UNSURE_SHARE * before if gate.what == "step" else 0.0
+    ends = (
+        (grown - unsure, grown + unsure) if isinstance(interval, NotMeasured) else (interval.low_ns, interval.high_ns)
+    )
+    change = DoubtfulFigure(grown, min(grown, ends[0]), max(grown, ends[1]), steps)
+    verdict = change.at_most(limit)
+    is_open = verdict == UNDECIDED
+    return GateOutcome(
+        gate,
+        before,
+        after,
+        interval,
+        verdict,
+        tripped=verdict == FAIL or (is_open and undecided == "fail"),
+        in_noise=is_open and grown > limit,
+        deciding_steps=change.deciding_samples(limit) if is_open else None,
+    )
 
 
 _Values = tuple[float, float, Interval | NotMeasured]

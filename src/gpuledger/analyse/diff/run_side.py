@@ -44,7 +44,7 @@ class RunKernel:
     family: str
     calls: int
     time_ns: int
-    """Of compute kernels their own time, which sums to compute; of others how long they ran."""
+    """How long they ran, whatever ran beside them."""
     operator: str = ""
     """The innermost operator that launched the first of them; empty where none was recorded."""
     inputs: str = ""
@@ -164,6 +164,8 @@ class RunSide:
     """The mean clock of the multiprocessors while kernels ran."""
     busy_ns: tuple[int, int, int, int] | None = None
     """Compute of all steps as light, lost, avoidable and unknown; None where little of it is known."""
+    overlap_ns: int = 0
+    """What compute kernels run beside others: the sum of their times less the time in which any of them ran."""
 
     @property
     def steps(self) -> int:
@@ -260,6 +262,7 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         else (),
         busy_clock_hz=_if_all([side.busy_clock_hz for side in sides], lambda clocks: sum(clocks) / len(clocks)),
         busy_ns=_if_all([side.busy_ns for side in sides], _added_busy),
+        overlap_ns=sum(side.overlap_ns for side in sides),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
+from gpuledger.analyse.kernels.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.analyse.light.lit_time import LitTime, lit_times
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.attribution.launch_places import launched_inside, places
@@ -50,12 +50,17 @@ class StepKernel:
     """In all steady steps."""
     time_ns: int
     """Its own part of compute in all steady steps."""
-    mean_ns: int
-    """How long one of them runs."""
+    ran_ns: int
+    """How long all of them run, whatever runs beside them."""
     lit: LitTime | None = None
     """What they take at the GPU's roofs, of `time_ns`; None where that is not known, or was not asked for."""
     first: int = -1
     """The first of them, as a position among the GPU's activities."""
+
+    @property
+    def mean_ns(self) -> int:
+        """How long one of them runs."""
+        return self.ran_ns // self.calls
 
     @property
     def key(self) -> Key:
@@ -108,11 +113,11 @@ def overview(
     number, first = np.argsort(np.argsort(first))[number], np.sort(first)
     times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
-    mean = (np.bincount(number, weights=length) // calls).astype(np.int64)
+    ran = np.bincount(number, weights=length).astype(np.int64)
     names = [trace.strings.text(code) or "" for code in work.name[chosen[first]].tolist()]
     nothing: list[LitTime | None] = [None] * len(first)
     lit = nothing if kernels is None else lit_times(kernels, kernels.places(chosen), number, len(first), own[wanted])
-    columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, mean)
+    columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, ran)
     entries = tuple(
         StepKernel(name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], *amounts)
         for name, code, wide, deep, place, *amounts in zip(
@@ -221,6 +226,11 @@ class KernelMatch:
         """What reaching the nearest roof would save in all steady steps; 0 where nothing is known."""
         saved = saving(self.entry.time_ns, self.entry.calls, self.headroom)
         return 0 if isinstance(saved, NotMeasured) else saved
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether a call takes no longer than starting and ending a kernel does, so that no roof is of use to it."""
+        return 0 < self.entry.time_ns <= self.entry.calls * FLOOR_NS
 
     @property
     def severity(self) -> str:

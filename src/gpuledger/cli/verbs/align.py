@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gpuledger.cli.inputs import cache_option, files, limit_option, names_option, regex_option
+from gpuledger.cli.inputs import cache_option, files, limit_option, names_option, regex_option, undecided_option
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import GpuledgerError
@@ -46,6 +46,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--forwards-e2e", type=_COUNT, metavar="N", help="Forwards in the model's tables. Default: found.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the checks as JUnit XML too.")
 @click.option("--gate", is_flag=True, help="Exit with 3 if a check fails.")
+@undecided_option
 @names_option
 @cache_option
 @limit_option
@@ -61,6 +62,7 @@ def align(
     forwards_e2e: int | None,
     junit: Path | None,
     gate: bool,
+    undecided: Literal["fail", "pass"],
     limits: Limits,
     output: Output,
     **asked: Any,
@@ -69,8 +71,8 @@ def align(
 
     Finds the operation in the profile of the whole model, lays one forward of each side by side, and asks seven
     questions: kernel names, calls per forward, missing kernels, extra kernels, latency, CUDA graphs, launch shape.
-    Each passes, warns or fails with its figures, and says what to do. Only steady steps count; the first forward is
-    left out, and the one with the median GPU time stands for the others.
+    Each passes, warns, fails or is undecided with its figures, and says what to do. Only steady steps count; the first
+    forward is left out, and the one with the median GPU time stands for the others.
 
     E2E may be several profiles, a folder or a glob, one per rank: each forward counts where it computes the longest.
     Both sides may also be what `nsys stats --report=cuda_gpu_kern_sum` printed, or the JSON of `gpuledger time`, which
@@ -88,8 +90,8 @@ def align(
     if sum((asked["range_pattern"] is not None, asked["kernel_pattern"] is not None, auto)) > 1:
         raise click.UsageError("--range, --pattern and --auto are three ways to find the operation: give one.")
     alignment = answering("align")
-    from gpuledger.analyse.align.side_by_side import FAIL
     from gpuledger.verbs.diff import timings_at
+    from gpuledger.verdicts import FAIL, UNDECIDED
 
     accepted = None if known_file is None else _accepted(known_file)
     if junit is not None and junit.exists() and not output.force:
@@ -111,7 +113,7 @@ def align(
         from gpuledger.present.views.align import align_junit
 
         Output("junit", junit, output.force, output.quiet).write(align_junit(answer))
-    if gate and answer.verdict == FAIL:
+    if gate and answer.verdict in ((FAIL, UNDECIDED) if undecided == "fail" else (FAIL,)):
         sys.exit(GATE)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gpuledger.cli.inputs import files, limit_option, regex_option, step_options
+from gpuledger.cli.inputs import files, limit_option, regex_option, step_options, undecided_option
 from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
@@ -53,6 +53,7 @@ def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     callback=_gates,
     help="Exit with 3 if this holds, e.g. 'step>2%', 'launches>0', 'kernel:flash>5%'; may be given several times.",
 )
+@undecided_option
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the gates and the verdict as JUnit XML.")
 @click.option("--github", is_flag=True, help=f"Append the result as Markdown to ${_SUMMARY}, where that is set.")
 @click.option(
@@ -69,6 +70,7 @@ def diff(
     before: str,
     after: str | None,
     gates: tuple[DiffGate, ...],
+    undecided: Literal["fail", "pass"],
     junit: Path | None,
     github: bool,
     baseline: Path | None,
@@ -92,7 +94,8 @@ def diff(
              kernel:REGEX, range:REGEX, call:REGEX (time);
              launches (a count); copied, memory (bytes)
       LIMIT  a number with %, ns, us, ms, s, B, kB, MB or GB behind it
-    A time trips only if its change is also outside the noise.
+    A gate fails if the whole interval of the change is beyond the limit, passes if the whole is within, and is
+    undecided else.
 
     \b
     Examples:
@@ -124,13 +127,13 @@ def diff(
     changed = compare(
         *(pair or read_sides(before, after or "", wanted, limits, output.progress)), anyway=anyway, control=control
     )
-    compared = Compared(changed, tuple(outcome(gate, changed) for gate in gates))
+    compared = Compared(changed, tuple(outcome(gate, changed, undecided=undecided) for gate in gates))
     document = diff_document(compared)
     if junit is not None:
         Output("xml", junit, output.force, output.quiet).write(_junit(compared))
     if github:
         _summarise(document, output)
-    tripped = [f"tripped: {each.gate.text} ({gate_values(each)})" for each in compared.outcomes if each.tripped]
+    tripped = [f"{each.verdict}: {each.gate.text} ({gate_values(each)})" for each in compared.outcomes if each.tripped]
     output.show(document, remarks=tripped)
     if tripped:
         sys.exit(TRIPPED)

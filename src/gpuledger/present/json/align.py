@@ -22,7 +22,7 @@ class KnownDifferenceJson(Json):
 
 class AlignCheckJson(Json):
     check: Literal["names", "counts", "missing", "extra", "latency", "graph", "shape"]
-    verdict: Literal["PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"]
+    verdict: Literal["PASS", "KNOWN", "WARN", "UNDECIDED", "FAIL", "NOT MEASURED"]
     figures: dict[str, int | float | str | None]
     evidence: list[str]
     remedy: Annotated[str | None, Meta(description="What to do; null where the check does not warn or fail.")]
@@ -85,7 +85,7 @@ class AlignJson(Json):
 
     schema: Literal["gpuledger.align/1"]
     verdict: Annotated[
-        Literal["PASS", "WARN", "FAIL"],
+        Literal["PASS", "WARN", "UNDECIDED", "FAIL"],
         Meta(description="The worst of the checks; known and unmeasured ones do not count."),
     ]
     conclusion: str

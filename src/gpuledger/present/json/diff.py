@@ -194,6 +194,17 @@ class GateJson(Json):
     interval: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
     tripped: bool
     may_be_noise: bool
+    verdict: (
+        Annotated[
+            Literal["PASS", "FAIL", "UNDECIDED"],
+            Meta(description="FAIL if the whole interval is beyond the limit, PASS if the whole is within."),
+        ]
+        | UnsetType
+    ) = UNSET
+    deciding_steps: (
+        Annotated[int | None, Meta(description="So many steps a side would decide; null where nothing is open.")]
+        | UnsetType
+    ) = UNSET
 
 
 class UseChangeJson(Json):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
 from gpuledger.analyse.align.operation_side import forwards_text
-from gpuledger.analyse.align.side_by_side import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck, AlignRow, shape_text
+from gpuledger.analyse.align.side_by_side import KNOWN, NOT_MEASURED, WARN, AlignCheck, AlignRow, shape_text
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import (
@@ -29,6 +29,7 @@ from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 if TYPE_CHECKING:
     from gpuledger.present.json.align import AlignJson
@@ -45,6 +46,7 @@ VERDICT_WORDS: Final = {
     PASS: say("PASS"),
     KNOWN: say("KNOWN"),
     WARN: say("WARN"),
+    UNDECIDED: say("UNDECIDED"),
     FAIL: say("FAIL"),
     NOT_MEASURED: say("NOT MEASURED"),
 }
@@ -57,7 +59,7 @@ _LEVEL_WORDS: Final = {
     INSERTED: say("inserted"),
 }
 _SHAPE_WORDS: Final = {None: "", True: say("same"), False: say("differs")}
-_BADGES: Final = {PASS: "good", WARN: "warn", FAIL: "bad"}
+_BADGES: Final = {PASS: "good", WARN: "warn", UNDECIDED: "warn", FAIL: "bad"}
 
 
 @dataclass(frozen=True, slots=True)

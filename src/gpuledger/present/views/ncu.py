@@ -45,7 +45,7 @@ from gpuledger.present.views.kernels import (
     severity_cell,
 )
 from gpuledger.records import dataclass
-from gpuledger.trace.model import Note, Severity
+from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
@@ -317,7 +317,15 @@ def _in_depth(answer: MatchedAnswer) -> Iterator[Block]:
             "saving": time_text(match.saving_ns // device.step_count),
         }
         saves = say("{time} per step in {calls}; at its nearest roof it would save {saving}", **amounts)
-        if match.launch.verdict.is_by_waste:
+        if isinstance(match.headroom, NotMeasured):
+            saves = say("{time} per step in {calls}; what it would save at a roof is not known", **amounts)
+        elif match.is_too_short:
+            saves = say(
+                "{time} per step in {calls}: each is about as short as a kernel gets, whatever its roof; fused into "
+                "another kernel it would save up to {time}",
+                **amounts,
+            )
+        elif match.launch.verdict.is_by_waste:
             saves = say("{time} per step in {calls}; with coalesced accesses it would save {saving}", **amounts)
         yield Points(title, (saves, *depth_lines(match.launch, match.judged)))
 
@@ -340,7 +348,9 @@ def _bottlenecks_sheet(ranked: Sequence[_Numbered], device: Device) -> Sheet:
                 "saves",
                 say("Saves per step"),
                 Unit.FIGURE,
-                lambda row: time_text(row[1].saving_ns // device.step_count),
+                lambda row: (
+                    say("too short") if row[1].is_too_short else time_text(row[1].saving_ns // device.step_count)
+                ),
             ),
             Column("of_step", say("Share of step"), Unit.FIGURE, lambda row: share_text(row[1].saving_ns / whole_ns)),
         ),

@@ -6,6 +6,7 @@ JSON is the document gpuledger.time/1, or gpuledger.timepair/1. A spreadsheet ha
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from gpuledger.present.document import Conclusion, Document, Medium, Only, Openi
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
+from gpuledger.verdicts import DoubtfulFigure
 
 if TYPE_CHECKING:
     from gpuledger.present.json.timing import TimeJson, TimePairJson
@@ -280,11 +282,16 @@ def _pair_verdict(names: tuple[str, str], pair: TimedPair) -> str:
     if verdict == "same":
         said = say("{difference}: the same to within {share}", difference=said, share=percent_text(target))
     elif verdict == "unknown":
+        known = DoubtfulFigure(spread.difference_share, low, high, spread.first.samples)
+        needed = known.deciding_samples(math.copysign(target, spread.difference_share))
         said = say(
-            "{difference}: not enough to tell whether they differ by more than {share}",
+            "UNDECIDED: {difference}: not enough to tell whether they differ by more than {share}",
             difference=said,
             share=percent_text(target),
         )
+        if needed is not None and needed > known.samples:
+            seconds = f"{pair.first.seconds * needed / known.samples:.3g}"
+            said = say("{told}; --seconds={seconds} would, if nothing else changes", told=said, seconds=seconds)
     return say("{told}.", told=said) if pair.is_settled else say("{told}, not converged.", told=said)
 
 

@@ -16,6 +16,7 @@ from gpuledger.analyse.diff.compare import (
     LOST,
     MIX,
     OTHER_COMPUTE,
+    OVERLAP,
     PER_CALL,
     UNKNOWN,
     UNLIKE,
@@ -33,7 +34,9 @@ from gpuledger.ledger.books import Line, LineKind
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.terms import TOTAL
-from gpuledger.units import bytes_text, three_figures, time_text
+from gpuledger.trace.model import NotMeasured
+from gpuledger.units import bytes_text, count_text, three_figures, time_text
+from gpuledger.verdicts import PASS, UNDECIDED
 
 MOST_KERNELS: Final = 10
 MOST_CALLS: Final = 8
@@ -59,6 +62,7 @@ _PART_WORDS: Final = {
     CALLS: say("calls{per}", per=""),
     PER_CALL: say("time per call"),
     MIX: say("mix"),
+    OVERLAP: say("overlap"),
     OTHER_COMPUTE: say("other compute"),
     UNLIKE: say("unlike steps"),
 }
@@ -230,6 +234,8 @@ def _what_changed(found: Diff, part: str) -> str:
         most = max(found.changes, key=lambda change: abs(change.by_time_ns))
         short, _, inner = label(most.pair.first.name).partition("…")
         return say("most in {kernel}", kernel=cut_label(inner or short, _NAME))
+    if part == OVERLAP:
+        return say("side by side: {times}", times=times(*(side.overlap_ns / side.steps for side in (before, after))))
     if part == OTHER_COMPUTE:
         return say("started before the steps")
     if part == UNLIKE:
@@ -397,7 +403,8 @@ def gates_sheet(outcomes: Sequence[GateOutcome]) -> Sheet:
 
     def result(outcome: GateOutcome) -> Term:
         words = gate_result(outcome)
-        return Term(words, words, badge="bad" if outcome.tripped else "good")
+        badge = "bad" if outcome.tripped else "warn" if outcome.verdict == UNDECIDED else "good"
+        return Term(outcome.verdict, words, badge=badge)
 
     return Sheet.of(
         "diff_gates",
@@ -418,10 +425,18 @@ def gate_values(outcome: GateOutcome) -> str:
 
 
 def gate_result(outcome: GateOutcome) -> str:
-    """In a word or two."""
-    if outcome.tripped:
-        return say("TRIPPED")
-    return say("passed: may be noise") if outcome.in_noise else say("passed")
+    """In a word, and where that is undecided the interval and what would decide."""
+    if outcome.verdict != UNDECIDED:
+        return say("PASS") if outcome.verdict == PASS else say("FAIL")
+    if isinstance(outcome.interval, NotMeasured):
+        return say("UNDECIDED: {why}", why=outcome.interval.reason)
+    ends = outcome.interval.low_ns, outcome.interval.high_ns
+    start, end = (signed_share(change / outcome.before) if outcome.before else f"{change:+.4g}" for change in ends)
+    interval = say("{start} to {end}", start=start, end=end)
+    if outcome.deciding_steps is None:
+        return say("UNDECIDED: {interval}; record several runs", interval=interval)
+    steps = count_text(outcome.deciding_steps)
+    return say("UNDECIDED: {interval}; {steps} steps a side would decide", interval=interval, steps=steps)
 
 
 def controls_text(controls: Controls, delta_ns: int) -> str:
