@@ -104,16 +104,16 @@ def measured(step: Step, name: str, device: str, steps: int, meet: Any = None, *
     return {"steps": steps, "wall_ns": wall_ns, "step_ns": wall_ns // steps, "host_step_ns": host, "norm": norm}
 
 
-def traced(step: Step, path: Path, steps: int = 3, *, with_stack: bool = False) -> None:
-    """A few steps under torch.profiler, with the shapes of the operators' inputs."""
+def traced(step: Step, path: Path, first: int, steps: int = 3, *, with_stack: bool = False) -> None:
+    """A few steps under torch.profiler, from the `first` on, with the shapes of the operators' inputs."""
     profiler: Any = import_module("torch.profiler")
     activities = [profiler.ProfilerActivity.CPU]
     activities += [profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     plan = profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
     with profiler.profile(activities=activities, record_shapes=True, with_stack=with_stack, schedule=plan) as recorded:
-        for index in range(steps + 1):
+        for index in range(first, first + steps + 1):
             step(index)
-            if index == steps:
+            if index == first + steps:
                 idle("cuda" if torch.cuda.is_available() else "cpu")
             recorded.step()
     recorded.export_chrome_trace(str(path))
@@ -158,7 +158,8 @@ def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
                     row |= measured(step, name, device, steps, meet, profiler=alone)
                     if options.traces is not None:
                         stacks = options.with_stack
-                        traced(step, options.traces / f"{name}.json.gz", steps if stacks else 3, with_stack=stacks)
+                        path, traced_steps = options.traces / f"{name}.json.gz", steps if stacks else 3
+                        traced(step, path, WARMUP + steps, traced_steps, with_stack=stacks)
                 except Exception as error:  # whatever it is, its row says it, and the other programs go on
                     row["error"] = f"{type(error).__name__}: {error}"
                 else:

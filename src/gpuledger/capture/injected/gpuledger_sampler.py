@@ -34,9 +34,8 @@ SOON_S = 1e-4  # so soon a thread is asked to give up Python's lock, where it is
 CROWDED_LOOKS = 100  # so many looks after two threads ran Python it is not
 WRITE_EVERY_NS = 250_000_000
 DEEPEST = 200
-MOST_OF_LOCK = (
-    50  # a look is followed by a sleep of at least so many times its length, so that it holds 2 % of the lock
-)
+HANDOVER_NS = 100_000  # what a look costs besides a thread that it took the lock from: two threads wake up
+MOST_OF_LOCK = 50  # a look is followed by a sleep of at least so many times what it costs, which is 2 % of the time
 MOST_BYTES = 1 << 30  # of one process: a day of a program with many threads is not what anybody reads
 
 _clock_ns = time.monotonic_ns
@@ -110,15 +109,15 @@ class Sampler:
             slept = _clock_ns()
             _sleep(length)
             if not self.stopping:
-                looked_ns = self.look(own, slept, slept + int(length * 1e9))
-                usual_ns += 0.1 * (min(looked_ns, 1_000_000) - usual_ns)
+                cost_ns = self.look(own, slept, slept + int(length * 1e9))
+                usual_ns += 0.1 * (min(cost_ns, 1_000_000) - usual_ns)
             if slept - written > WRITE_EVERY_NS:
                 written = slept
                 self.pair()
                 self.write()
 
     def look(self, own: int, slept_ns: int, due_ns: int) -> int:
-        """Write down where each thread is. Python keeps still meanwhile; for how long, out."""
+        """Write down where each thread is; what that cost the program, which keeps still meanwhile, out."""
         taken_ns = _clock_ns()
         seen = [f"s {slept_ns} {due_ns - slept_ns} {taken_ns - due_ns}"]
         frame, before, self.at = None, self.at, {}
@@ -131,7 +130,8 @@ class Sampler:
         moved = sum(before.get(ident) != stack for ident, stack in self.at.items())
         self.crowded = CROWDED_LOOKS if moved > 1 else max(self.crowded - 1, 0)
         self.ask(soon=not self.crowded)
-        return _clock_ns() - taken_ns
+        was_held = taken_ns - due_ns > SOON_S * 1e9  # nobody is asked sooner
+        return _clock_ns() - taken_ns + (HANDOVER_NS if was_held else 0)
 
     def stack(self, frame: object) -> int:
         """The number of a frame's stack, the innermost first."""
