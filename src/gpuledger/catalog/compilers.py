@@ -56,8 +56,8 @@ _PATTERNS: Final = (
 )
 """Frames as samples have them and torch's are told; ranges as their libraries call them."""
 
-KERNEL_OF_TRITON: Final = regex(r"^triton_")
-"""Kernels that Inductor generates: others that are written in Triton are called as their authors like."""
+KERNEL_OF_INDUCTOR: Final = regex(r"^triton_")
+"""Kernels that torch.compile generates; those that people write in Triton are called as they like."""
 
 
 def compiler_in(name: str) -> int:

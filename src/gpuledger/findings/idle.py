@@ -387,7 +387,8 @@ def _compiled_again(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     time, count = _lost_ns(device, *rule.triggers)
     if not count or not worth_telling(device, time):
         return ()
-    lost = lost_time(device, device.gaps_of(QueueTrigger.COMPILE), QueueTrigger.COMPILE)
+    chosen = device.gaps_of(QueueTrigger.COMPILE)
+    lost = lost_time(device, chosen, QueueTrigger.COMPILE)
     known = compilations(subject.trace, device.host, device.work)
     spent_ns, compiled = dict.fromkeys(Compiler, 0), 0
     for part in lost.by_thread:
@@ -395,6 +396,9 @@ def _compiled_again(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
             spent_ns[compiler] += total(intersection(part.spans, known.of(part.thread, compiler)))
         stretches = known.of(part.thread)
         compiled += int(np.count_nonzero(covered(part.spans, stretches.start_ns, stretches.end_ns)))
+    if device.steps is not None:  # samples do not tell one compilation from the next
+        steps = np.searchsorted(device.steps.edges_ns, device.ledger.gaps.start_ns[chosen], side="right")
+        compiled = max(compiled, len(distinct(steps)))
     doing, fix = advice.RECOMPILE[max(spent_ns, key=lambda compiler: spent_ns[compiler])]
     edit, evidence = rule.edit_of(subject), gap_evidence(subject, QueueTrigger.COMPILE)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))

@@ -1,9 +1,9 @@
 """When code was compiled, and graphs were recorded, while a program ran: a trace in, stretches of threads out.
 
 By what was recorded: ranges and Python functions of a compiler; samples of Python's stacks, from the first that found
-the thread in one to the next that did not; a module that is loaded before a kernel of Triton's that had run before, and
-so is another version of it. A CUDA graph that is recorded for each time or two that it is launched is recorded again:
-from the wait before it, or what else the thread called since its last launch, to the next launch.
+the thread in one to the next that did not; a module that is loaded before a kernel of Inductor's that had run before,
+and so is another version of it. A CUDA graph that is recorded for each time or two that it is launched is recorded
+again: from the wait before it, or what else the thread called since its last launch, to the next launch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import LOADS_MODULE, CallKind
-from gpuledger.catalog.compilers import KERNEL_OF_TRITON, NOBODY, Compiler, compiler_in
+from gpuledger.catalog.compilers import KERNEL_OF_INDUCTOR, NOBODY, Compiler, compiler_in
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
@@ -62,7 +62,7 @@ def compilations(trace: Trace, host: Host, work: Activities) -> Compilations:
         own = host.calls_of(number)
         for compiler, spans in (
             (Compiler.CUDA_GRAPHS, _graphs(host, own)),
-            (Compiler.TRITON, _loaded(host, work, own)),
+            (Compiler.TORCH, _loaded(host, work, own)),
         ):
             rows = len(spans)
             parts.append((same(identity, rows), spans.start_ns, spans.end_ns, same(compiler.number, rows, np.int8)))
@@ -114,7 +114,7 @@ def _graphs(host: Host, own: Positions) -> Spans:
 
 
 def _loaded(host: Host, work: Activities, own: Positions) -> Spans:
-    """When a thread loaded a module for a kernel of Triton's that had run before: from its last launch to the next."""
+    """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next."""
     calls = host.calls
     loads = np.flatnonzero(
         calls.strings.each(calls.codes("name")[own], lambda name: bool(LOADS_MODULE.search(name)), np.bool_)
@@ -128,7 +128,9 @@ def _loaded(host: Host, work: Activities, own: Positions) -> Spans:
     launched = np.flatnonzero(work.launch >= 0)[::-1]
     activity[work.launch[launched]] = launched
     kernel = activity[own[launching[following]]]
-    of_triton = calls.strings.each(work.name, lambda name: bool(KERNEL_OF_TRITON.search(name)), np.bool_)
-    again = [row >= 0 and of_triton[row] and bool((work.name[:row] == work.name[row]).any()) for row in kernel.tolist()]
+    of_inductor = calls.strings.each(work.name, lambda name: bool(KERNEL_OF_INDUCTOR.search(name)), np.bool_)
+    again = [
+        row >= 0 and of_inductor[row] and bool((work.name[:row] == work.name[row]).any()) for row in kernel.tolist()
+    ]
     following = following[np.array(again, np.bool_)]
     return union(calls["end_ns"][own[launching[following - 1]]], calls["start_ns"][own[launching[following]]])
