@@ -22,6 +22,7 @@ from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read import profiles_in
 from gpuledger.read.torch import events
+from gpuledger.read.torch.reader import end_what_threw
 from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
 from support.book_checks import analysed, check_balance
@@ -408,3 +409,14 @@ def test_work_that_names_no_gpu_is_put_where_most_work_is(named: tuple[int, ...]
     assert sorted(trace[Table.KERNELS]["gpu"].tolist()) == sorted([*named, 2 if named else 0])
     assert [note.code for note in trace.health] == ["gpu-not-recorded"]
     assert min(device.gpu for device in analysed(trace)) >= 0
+
+
+def test_a_built_in_function_that_threw_ends_where_it_began() -> None:
+    """torch sees no exception of such a function, and lets it last to the end; who called it had ended before."""
+    codes = {"python": 0, "train.py(3): main": 1, "train.py(9): step": 2, "<built-in function next>": 3, "push_pop": 4}
+    start, end = [0, 10, 20, 400, 20], [1000, 100, 1000, 1000, 1000]
+    columns = {"pid": [7] * 5, "tid": [7] * 5, "kind": [0, 0, 0, 0, 4], "name": [1, 2, 3, 3, 3]}
+    ranges = {name: np.array(column) for name, column in columns.items()}
+    ranges |= {"start_ns": np.array(start) * 1000, "end_ns": np.array(end) * 1000}
+    end_what_threw(ranges, codes)
+    assert (ranges["end_ns"] // 1000).tolist() == [1000, 100, 20, 1000, 1000]
