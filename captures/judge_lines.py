@@ -1,15 +1,22 @@
 """Whether reports name the planted line: `python judge_lines.py FOLDER`, a table out.
 
-FOLDER holds what `lines.sh` wrote, unpacked: exports/PROGRAM.bad.1.sqlite, traces/PROGRAM.bad.1.json.gz, and in lines/
-planted.txt and nsys.samples.gz, which is put beside each export. Of an export the first finding with a line counts, and
-its line must be the planted one; of a trace of torch the function that holds it, as torch records no more.
+FOLDER holds what `lines.sh` wrote, and then what is in it: exports/PROGRAM.bad.1.sqlite, traces/PROGRAM.bad.1.json.gz,
+and in lines/ planted.txt and nsys.samples.gz, which is put beside each export. Of an export the first finding with a
+line counts, and its line must be the planted one; of a trace of torch the function that holds it, as torch records no
+more. Below, what sampling costs: the median of a program's windows as it is, under nsys, and so with the sampler.
 """
 
 from __future__ import annotations
 
 import ast
+import json
+import lzma
 import shutil
+import statistics
 import sys
+import tarfile
+from collections import defaultdict
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -60,9 +67,38 @@ def clock_error_ns(trace: Trace) -> tuple[int, int]:
     return int(early.max(initial=0)), int(np.maximum(taken - end[which], 0).max(initial=0))
 
 
+def unpack(folder: Path) -> None:
+    """What `lines.sh` wrote into folders of its own, once."""
+    for name in ("lines", "exports", "traces"):
+        parts = sorted(folder.glob(f"{name}.tar.*"))
+        if parts and not (folder / name).exists():
+            with tarfile.open(fileobj=BytesIO(b"".join(part.read_bytes() for part in parts))) as archive:
+                archive.extractall(folder, filter="data")
+    for packed in folder.glob("exports/*.xz"):
+        packed.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
+        packed.unlink()
+
+
+def print_costs(folder: Path) -> None:
+    """Steps as they are, under nsys, under nsys with the sampler; and of a loop in Python what costs it."""
+    times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for file in sorted(folder.glob("lines/*.jsonl")):
+        for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+            for state, taken in row.get("times", {}).items():
+                times[f"{row['program']}.{row['variant']}"][state] += taken
+    for program, states in times.items():
+        medians = {state: statistics.median(taken) for state, taken in states.items()}
+        least = {state: min(taken) for state, taken in states.items()}
+        shown = [f"{state} {medians[state] / 1e6:.3f} ms (least {least[state] / 1e6:.3f})" for state in states]
+        change = medians["on"] / medians["off"] - 1 if {"on", "off"} <= set(states) else 0.0
+        change_of_least = least["on"] / least["off"] - 1 if {"on", "off"} <= set(states) else 0.0
+        print(f"{program}: sampler {change:+.1%}, least {change_of_least:+.1%};", ", ".join(shown))  # noqa: T201
+
+
 def main() -> None:
     """The table."""
     folder = Path(sys.argv[1])
+    unpack(folder)
     listed = (folder / "lines" / "planted.txt").read_text(encoding="utf-8").splitlines()
     planted = dict(line.split("\t") for line in listed)
     right = {"nsys": 0, "torch": 0}
@@ -89,6 +125,7 @@ def main() -> None:
             right["torch"] += is_right
             print("torch", "OK" if is_right else "--", program, place, code, found and str(found.whole))  # noqa: T201
     print(right)  # noqa: T201
+    print_costs(folder)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How the programs with one planted line are recorded, on a machine with a GPU and nsys: `lines.sh FOLDER`, within 240 s.
-# The group `lines` of `lab.programs.pairs`: what sampling costs; one round under nsys with Python's stacks sampled, as `gpuledger capture nsys`
-# does; one under torch.profiler with stacks. In FOLDER: lines.tar.gz with the times, logs, the samples (NAME.samples.gz) and the planted
-# lines; exports.tar.N with an export per window; traces.tar.N with a trace per window.
+# How the programs with one planted line are recorded, on a machine with a GPU and nsys: `lines.sh FOLDER`, within 480 s.
+# The group `lines` of `lab.programs.pairs`: one round under nsys with Python's stacks sampled, as `gpuledger capture nsys` does; one under
+# torch.profiler with stacks; what sampling costs. In FOLDER: lines.tar.gz with the times, logs, the samples (NAME.samples.gz) and the planted
+# lines; exports.tar.N with an export per window; traces.tar.N with a trace per window. Nothing else runs while costs are timed.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 injected="$root/src/gpuledger/capture/injected"
@@ -12,9 +12,9 @@ device=${LINES_DEVICE:-cuda}
 work=$(mktemp -d)
 profiler=--cuda-profiler
 [ "$device" = cuda ] || profiler=
-mkdir -p "$out" "$work/lines" "$work/exports" "$work/traces" "$work/samples" "$work/cost"
+mkdir -p "$out" "$work/lines" "$work/exports" "$work/traces" "$work/samples" "$work/cost" "$work/python"
 cd "$work"
-export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false PYTHONPATH="$libraries" TORCHDYNAMO_VERBOSE=0
+export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false PYTHONPATH="$libraries" TORCHDYNAMO_VERBOSE=0 TORCHINDUCTOR_FORCE_DISABLE_CACHES=1
 
 part() { # NAME SECONDS COMMAND...
   local name=$1 seconds=$2 began=$SECONDS
@@ -29,9 +29,11 @@ python3 -m lab.programs.paired.lines > lines/planted.txt
 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'
 sampled=(env "PYTHONPATH=$injected:$libraries")
 
-part nsys 100 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/samples" nsys profile --output=nsys --force-overwrite=true --sample=none --cpuctxsw=none \
-  --trace=cuda,nvtx,osrt --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop \
-  python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=30 --seconds=60 --device="$device" $profiler --output=lines/nsys.jsonl
+cuda=(nsys profile --force-overwrite=true --sample=none --cpuctxsw=none --trace=cuda,nvtx,osrt --cuda-graph-trace=node
+  --capture-range=cudaProfilerApi --capture-range-end=stop)
+
+part nsys 130 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/samples" "${cuda[@]}" --output=nsys \
+  python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=30 --least-seconds=1.2 --seconds=90 --device="$device" $profiler --output=lines/nsys.jsonl
 # without the host's name and where libraries lie
 cat samples/* | sed -E '/^H /s/"host": "[^"]*"/"host": "host"/; /^F /s#"/[^"]*/((site|dist)-packages|lib/python[0-9.]+)/#"/\1/#' |
   gzip -6 > lines/nsys.samples.gz
@@ -39,16 +41,30 @@ cat samples/* | sed -E '/^H /s/"host": "[^"]*"/"host": "host"/; /^F /s#"/[^"]*/(
   [ -s nsys.nsys-rep ] || exit
   nsys export --type=sqlite --force-overwrite=true --output=nsys.sqlite nsys.nsys-rep > lines/export.log 2>&1
   python3 "$root/captures/cut_windows.py" nsys.sqlite exports >> lines/export.log 2>&1
-  find exports -name '*.sqlite' -print0 | xargs -0 -P 4 -n 1 xz -6
+  find exports -name '*.sqlite' -print0 | xargs -0 -P 8 -n 1 xz -6
   tar cf - exports | split -b 15000000 -d -a 1 - "$out/exports.tar."
   echo "exports: $(ls exports | wc -l), $(du -sh exports | cut -f1); $SECONDS s in all"
 ) &
-part traces 75 python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=8 --seconds=50 --device="$device" --traces=traces \
-  --with-stack --output=lines/traces.jsonl
-tar cf - traces | split -b 15000000 -d -a 1 - "$out/traces.tar."
-part cost 60 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/cost" python3 -m lab.programs.sampler_cost lines --device="$device" --variant=bad,fixed \
-  --not=recompile_shape,recompile_constant,loader_workers,collate,pin_each_step,alloc_loop --rounds=5 --steps=20 --seconds=45 --output=lines/cost.jsonl
+stacked=(python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --device="$device" --traces=traces --with-stack)
+chatty=json_dump,tokenizer,known_time,generator # whose every iteration is a call of Python that torch records
+left_out=recompile_kernels # Inductor makes a million calls
+calm=$(cut -f1 lines/planted.txt | grep -vxE "${chatty//,/|}|$left_out" | paste -sd,)
+part traces 80 "${stacked[@]}" --only="$calm" --steps=8 --seconds=55 --output=lines/traces.jsonl
+part chatty 45 "${stacked[@]}" --only="$chatty" --steps=2 --seconds=35 --output=lines/chatty.jsonl
 wait
+find traces -size +20M -delete
+tar cf - traces | split -b 15000000 -d -a 1 - "$out/traces.tar."
+tar czf "$out/lines.tar.gz" lines # so far, should time run out
+
+part python 40 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/python" python3 -m lab.programs.sampler_cost python --rounds=25 --output=lines/python.jsonl
+costs=(python3 -m lab.programs.sampler_cost lines --device="$device" --not=recompile_kernels --fixed=item_deep,to_list,launch_loop --rounds=1)
+for turn in 1 2 3 4 5; do
+  [ $((SECONDS + 75)) -lt "${LINES_SECONDS:-470}" ] || break
+  part "plain$turn" 45 "${costs[@]}" --seconds=30 --output="lines/cost.plain.$turn.jsonl"
+  part "cost$turn" 70 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/cost" "${cuda[@]}" --output=cost \
+    "${costs[@]}" --seconds=45 $profiler --output="lines/cost.nsys.$turn.jsonl"
+done
 tar czf "$out/lines.tar.gz" lines
-cat lines/cost.log
+cat lines/python.log
+tail -n 30 lines/cost1.log | cut -c1-160
 ls -l "$out"

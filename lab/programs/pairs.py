@@ -49,6 +49,7 @@ GROUPS = {
 }
 """The module under `paired`, and its programs."""
 WARMUP = 3  # steps
+MOST_STEPS = 600
 PATIENCE_S = 60.0  # how long a process waits for another
 Row = dict[str, Any]
 
@@ -104,16 +105,26 @@ def measured(step: Step, name: str, device: str, steps: int, meet: Any = None, *
     return {"steps": steps, "wall_ns": wall_ns, "step_ns": wall_ns // steps, "host_step_ns": host, "norm": norm}
 
 
-def traced(step: Step, path: Path, steps: int = 3, *, with_stack: bool = False) -> None:
-    """A few steps under torch.profiler, with the shapes of the operators' inputs."""
+def tried_s(step: Step, device: str) -> float:
+    """What a step takes, about."""
+    for index in range(WARMUP):
+        idle(device, step(index))
+    began = time.monotonic()
+    for index in range(WARMUP, 2 * WARMUP):
+        idle(device, step(index))
+    return max((time.monotonic() - began) / WARMUP, 1e-6)
+
+
+def traced(step: Step, path: Path, first: int, steps: int = 3, *, with_stack: bool = False) -> None:
+    """A few steps under torch.profiler, from the `first` on, with the shapes of the operators' inputs."""
     profiler: Any = import_module("torch.profiler")
     activities = [profiler.ProfilerActivity.CPU]
     activities += [profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     plan = profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
     with profiler.profile(activities=activities, record_shapes=True, with_stack=with_stack, schedule=plan) as recorded:
-        for index in range(steps + 1):
+        for index in range(first, first + steps + 1):
             step(index)
-            if index == steps:
+            if index == first + steps:
                 idle("cuda" if torch.cuda.is_available() else "cpu")
             recorded.step()
     recorded.export_chrome_trace(str(path))
@@ -154,11 +165,15 @@ def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
                     step = kept.pop((program.name, variant), None) or build(device)
                     released(device)  # what building left in the cache would hide what a step allocates
                     steps = options.steps or program.steps
+                    if options.least_seconds:
+                        steps = min(max(steps, int(options.least_seconds / tried_s(step, device))), MOST_STEPS)
+                        step = build(device)  # as if it had not been tried
                     name, alone = f"{program.name}.{variant}.{turn}", options.cuda_profiler == "window"
                     row |= measured(step, name, device, steps, meet, profiler=alone)
                     if options.traces is not None:
                         stacks = options.with_stack
-                        traced(step, options.traces / f"{name}.json.gz", steps if stacks else 3, with_stack=stacks)
+                        path, traced_steps = options.traces / f"{name}.json.gz", steps if stacks else 3
+                        traced(step, path, WARMUP + steps, traced_steps, with_stack=stacks)
                 except Exception as error:  # whatever it is, its row says it, and the other programs go on
                     row["error"] = f"{type(error).__name__}: {error}"
                 else:
@@ -201,6 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--first-round", type=int, default=1, help="its number, where others were run before")
     parser.add_argument("--steps", type=int, help="in a window; default: the program's own, 12")
+    parser.add_argument("--least-seconds", type=float, default=0.0, help="as many steps as take so long, if more")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no window after so many")
     parser.add_argument("--keep", action="store_true", help="keep what a variant built for its next round")

@@ -1,7 +1,10 @@
 """What sampling Python's stacks costs: `python -m lab.programs.sampler_cost GROUP...`, a JSON line per program out.
 
-The sampler must be in the process, as `gpuledger capture` puts it there. Windows with it and with it paused take turns
-in one process, so that a drift of the machine hits both alike; of each the median step of all rounds counts.
+Where the sampler is in the process, as `gpuledger capture` puts it there, windows with it and with it paused take
+turns, so that a drift of the machine hits both alike; where it is not, all windows are plain. A window has so many
+steps that it takes long enough to be timed, and a program that was built for it. `python` instead of a group is a loop
+in Python alone, which is also timed with one of the sampler's two means: asking for the lock as rarely as Python does,
+and a short interval that nobody makes use of.
 """
 
 from __future__ import annotations
@@ -11,54 +14,107 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch  # type: ignore[import-not-found, unused-ignore]
+Times = dict[str, list[int]]
+WINDOW_NS = 100_000_000
+LOOP = 3_000_000
 
-from lab.programs.pairs import GROUPS, measured, programs_of, released, wanted
+
+def states(sampler: Any) -> dict[str, Callable[[], None]]:
+    """What the process may be put into; `plain` alone without a sampler."""
+    if sampler is None:
+        return {"plain": lambda: None}
+
+    def enter(*, is_on: bool) -> None:
+        sampler.pause()
+        sampler.is_over = not is_on  # of processes that are forked then too
+        if is_on:
+            sampler.go_on()
+
+    return {"on": partial(enter, is_on=True), "off": partial(enter, is_on=False)}
+
+
+def python_times(sampler: Any, rounds: int) -> Times:
+    """A loop in Python, with all of the sampler, with a part of it, and without."""
+    module: Any = import_module("gpuledger_sampler")
+    soon_s, usual_s = module.SOON_S, sys.getswitchinterval()
+    times: Times = {state: [] for state in ("off", "on", "seldom", "interval")}
+    for _ in range(rounds):
+        for state, taken in times.items():
+            sampler.pause()
+            module.SOON_S = 1.0 if state == "seldom" else soon_s
+            sys.setswitchinterval(soon_s if state == "interval" else usual_s)
+            if state in ("on", "seldom"):
+                sampler.go_on()
+                time.sleep(0.05)
+            began = time.perf_counter_ns()
+            sum(value & 1 for value in range(LOOP))
+            taken.append(time.perf_counter_ns() - began)
+    sampler.pause()
+    module.SOON_S = soon_s
+    sys.setswitchinterval(usual_s)
+    return times
+
+
+def program_times(options: argparse.Namespace, sampler: Any) -> Iterator[dict[str, Any]]:
+    """The step of each program, in each window."""
+    torch, pairs = import_module("torch"), import_module("lab.programs.pairs")
+    torch.set_grad_enabled(False)
+    end, device = time.monotonic() + options.seconds, options.device
+    if options.cuda_profiler and device == "cuda":
+        torch.cuda.profiler.start()
+    for program in pairs.programs_of(options.groups):
+        if not pairs.wanted(program.name, options.only) or program.name in options.left_out.split(","):
+            continue
+        for variant in ["bad"] + ["fixed"] * (program.name in options.fixed.split(",")):
+            if time.monotonic() > end:
+                return
+            build = program.variants[variant]
+            tried = pairs.measured(build(device), program.name, device, 4)
+            steps = min(max(WINDOW_NS // tried["step_ns"], 10), 200)
+            times: Times = {state: [] for state in states(sampler)}
+            for _ in range(options.rounds):
+                for state, enter in states(sampler).items():
+                    enter()
+                    step = build(device)
+                    pairs.released(device)
+                    times[state].append(pairs.measured(step, program.name, device, steps)["step_ns"])
+                    del step
+            yield {"program": program.name, "variant": variant, "steps": steps, "times": times}
+    if options.cuda_profiler and device == "cuda":
+        torch.cuda.profiler.stop()
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="lab.programs.sampler_cost")
-    parser.add_argument("groups", nargs="+", choices=list(GROUPS))
-    parser.add_argument("--only")
+    parser.add_argument("groups", nargs="+", metavar="GROUP")
+    parser.add_argument("--only", metavar="PROGRAM[,PROGRAM...]")
     parser.add_argument("--not", dest="left_out", default="", metavar="PROGRAM[,PROGRAM...]")
-    parser.add_argument("--variant", default="bad")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--fixed", default="", metavar="PROGRAM[,PROGRAM...]", help="of which the fixed one runs too")
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--cuda-profiler", action="store_true", help="cudaProfilerStart and Stop around all")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no program after so many")
     parser.add_argument("--output", type=Path, default=Path("sampler_cost.jsonl"))
     options = parser.parse_args()
-    sampler: Any = import_module("gpuledger_sampler")._sampler
-    if sampler is None:
-        sys.exit("no sampler is in this process")
-    torch.set_grad_enabled(False)  # type: ignore[no-untyped-call, unused-ignore]
-    end = time.monotonic() + options.seconds
+    sampler: Any = getattr(sys.modules.get("gpuledger_sampler"), "_sampler", None)
+    if options.groups == ["python"]:
+        if sampler is None:
+            sys.exit("no sampler is in this process")
+        rows: Any = [{"program": "python", "variant": "loop", "times": python_times(sampler, options.rounds)}]
+    else:
+        rows = program_times(options, sampler)
     with options.output.open("w", encoding="utf-8") as lines:
-        for program in programs_of(options.groups):
-            if not wanted(program.name, options.only) or program.name in options.left_out.split(","):
-                continue
-            for variant in options.variant.split(","):
-                if time.monotonic() > end:
-                    return
-                step = program.variants[variant](options.device)
-                released(options.device)
-                step_ns: dict[bool, list[int]] = {True: [], False: []}
-                for turn in range(2 * options.rounds):
-                    is_on = turn % 2 == 0
-                    sampler.go_on() if is_on and sampler.thread is None else None
-                    sampler.pause() if not is_on else None
-                    step_ns[is_on].append(measured(step, program.name, options.device, options.steps)["step_ns"])
-                sampler.go_on()
-                on_ns, off_ns = statistics.median(step_ns[True]), statistics.median(step_ns[False])
-                row = {"program": program.name, "variant": variant, "on_ns": step_ns[True], "off_ns": step_ns[False]}
-                row["cost"] = round(on_ns / off_ns - 1, 4)
-                print(json.dumps(row), file=lines, flush=True)
-                print(f"{program.name}.{variant}: {off_ns / 1e6:.3f} ms, {row['cost']:+.1%}", flush=True)  # noqa: T201
+        for row in rows:
+            print(json.dumps(row), file=lines, flush=True)
+            brief = ", ".join(f"{state} {statistics.median(taken) / 1e6:.3f}" for state, taken in row["times"].items())
+            print(f"{row['program']}.{row['variant']}: {brief} ms", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -121,6 +121,7 @@ def steps(seconds):
         compute()
         hashlib.md5(data)  # gives up the lock
 
+threading.Thread(target=lambda: [time.sleep(0.002) for _ in range(1000)], daemon=True).start()  # wants no lock
 steps(0.3)
 asked = sys.getswitchinterval()
 threading.Thread(target=steps, args=(0.2,)).start()

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import open_trace
+from gpuledger.attribution.lines import heaviest_line, own_frames
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.read import python_samples
 from gpuledger.selection import Selection
@@ -219,3 +220,21 @@ def test_the_samplers_own_sleeps_tie_the_clocks_and_are_then_left_out() -> None:
     assert np.abs(knots[:, 1] + AHEAD).max() < 8_000
     assert knots[:, 2].max() <= 8_000
     assert python_samples._matched(np.sort(random.integers(0, 10**9, 300)), end[:300], looks, wall) == []
+
+
+def test_sql_has_the_frames_of_samples(tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    asked = "SELECT DISTINCT frame, frames FROM samples WHERE source = 'python'"
+    [row] = json.loads(gpuledger("query", path, asked, "--format=json").stdout)["rows"]
+    inner = "fft2 (numpy/fft/_pocketfft.py:741)"
+    assert row == [inner, f"main (train.py:12) > resize (data.py:88) > {inner}"]
+
+
+@pytest.mark.parametrize("file", ["cfal3xpiah2v7kq5zr4m6nbt2cjw5yodlqs3gue7xhapi2rftkv4n.py", "json.py", "<frozen x>"])
+def test_a_file_that_nobody_wrote_is_no_place(file: str) -> None:
+    """torch.compile calls what it generates by a hash."""
+    stack = ["main (train.py:12)", f"call ({file}:80)"]
+    assert own_frames(stack) == ["main (train.py:12)"]
+    place = heaviest_line([(stack, 5)])
+    assert place is not None
+    assert place.at == "train.py:12"

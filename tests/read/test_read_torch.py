@@ -25,6 +25,7 @@ from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read import SAMPLES, profiles_in
 from gpuledger.read.torch import events
+from gpuledger.read.torch.reader import end_what_threw
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from gpuledger.verbs.report import build_report
@@ -537,3 +538,12 @@ def test_a_trace_of_the_autograd_profiler_on_the_host_holds_no_gpu_work(tmp_path
     path = saved(tmp_path / "a.json", json.dumps(AUTOGRAD[:2]).encode())
     assert "no GPU work was recorded" in gpuledger("report", path).stderr
     assert len(open_trace(path)[Table.RANGES]) == 2
+def test_a_built_in_function_that_threw_ends_where_it_began() -> None:
+    """torch sees no exception of such a function, and lets it last to the end; who called it had ended before."""
+    codes = {"python": 0, "train.py(3): main": 1, "train.py(9): step": 2, "<built-in function next>": 3, "push_pop": 4}
+    start, end = [0, 10, 20, 400, 20], [1000, 100, 1000, 1000, 1000]
+    columns = {"pid": [7] * 5, "tid": [7] * 5, "kind": [0, 0, 0, 0, 4], "name": [1, 2, 3, 3, 3]}
+    ranges = {name: np.array(column) for name, column in columns.items()}
+    ranges |= {"start_ns": np.array(start) * 1000, "end_ns": np.array(end) * 1000}
+    end_what_threw(ranges, codes)
+    assert (ranges["end_ns"] // 1000).tolist() == [1000, 100, 20, 1000, 1000]

@@ -300,13 +300,14 @@ def extension(device: str, fixed: bool) -> Step:
     return step
 
 
-def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """With dynamo's guards and no code generation, so that a compilation takes a tenth of a second."""
+def compiled(function: Callable[..., Tensor], backend: str = "eager") -> Callable[..., Tensor]:
+    """With dynamo's guards; without code generation, unless asked for, a compilation takes a tenth of a second."""
     config: Any = torch._dynamo.config
     for name in ("cache_size_limit", "recompile_limit", "accumulated_cache_size_limit", "accumulated_recompile_limit"):
         if hasattr(config, name):
             setattr(config, name, 10_000)
-    made: Callable[..., Tensor] = torch.compile(function, backend="eager", dynamic=False)
+    torch._dynamo.reset()  # type: ignore[no-untyped-call, unused-ignore] # or a program built again finds all compiled
+    made: Callable[..., Tensor] = torch.compile(function, backend=backend, dynamic=False)
     return made
 
 
@@ -339,6 +340,41 @@ def recompile_constant(device: str, fixed: bool) -> Step:
     def step(index: int) -> Tensor:
         label = "step" if fixed else f"step {index:06d}"
         total = ready(work.start[0, :8], label)  # planted: recompile_constant
+        return work() + total * 0
+
+    return step
+
+
+def recompile_dtype(device: str, fixed: bool) -> Step:
+    """Arguments come in other types in every step."""
+    work, kinds = Work(device), (torch.float32, torch.float16, BF16, torch.float64, torch.int32)
+    rows = [work.start[0, :8].to(kind) for kind in kinds]
+
+    def scaled(first: Tensor, second: Tensor, third: Tensor) -> Tensor:
+        return (first * second + third).float().relu().sum()
+
+    ready = compiled(scaled)
+
+    def step(index: int) -> Tensor:
+        numbers = (0, 0, 0) if fixed else (index % 5, index // 5 % 5, index // 25 % 5)
+        total = ready(*(rows[number] for number in numbers))  # planted: recompile_dtype
+        return work() + total * 0
+
+    return step
+
+
+def recompile_kernels(device: str, fixed: bool) -> Step:
+    """Every eighth step has another length, for which kernels are generated."""
+    work = Work(device)
+
+    def scaled(rows: Tensor) -> Tensor:
+        return (rows * 2 + 1).relu().sum()
+
+    ready = compiled(scaled, "inductor" if device == "cuda" else "eager")
+
+    def step(index: int) -> Tensor:
+        rows = work.start[:, : 64 if fixed else 64 + index // 8]
+        total = ready(rows)  # planted: recompile_kernels
         return work() + total * 0
 
     return step
@@ -416,6 +452,8 @@ PROGRAMS: tuple[PairedProgram, ...] = (
     pair("extension", "a C function that keeps the lock", "HOST-OS", _ALONE, extension),
     pair("recompile_shape", "compiled for every length", "HOST-CODE", _ALONE, recompile_shape),
     pair("recompile_constant", "compiled for every label", "HOST-CODE", _ALONE, recompile_constant),
+    pair("recompile_dtype", "compiled for all types", "HOST-CODE", _ALONE, recompile_dtype),
+    pair("recompile_kernels", "kernels generated for every length", "HOST-CODE", _ALONE, recompile_kernels),
     pair("graph_record", "a graph recorded in every step", "HOST-LOAD", _ALONE, graph_record),
     pair("launch_loop", "a kernel per parameter", "LAUNCH-BOUND", _ALONE, launch_loop),
     pair("known_time", "a known function at a known time", "HOST-CODE", _ALONE, known_time),

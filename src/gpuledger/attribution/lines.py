@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from gpuledger.attribution.lost_time import FEWEST_SAMPLES, ThreadTime, whole_ns
+from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, say
@@ -34,10 +35,10 @@ GOES_ON: Final = 0.5
 LEAST_OF_ALL: Final = 0.2  # a place holds at least this share of the whole
 _FRAME: Final = regex(r"^(?P<function>.+) \((?P<file>[^()]+):(?P<line>-?\d+)\)$")
 _FRAMEWORK: Final = regex(r"^(torch/|python\d|<|gpuledger/)")
+"""Files of the framework and of Python itself: whoever calls them says more."""
 _BUILT_IN: Final = regex(
     r"^<built-in (?:method (?P<method>\w+) of (?:type object|(?P<type>[\w.]+) object)|function (?P<function>\w+))"
 )
-"""Files of the framework and of Python itself: whoever calls them says more."""
 _LOADER: Final = regex(r"\(torch/utils/data/dataloader\.py:")
 _INNER: Final = regex(r"(?:\.<locals>)?\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>")
 
@@ -80,17 +81,33 @@ class LinePlace:
     def whole(self) -> Message:
         """The place, what it calls, and where it is called."""
         where = say("{where} -> {into}", where=self.where, into=self.into) if self.into else self.where
-        if any(map(_LOADER.search, self.stack)):
+        if is_in_loader(self.stack):
             where = say("{function} in {around}", function=where, around="torch.utils.data.DataLoader")
         return say("{where}, called from {caller}", where=where, caller=self.caller) if self.caller else where
 
 
 def is_own(frame: str) -> bool:
-    """Whether a frame is of the user's own files, which are told without their folders, as torch tells Python's own."""
-    match = _FRAME.match(frame)
-    if match is None or "/" in match["file"] or match["file"].startswith("<"):
+    """Whether a frame is of the user's own files, which are told without their folders, as torch tells Python's own.
+
+    A file that is called as a hash was generated, by torch.compile for example: nobody knows it.
+    """
+    file = _file(frame)
+    if not file or "/" in file or file.startswith("<"):
         return False
-    return match["file"].removesuffix(".py") not in sys.stdlib_module_names
+    module = file.removesuffix(".py")
+    return module not in sys.stdlib_module_names and without_numbers(module) != "#"
+
+
+def own_frames(frames: Sequence[str]) -> list[str]:
+    """The user's own functions among these; where there are none, those of packages; else any of Python."""
+    python = [frame for frame in frames if _file(frame)]
+    packages = (frame for frame in python if not _FRAMEWORK.match(_file(frame)))
+    return list(filter(is_own, python)) or list(packages) or python
+
+
+def is_in_loader(frames: Iterable[str]) -> bool:
+    """Whether a stack is that of torch's data loader."""
+    return any(map(_LOADER.search, frames))
 
 
 def sampled_line(trace: Trace, parts: Sequence[ThreadTime], *, is_code: bool) -> LinePlace | None:

@@ -15,7 +15,14 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.attribution.lines import LinePlace, function_line, heaviest_line, sampled_line
+from gpuledger.attribution.lines import (
+    LinePlace,
+    function_line,
+    heaviest_line,
+    is_in_loader,
+    own_frames,
+    sampled_line,
+)
 from gpuledger.attribution.lost_time import (
     MOSTLY,
     LostTime,
@@ -204,10 +211,6 @@ _NO_PLACE: Final = regex(
 """Frames that do not say where: unresolved, the interpreter's, CUDA's, the dispatcher's, the C library's."""
 
 _OPERATOR: Final = regex(r"^at::_ops::(?P<name>\w+)::call\(")
-_FRAMEWORK: Final = regex(r"^(torch/|python\d|<)")
-"""Files of the framework and of Python itself: whoever calls them says more."""
-_LOADER: Final = regex(r"\(torch/utils/data/dataloader\.py:")
-_PYTHON: Final = regex(r"^.+ \((?P<file>[^()]+):-?\d+\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +277,7 @@ def place(frames: list[str]) -> str | None:
     """What to call the place of a stack, the innermost frame first: the operator and the Python function around it."""
     operators = [match["name"] for frame in frames if (match := _OPERATOR.match(frame))]
     own = next(iter(own_frames(frames)), None)
-    if own and any(_LOADER.search(frame) for frame in frames):
+    if own and is_in_loader(frames):
         return say("{function} in {around}", function=own, around="torch.utils.data.DataLoader")
     if operators and own:
         return say("{operator} from {function}", operator=f"aten::{operators[-1]}", function=own)
@@ -284,13 +287,6 @@ def place(frames: list[str]) -> str | None:
     if own or native is None:
         return own
     return re.split(r"[(<]", native.removeprefix("void "))[0] or native  # without parameters and template arguments
-
-
-def own_frames(frames: Sequence[str]) -> list[str]:
-    """The user's own functions among these; where there are none, those of packages; else any of Python."""
-    python = [(frame, match["file"]) for frame in frames if (match := _PYTHON.match(frame))]
-    users = [frame for frame, file in python if "/" not in file and not file.startswith("<")]
-    return users or [frame for frame, file in python if not _FRAMEWORK.match(file)] or [frame for frame, _ in python]
 
 
 def _overlap(rows: Rows, owner: Ints, lost: Sequence[ThreadTime]) -> Ints:

@@ -100,6 +100,8 @@ CAPTURE_BEGINS: Final = regex(r"StreamBeginCapture")
 CAPTURE_ENDS: Final = regex(r"StreamEndCapture")
 """Between the two, launches are written into a graph and run nothing."""
 
+LOADS_MODULE: Final = regex(r"(?:Module|Library)Load")
+
 CHANGES_GRAPHS: Final = regex(r"NodeSetEnabled|ConditionalHandleCreate")
 """After such calls, not every launch of a graph runs all of its nodes."""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from gpuledger.catalog.compilers import Compiler
 from gpuledger.catalog.frameworks import BASE, Framework
 from gpuledger.findings.finding import Finding
 from gpuledger.messages import Message, say
@@ -63,6 +64,32 @@ HOST_LOAD: Final = FixWords.of(
         ),
     },
 )
+RECOMPILE: Final[Mapping[Compiler, tuple[Message, Message]]] = {
+    Compiler.TORCH: (
+        say("torch.compile compiles again"),
+        say(
+            "`TORCH_LOGS=recompiles` names the guard that fails: mark that dimension dynamic "
+            "(`torch._dynamo.mark_dynamic`), or keep shapes, dtypes and numbers of the arguments the same"
+        ),
+    ),
+    Compiler.TRITON: (
+        say("Triton compiles a kernel again"),
+        say("keep shapes and `tl.constexpr` arguments the same, or mark what varies dynamic (`do_not_specialize`)"),
+    ),
+    Compiler.CUDA_GRAPHS: (
+        say("a CUDA graph is recorded again"),
+        say("record a graph once per shape, copy inputs into its buffers, and replay it"),
+    ),
+    Compiler.XLA: (
+        say("XLA compiles again"),
+        say("pad shapes to a few sizes, and pass what varies as an array: `jax_log_compiles` names the function"),
+    ),
+    Compiler.OTHER: (
+        say("code is compiled again"),
+        say("keep the types and shapes that code is compiled for the same, or compile before the loop"),
+    ),
+}
+"""What the host does while it compiles, and what to do about it."""
 HOST_ALLOC: Final = FixWords.of(
     say("allocate once at start-up; allocate, free and pin nothing in the loop"),
     {

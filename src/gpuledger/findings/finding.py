@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.attribution.lines import LinePlace
-from gpuledger.ledger.causes import Cause, Trigger
+from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
@@ -167,7 +167,9 @@ def per_step(device: Device, time: int) -> str:
     return text if device.steps is None else say("{time} per step", time=text)
 
 
-OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.HOST_CODE)
+OCCUPATIONS: Final[tuple[Trigger, ...]] = (
+    *(Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.HOST_CODE, QueueTrigger.COMPILE),
+)
 """What a host does instead of launching, and sets gaps off with."""
 
 MOSTLY_ONE: Final = 0.9

@@ -197,6 +197,14 @@ class Fixes:
         code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH)
         return lambda graph: without_calls(graph, calls, code[calls])
 
+    def compiled(self) -> Edit:
+        """What is compiled is there: what is called for it is not, and the code around it is not run."""
+        inside, launching = self._in_gaps(QueueTrigger.COMPILE) & self.steady, np.zeros(len(self.graph.calls), np.bool_)
+        launching[self.graph.operations.call[self.graph.operations.call >= 0]] = True
+        gone, kept = np.flatnonzero(inside & ~launching), np.flatnonzero(inside & launching)
+        code = np.maximum(self.graph.code_before(kept) - self.usual_dispatch_ns, 0)
+        return lambda graph: without_code(without_calls(graph, gone), kept, code)
+
     def waits(self) -> Edit:
         """Nothing waits for the device in order to look at a result: the waits go, and the small reads before them."""
         calls = np.flatnonzero(self.steady & (self.graph.calls.blocks > 0) & (self.kinds == CallKind.SYNC.number))

@@ -30,6 +30,7 @@ from gpuledger.attribution.places import (
     wait_places,
 )
 from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.compilers import Compiler
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings import advice
 from gpuledger.findings.finding import (
@@ -50,6 +51,7 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State, of_layers, short_function_name
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
+from gpuledger.ledger.compilations import compilations
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
@@ -58,7 +60,7 @@ from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, intersection, total, union
+from gpuledger.trace.spans import Ints, Span, covered, intersection, total, union
 from gpuledger.trace.statistics import median
 from gpuledger.units import share_text
 
@@ -379,6 +381,39 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
     return [replace(busy, fix=advice or busy.fix, follows=follows, next=follow_up or busy.next)]
 
 
+def _compiled_again(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
+    """The host compiled in several steps, or recorded a graph for each launch."""
+    device = subject.device
+    time, count = _lost_ns(device, *rule.triggers)
+    if not count or not worth_telling(device, time):
+        return ()
+    chosen = device.gaps_of(QueueTrigger.COMPILE)
+    lost = lost_time(device, chosen, QueueTrigger.COMPILE)
+    known = compilations(subject.trace, device.host, device.work)
+    spent_ns, compiled = dict.fromkeys(Compiler, 0), 0
+    for part in lost.by_thread:
+        for compiler in Compiler:
+            spent_ns[compiler] += total(intersection(part.spans, known.of(part.thread, compiler)))
+        stretches = known.of(part.thread)
+        compiled += int(np.count_nonzero(covered(part.spans, stretches.start_ns, stretches.end_ns)))
+    if device.steps is not None:  # samples do not tell one compilation from the next
+        steps = np.searchsorted(device.steps.edges_ns, device.ledger.gaps.start_ns[chosen], side="right")
+        compiled = max(compiled, len(distinct(steps)))
+    doing, fix = advice.RECOMPILE[max(spent_ns, key=lambda compiler: spent_ns[compiler])]
+    edit, evidence = rule.edit_of(subject), gap_evidence(subject, QueueTrigger.COMPILE)
+    saving = _saved_ns(subject, edit, time, _behind_ns(device))
+    claim = say(
+        "the GPU waits {time} while {doing}, {often}",
+        time=lost_time_words(device, time, rule.triggers),
+        doing=doing,
+        often=often(device, compiled),
+    )
+    claim = _with_what_follows(device, claim, time, saving)
+    assumption = say("what is compiled, or recorded, is there from the start")
+    found = rule.finding(device, claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
+    return [replace(found, fix=fix, next=_lines_command(subject.trace, evidence) or found.next)]
+
+
 def _lines_command(trace: Trace, evidence: Sequence[Evidence]) -> str | None:
     """The capture that would name the line, where the program is Python's and no stack of it was recorded."""
     if any(piece.line is not None for piece in evidence):
@@ -616,6 +651,13 @@ RULES: Final = (
         advice.HOST_LOAD,
         edit=Fixes.load,
         triggers=(Cause.LOAD,),
+    ),
+    Rule(
+        "RECOMPILE",
+        _compiled_again,
+        None,
+        edit=Fixes.compiled,
+        triggers=(QueueTrigger.COMPILE,),
     ),
     Rule(
         "HOST-ALLOC",

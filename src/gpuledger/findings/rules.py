@@ -338,6 +338,8 @@ def _periodic_once(device: Device, found: list[Finding]) -> list[Finding]:
     of_steps = None if periodic is None else steps.periodic_steps(device)
     if periodic is None or of_steps is None:
         return found
+    if any(finding.code == "RECOMPILE" and 2 * finding.saving_ns > periodic.saving_ns for finding in found):
+        return [finding for finding in found if finding is not periodic]  # of which it says why
     kept, parts = [], []
     for finding in found:
         usual_ns = None if finding is periodic else of_steps.usual_ns(RULE_OF[finding.code])

@@ -76,6 +76,7 @@ class QueueTrigger(StrEnum):
     BEHIND = "behind", say("launches can't keep up")
     DRAINED = "drained", say("the queue ran dry")
     COLD = "cold", say("cold start")
+    COMPILE = "compile", say("recompilation")
 
 
 Trigger = Cause | QueueTrigger

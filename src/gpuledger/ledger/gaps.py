@@ -22,6 +22,7 @@ from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, short_function_name
 from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger
+from gpuledger.ledger.compilations import ANEW, compilations
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
 from gpuledger.records import dataclass
@@ -64,6 +65,7 @@ _AT: Final = {cause: position for position, cause in enumerate(CAUSES)}
 _BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
 _DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
 _COLD_AT: Final = TRIGGERS.index(QueueTrigger.COLD)
+_COMPILE_AT: Final = TRIGGERS.index(QueueTrigger.COMPILE)
 
 _NEVER_NS: Final = np.iinfo(np.int64).max
 
@@ -130,7 +132,7 @@ def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork =
         causes = booking.book(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
-    trigger, drainer = booking.triggers(whole)
+    trigger, drainer = booking.triggers(whole, cuts)
     drained_by, draining = _drainer_names(host.calls, drainer)
     by_tile = _by_tile(booking, start, end, causes, cuts)
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, drainer, by_tile)
@@ -351,8 +353,8 @@ class _Booking:
         loads[loads] = work.start_ns[slow] == first_ns[number[np.searchsorted(alike, slow)]]
         return loads
 
-    def triggers(self, causes: ByCause) -> tuple[Positions, Positions]:
-        """What set each gap off, first match wins; and for those drained, by which call."""
+    def triggers(self, causes: ByCause, cuts: Ints) -> tuple[Positions, Positions]:
+        """What set each gap off, first match wins; and for those drained, by which call. `cuts` are between steps."""
         length = self.end - self.start
         largest = causes.largest()
         loading = (causes.of(Cause.LOAD) > 0) & (2 * causes.total(Cause.LOAD, Cause.HOST_CODE) > length)
@@ -370,14 +372,32 @@ class _Booking:
         may_be = ~cold & (self.whole < 0) & (length >= COLD_START_NS) & (largest != _AT[Cause.UNRECORDED])
         cold |= self._in_first_calls(np.flatnonzero(may_be))
         fed = self._fed(np.flatnonzero((largest == _AT[Cause.WAIT_THREAD]) & (length < FED_NS)))
-        kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], _BEHIND_AT, largest, _DRAINED_AT, _BEHIND_AT]
-        trigger: Positions = np.select([cold, loading, fed, by_itself, drainer >= 0, behind], kinds, largest)
+        compiling = self._compiles()
+        again = len(distinct(sweep.search(cuts, self.start[compiling]) if len(cuts) else np.flatnonzero(compiling))) > 1
+        kinds: list[Any] = [_COLD_AT, _COMPILE_AT if again else _COLD_AT, _AT[Cause.LOAD], _BEHIND_AT]
+        kinds += [largest, _DRAINED_AT, _BEHIND_AT]
+        conditions = [cold, compiling, loading, fed, by_itself, drainer >= 0, behind]
+        trigger: Positions = np.select(conditions, kinds, largest)
         return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
+
+    def _compiles(self) -> NDArray[np.bool_]:
+        """Gaps in which the host was late and compiled, or recorded a graph anew, for the most of them."""
+        compiling, length = np.zeros(len(self.start), np.bool_), self.end - self.start
+        late = self.whole < 0
+        if not 0 < self.host.launches_per_capture <= ANEW:  # to record a graph takes less than to compile
+            late &= length >= COLD_START_NS
+        if late.any():
+            stretches = compilations(self.host.trace, self.host, self.work)
+            for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[late]]):
+                gap = np.flatnonzero(late)[of_thread]
+                spans = stretches.of(int(self.host.threads[number]))
+                compiling[gap] = 2 * covered(spans, self.start[gap], self.end[gap]) > length[gap]
+        return compiling
 
     def _captures_graphs(self) -> NDArray[np.bool_]:
         """Gaps in which the host was late and captured graphs for the most of them; not anew for each launch."""
         capturing = np.zeros(len(self.start), np.bool_)
-        if not 0 < self.host.launches_per_capture <= 2:
+        if not 0 < self.host.launches_per_capture <= ANEW:
             pid = np.where(self.whole < 0, _at_or_none(self.work.pid, self.after), -1)
             for process, captures in self.host.captures.items():
                 mine = np.flatnonzero(pid == process)

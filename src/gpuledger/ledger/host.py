@@ -38,7 +38,7 @@ from gpuledger.ledger.activity import (
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import KeyPositions, RowsByKey, distinct, is_among, same, take
+from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey, distinct, is_among, same, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import (
     Ints,
@@ -141,7 +141,7 @@ class Host:
     """The host side of a trace: its CUDA calls, what each thread did, and which calls block."""
 
     def __init__(self, trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> None:
-        self._trace: Final = trace
+        self.trace: Final = trace
         self.calls: Final = calls
         """The CUDA calls, runtime and driver."""
         self.kinds: Final = kinds
@@ -159,13 +159,13 @@ class Host:
     @cached_property
     def recorded_from_ns(self) -> int:
         """When the recording began, as far as it tells."""
-        recorded = self._trace.span
+        recorded = self.trace.span
         return recorded.start_ns if isinstance(recorded, Span) else int(self.calls["start_ns"].min(initial=_NEVER_NS))
 
     @cached_property
     def ranges(self) -> Rows:
         """The ranges that calls may lie in; see `range_of_call`."""
-        return spans_of_time(self._trace)
+        return spans_of_time(self.trace)
 
     @cached_property
     def nesting(self) -> Nesting | None:
@@ -186,7 +186,7 @@ class Host:
         )
 
     @cached_property
-    def _capture_edges(self) -> NDArray[np.int8]:
+    def capture_edges(self) -> NDArray[np.int8]:
         """1 for calls that begin to capture a stream, -1 for those that end it."""
         calls = self.calls
         return calls.strings.each(
@@ -201,7 +201,7 @@ class Host:
 
         Another thread may launch into the same graph.
         """
-        calls, edge = self.calls, self._capture_edges
+        calls, edge = self.calls, self.capture_edges
         edges, captures = np.flatnonzero(edge), dict[int, Spans]()
         for process, of_process in RowsByKey.of(calls["pid"][edges]):
             own = edges[of_process]
@@ -216,12 +216,12 @@ class Host:
     @cached_property
     def launches_per_capture(self) -> float:
         """How often graphs are launched for each time that one is captured; 0 where none is captured."""
-        captured = int(np.count_nonzero(self._capture_edges)) / 2
+        captured = int(np.count_nonzero(self.capture_edges)) / 2
         return float(np.count_nonzero(self.operations == DeviceOperation.GRAPH.number) / captured) if captured else 0.0
 
     def in_first_calls(self, number: int, start_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
         """Which stretches of a thread lie for the most in the first call of an operator, far longer than later ones."""
-        ranges = self._trace[Table.RANGES]
+        ranges = self.trace[Table.RANGES]
         begin, end, names = ranges["start_ns"], ranges["end_ns"], ranges.codes("name")
         unnamed = [ranges.strings.code(kind) for kind in ("mark", "python")]
         own = (thread(ranges) == self.threads[number]) & ~is_among(ranges.codes("kind"), unnamed)
@@ -238,7 +238,7 @@ class Host:
     @cached_property
     def _library_set_ups(self) -> Rows:
         """Ranges in which a library sets itself up, as `ncclCommInitRank`; what comes often is work."""
-        ranges, strings = self.ranges, self._trace.strings
+        ranges, strings = self.ranges, self.trace.strings
         of_library = strings.each(ranges.codes("domain"), lambda domain: domain.lower() in LIBRARIES, np.bool_)
         own = np.flatnonzero(of_library)
         own = own[strings.each(ranges.codes("name")[own], sounds_like_set_up, np.bool_)]
@@ -255,6 +255,12 @@ class Host:
     def blocking(self) -> Ints:
         """Positions of the calls in which the host waits for the device."""
         return np.flatnonzero(self.are(CallKind.SYNC))
+
+    def calls_of(self, number: int) -> Positions:
+        """The calls of a thread, in order of time."""
+        own = self._rows_of_thread.rows(number)
+        ordered: Positions = own[np.argsort(self.calls["start_ns"][own], kind="stable")]
+        return ordered
 
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
@@ -297,10 +303,10 @@ class Host:
     @cached_property
     def _outside(self) -> tuple[tuple[Cause, Rows, RowsByKey], ...]:
         """What counts only outside CUDA calls, first the most important, and where the rows of each thread lie."""
-        system = of_layers(self._trace, "os")
+        system = of_layers(self.trace, "os")
         waits = system.strings.each(system.codes("name"), lambda name: bool(WAITS_FOR_THREAD.search(name)), np.bool_)
         chosen = (
-            (Cause.PROFILER, self._trace[Table.OVERHEADS]),
+            (Cause.PROFILER, self.trace[Table.OVERHEADS]),
             (Cause.WAIT_THREAD, system.where(waits)),
             (Cause.OS, system.where(~waits)),
         )

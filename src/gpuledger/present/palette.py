@@ -81,6 +81,7 @@ _MOSTLY: Final = {
     QueueTrigger.BEHIND: Cause.DISPATCH,
     QueueTrigger.DRAINED: Cause.SYNC,
     QueueTrigger.COLD: Cause.CONTEXT,
+    QueueTrigger.COMPILE: Cause.LOAD,
 }
 """The cause that lends each trigger that is none its colour."""
 

@@ -17,6 +17,7 @@ from gpuledger.errors import QueryRefused
 from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import NOT_RECORDED, TIMES, Kind, Rows, Table
@@ -24,6 +25,7 @@ from gpuledger.trace.tables import NOT_RECORDED, TIMES, Kind, Rows, Table
 _TYPES: Final = {Kind.INT64: "BIGINT", Kind.INT32: "INTEGER", Kind.TEXT: "VARCHAR", Kind.FLAG: "BOOLEAN"}
 _UNITS: Final = {"ns": "ns", "bytes": "bytes", "percent": "%"}
 AXES: Final = ("x", "y", "z")
+_FRAMES: Final = ("frame", "frames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,10 @@ _ADDED: Final[dict[Table, tuple[QueryColumn, ...]]] = {
     Table.KERNELS: (
         *_booked_columns(("family", "VARCHAR", "kernel family: gemm, attention, communication, ...")),
         *_LAUNCHED,
+    ),
+    Table.SAMPLES: (
+        QueryColumn("frame", "VARCHAR", "the innermost function, and where it was: function (file.py:12)"),
+        QueryColumn("frames", "VARCHAR", "all functions of the stack, outermost first, with ' > ' between"),
     ),
     Table.COPIES: _LAUNCHED,
     Table.GRAPHS: _LAUNCHED,
@@ -300,6 +306,8 @@ def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:
         shape, _, axis = name.rpartition("_")
         if name == "short_name" and table.recorded is Table.CALLS:
             read.add("name")
+        elif name in _FRAMES and table.recorded is Table.SAMPLES:
+            read.add("stack")
         elif axis in AXES and _is_shape(table, shape):
             read.add(shape)
         elif name != "duration_ns" and not table[name].is_booked:
@@ -319,7 +327,19 @@ def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> 
     rows = _rows(trace, table.recorded, columns_to_read(table, asked))
     values: TableValues = {name: instants(rows[name]) for name in TIMES}
     more = (name for name in asked if name not in TIMES and not table[name].is_booked)
+    if table.recorded is Table.SAMPLES:
+        return values | {name: _frames(trace, rows, name) or _column(rows, table, name) for name in more}
     return values | {name: _column(rows, table, name) for name in more}
+
+
+def _frames(trace: Trace, rows: Rows, name: str) -> ColumnValues | None:
+    """A column of samples that their stacks are told in, each distinct one once; None for the others."""
+    if name not in _FRAMES:
+        return None
+    stacks = distinct(rows["stack"])
+    texts = [trace.stacks.texts(stack, trace.strings) for stack in stacks.tolist()]
+    told = words([" > ".join(frames[::-1] if name == "frames" else frames[:1]) for frames in texts])
+    return ColumnValues(told.array[np.searchsorted(stacks, rows["stack"])], told.texts)
 
 
 def _rows(trace: Trace, table: Table, needed: Collection[str]) -> Rows:

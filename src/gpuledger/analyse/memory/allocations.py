@@ -19,7 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.attribution.places import own_frames, place
+from gpuledger.attribution.lines import own_frames
+from gpuledger.attribution.places import place
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot

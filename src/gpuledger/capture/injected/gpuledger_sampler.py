@@ -32,11 +32,13 @@ RATE = "GPULEDGER_SAMPLES_HZ"
 DEFAULT_HZ = 250
 SOON_S = 1e-4  # so soon a thread is asked to give up Python's lock, where it is the only one
 CROWDED_LOOKS = 100  # so many looks after two threads ran Python it is not
+STILL = 20  # a thread that so many looks find where it was waits
+RUNS = 0.1  # a thread that runs Python has this share of a processor
+WAKES_UP_NS = 150_000  # so late a thread may be that nothing kept from waking up
 WRITE_EVERY_NS = 250_000_000
 DEEPEST = 200
-MOST_OF_LOCK = (
-    50  # a look is followed by a sleep of at least so many times its length, so that it holds 2 % of the lock
-)
+HANDOVER_NS = 100_000  # what a look costs besides a thread that it took the lock from: two threads wake up
+MOST_OF_LOCK = 50  # a look is followed by a sleep of at least so many times what it costs, which is 2 % of the time
 MOST_BYTES = 1 << 30  # of one process: a day of a program with many threads is not what anybody reads
 
 _clock_ns = time.monotonic_ns
@@ -60,6 +62,8 @@ class Sampler:
         self.named: dict[int, str] = {}
         self.written = 0
         self.at: dict[int, int] = {}  # each thread's stack in the last look
+        self.still: dict[int, int] = {}  # for how many looks it has been there
+        self.ran_ns: dict[int, tuple[int, int]] = {}  # of those that go on: when, and what each had run until then
         self.crowded, self.usual_s = 0, 0.0  # the program's own interval, while ours is set
         self.thread: threading.Thread | None = None
 
@@ -110,15 +114,15 @@ class Sampler:
             slept = _clock_ns()
             _sleep(length)
             if not self.stopping:
-                looked_ns = self.look(own, slept, slept + int(length * 1e9))
-                usual_ns += 0.1 * (min(looked_ns, 1_000_000) - usual_ns)
+                cost_ns = self.look(own, slept, slept + int(length * 1e9))
+                usual_ns += 0.1 * (min(cost_ns, 1_000_000) - usual_ns)
             if slept - written > WRITE_EVERY_NS:
                 written = slept
                 self.pair()
                 self.write()
 
     def look(self, own: int, slept_ns: int, due_ns: int) -> int:
-        """Write down where each thread is. Python keeps still meanwhile; for how long, out."""
+        """Write down where each thread is; what that cost the program, which keeps still meanwhile, out."""
         taken_ns = _clock_ns()
         seen = [f"s {slept_ns} {due_ns - slept_ns} {taken_ns - due_ns}"]
         frame, before, self.at = None, self.at, {}
@@ -128,10 +132,27 @@ class Sampler:
                 seen.append(f"{self.native_id(ident)}:{self.at[ident]}")
         del frame
         self.lines.append(" ".join(seen))
-        moved = sum(before.get(ident) != stack for ident, stack in self.at.items())
-        self.crowded = CROWDED_LOOKS if moved > 1 else max(self.crowded - 1, 0)
+        self.still = {
+            ident: self.still.get(ident, STILL) + 1 if before.get(ident) == stack else 0
+            for ident, stack in self.at.items()
+        }
+        going_on = [ident for ident, looks in self.still.items() if looks < STILL]
+        ran_ns, self.ran_ns = self.ran_ns, {}
+        if len(going_on) > 1:  # one that only wakes up to sleep again wants no lock
+            self.ran_ns = {ident: (taken_ns, self.processor_ns(ident)) for ident in going_on}
+            going_on = [ident for ident, ran in self.ran_ns.items() if ident in ran_ns and _runs(ran_ns[ident], ran)]
+        self.crowded = CROWDED_LOOKS if len(going_on) > 1 else max(self.crowded - 1, 0)
         self.ask(soon=not self.crowded)
-        return _clock_ns() - taken_ns
+        was_held = taken_ns - due_ns > WAKES_UP_NS + SOON_S * 1e9  # nobody is asked sooner
+        return _clock_ns() - taken_ns + (HANDOVER_NS if was_held else 0)
+
+    def processor_ns(self, ident: int) -> int:
+        """What a thread has run on a processor; 0 where that is not known."""
+        native = self.native_id(ident)
+        try:
+            return time.clock_gettime_ns((~native << 3) | 6) if native > 0 else 0  # the system's clock of one thread
+        except OSError:
+            return 0
 
     def stack(self, frame: object) -> int:
         """The number of a frame's stack, the innermost first."""
@@ -212,6 +233,11 @@ class Sampler:
             self.ask(soon=False)
             self.pair()
             self.write()
+
+
+def _runs(before: tuple[int, int], now: tuple[int, int]) -> bool:
+    """Whether a thread ran between two times, each with what it had run until then."""
+    return now[1] - before[1] > RUNS * (now[0] - before[0])
 
 
 _sampler: Sampler | None = None

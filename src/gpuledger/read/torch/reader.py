@@ -36,7 +36,7 @@ from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
-from gpuledger.trace.spans import Ints, parents
+from gpuledger.trace.spans import Ints, holds, parents, union
 from gpuledger.trace.strings import Stacks, Strings, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import bytes_text, count_text
@@ -180,6 +180,26 @@ def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, i
     return Stacks(np.array(offsets, np.int64), np.array(frames, np.int32))
 
 
+_ENDED_NS: Final = 2_000  # torch rounds times to a microsecond
+
+
+def end_what_threw(ranges: dict[str, NDArray[Any]], codes: dict[str, int]) -> None:
+    """Built-in functions that ended with an exception, which torch does not see, end where they began.
+
+    They are told to last as long as the recording, though who called them had ended before.
+    """
+    python, texts = np.flatnonzero(ranges["kind"] == codes.get("python", -2)), list(codes)
+    owner = thread_number(ranges["pid"][python], ranges["tid"][python])
+    for thread in distinct(owner).tolist():
+        mine = python[owner == thread]
+        start, end = ranges["start_ns"][mine], ranges["end_ns"][mine]
+        to_the_end = end >= end.max() - _ENDED_NS
+        last = mine[to_the_end]
+        last = last[[texts[code].startswith("<built-in") for code in ranges["name"][last].tolist()]]
+        threw = last[holds(union(start[~to_the_end], end[~to_the_end]), ranges["start_ns"][last])]
+        ranges["end_ns"][threw] = ranges["start_ns"][threw]
+
+
 def _innermost(
     ranges: Mapping[str, NDArray[Any]],
     python: NDArray[np.intp],
@@ -301,6 +321,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         if table is Table.METRICS:
             _mark_counts(columns, texts)
         if table is Table.RANGES:
+            end_what_threw(columns, codes)
             nest(columns)
     number_graph_nodes(raw, texts)
     stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
