@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -12,6 +13,8 @@ from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.findings.rules import RULE_OF
+from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
@@ -31,6 +34,9 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
 
+_MOST_MARKED: Final = 200
+"""Launches that a finding's link marks."""
+
 MOST_ROWS: Final = 150
 """Ranges in the table."""
 
@@ -43,8 +49,15 @@ def place_on_timeline(report: ReportAnswer, span: Span) -> doc.TimelinePlace | N
 
 def place_of_finding(report: ReportAnswer, finding: Finding) -> doc.TimelinePlace:
     """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
-    shown = place_on_timeline(report, report.place(finding))
-    return shown or _placed(report, 0, report.stretches[0].core)
+    place = place_on_timeline(report, report.place(finding)) or _placed(report, 0, report.stretches[0].core)
+    rule = RULE_OF[finding.code]
+    launches = tuple(number for piece in finding.evidence for number in piece.correlations)
+    return replace(
+        place,
+        triggers=tuple(map(TRIGGERS.index, rule.triggers)),
+        correlations=launches[:_MOST_MARKED],
+        tone="" if rule.exposed is None else str(rule.exposed),
+    )
 
 
 def _placed(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
@@ -53,7 +66,7 @@ def _placed(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
 
 def timeline_section(report: ReportAnswer) -> doc.Section:
     """The timeline, with what it does not show."""
-    blocks: list[doc.Block] = [doc.TimelineBlock(report.run, report.finder, report.stretches)]
+    blocks: list[doc.Block] = [doc.TimelineBlock(report.run, report.finder, report.stretches, report.fixed)]
     steps, shown = report.run.main_device.steps, sum(stretch.step is not None for stretch in report.stretches)
     if steps is not None and shown < len(steps):
         said = say(

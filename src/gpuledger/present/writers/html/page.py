@@ -99,7 +99,7 @@ _WORDS: Final = {
     "timeline_help": say(
         "Drag to pan; scroll zooms after a click, or with Ctrl. Keys: W/S zoom, A/D pan, arrows go "
         "from event to event, L jumps between a launch and its kernel, F fits, / searches, N goes to "
-        "the next hit."
+        "the next hit, T shows threads that only wait."
     ),
     "by": say("By"),
     "time_of": say("Time"),
@@ -219,7 +219,8 @@ class _PageParts:
             case doc.LedgerBlock(chart=chart):
                 return [{"kind": "chart", **self._chart(chart)}]
             case doc.TimelineBlock():
-                return [{"kind": "timeline", "json": timeline_json(block, tell, self._room.letters)}]
+                fix = say("with {code} fixed", code=block.fixed.code) if block.fixed is not None else ""
+                return [{"kind": "timeline", "json": timeline_json(block, tell, self._room.letters), "fix": fix}]
             case doc.FlameBlock(still=still):
                 picture = None if still is None else self._chart(still)
                 return [{"kind": "flame", "json": flame_json(block, tell), "still": picture}]
