@@ -183,7 +183,8 @@ def ranges_section(report: ReportAnswer) -> doc.Section:
     missing = report.run.trace.missing(Table.RANGES, Table.CALLS)
     reason: str = say("no launch call is in the profile") if tree is None else say("no range was recorded")
     reason = reason if missing is None else missing.reason
-    return doc.Section("ranges", title, (doc.FlameBlock(trees, None) if trees else doc.not_measured(reason),))
+    blocks = [doc.not_measured(reason), *([doc.FlameBlock(trees, None)] if trees else [])]
+    return doc.Section("ranges", title, tuple(blocks))
 
 
 def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Block]:

@@ -92,7 +92,15 @@ _TREE_KINDS: Final = {
     TreeKind.CALL_STACKS: say("call stack"),
     TreeKind.SAMPLED_STACKS: say("sampled stack"),
     TreeKind.IDLE_STACKS: say("GPU idle time by host stack"),
+    TreeKind.FAMILIES: say("kernel family"),
 }
+_OUTSIDE: Final = {
+    TreeKind.RANGES: say("(in no range)"),
+    TreeKind.OPERATORS: say("(in no operator)"),
+    TreeKind.FUNCTIONS: say("(in no Python function)"),
+}
+"""What work that no place of a tree launched is under; of stacks, `_NO_STACK`."""
+_NO_STACK: Final = say("(without a stack)")
 _FLAME_WORDS: Final = {
     "host": say("host time"),
     "gpu": say("GPU time"),
@@ -173,10 +181,11 @@ def flame_json(block: FlameBlock, tell: Tell) -> str:
     numbers: dict[tuple[str, str], int] = {}
     trees = []
     for tree in block.trees:
+        outside = tell(_OUTSIDE.get(tree.kind, _NO_STACK))
         tones = {"": "", "copy": "copy"}
         tones |= {family: line_tone(family_line(family)) for family in set(tree.family) - tones.keys()}
         keys = [
-            (visible(middle(name, _LONGEST_FRAME_NAME)), tones[family])
+            (visible(middle(name, _LONGEST_FRAME_NAME)) or outside, tones[family] or ("" if name else "muted"))
             for name, family in zip(tree.names, tree.family, strict=True)
         ]
         trees.append(
