@@ -217,10 +217,10 @@ def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browse
     with opened(browser, decode_page) as page:
         page.locator("#timeline-box select").focus()
         reached = []
-        for _ in range(8):
+        for _ in range(9):
             reached.append(page.evaluate("(({dataset, type}) => dataset.act || type)(document.activeElement)"))
             page.keyboard.press("Tab")
-        assert reached == ["select-one", "search", "previous", "next", "checkbox", "out", "in", "all"]
+        assert reached == ["select-one", "search", "previous", "next", "checkbox", "out", "in", "all", "button"]
         assert page.evaluate("document.activeElement.className") == "tl-frame"
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         panel, told = page.locator(".tl-panel"), []
@@ -247,8 +247,31 @@ def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, brows
         assert page.locator(".tl-card").is_visible()
 
 
+def test_the_address_says_what_is_shown_and_back_goes_back(decode_page: str, browser: Browser) -> None:
+    shown = "() => [document.querySelector('#timeline-box select').value, document.querySelector('.tl-frame canvas').dataset.ticks]"
+    with opened(browser, decode_page) as page:
+        first = page.evaluate(shown)
+        page.locator(".top-findings a").nth(1).click()
+        page.wait_for_timeout(700)
+        address, there = page.evaluate("() => location.href"), page.evaluate(shown)
+        assert re.search(r"#at=\d+,\d+,\d+&finding=LAUNCH-BOUND$", address)
+        assert there != first
+        page.go_back()
+        page.wait_for_timeout(500)
+        assert page.evaluate(shown) == first
+        page.locator("nav a", has_text="Kernels").click()
+        assert page.locator("#kernel-table").is_visible()
+    with opened(browser, address) as page:
+        page.wait_for_timeout(300)
+        assert page.evaluate(shown) == there
+        assert page.locator(".tl-panel b").text_content()
+    with opened(browser, f"{decode_page}#at=999,nothing,1e999&finding=<b>") as page:
+        assert page.evaluate(shown) == first
+
+
 def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
     with kept_open(browser, decode_page) as page:
+        page.locator("#ranges summary").first.click()
         frame, said = page.locator(".fl-frame"), page.locator(".fl-said")
         boxes = frame.locator("button")
         assert page.locator("#range-chart").is_hidden()

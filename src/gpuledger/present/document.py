@@ -370,6 +370,8 @@ class Section:
     blocks: tuple[Block, ...]
     short: str = ""
     """For the list of sections, where the title is long."""
+    result: str = ""
+    """What it says in one line; where that is given, the rest is folded away until it is asked for."""
 
 
 AGAIN = Section("again", say("Reproduce"), (Reproduce(),))

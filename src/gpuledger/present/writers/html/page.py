@@ -96,6 +96,7 @@ _WORDS: Final = {
     "zoom_in": say("Zoom in"),
     "zoom_out": say("Zoom out"),
     "all": say("Fit"),
+    "link": say("Copy link"),
     "timeline_help": say(
         "Drag to pan; scroll zooms after a click, or with Ctrl. Keys: W/S zoom, A/D pan, arrows go "
         "from event to event, L jumps between a launch and its kernel, F fits, / searches, N goes to "
@@ -177,6 +178,7 @@ class _PageParts:
                     "name": section.name,
                     "title": self._cut(section.title),
                     "short": section.short,
+                    "result": self._cut(section.result),
                     "parts": self._parts(section.blocks),
                 }
                 for section in page.sections

@@ -27,6 +27,7 @@ const startTimeline = () => {
   let hovered = null;
   let chosen = null;
   let pointer = null;
+  let pointed = null;
   let isFoldOpen = false;
 
   const itemOf = (id) => ({ lane: stretch.events.laneOf[id], at: stretch.events.placeOf[id] });
@@ -73,7 +74,7 @@ const startTimeline = () => {
     if (stretch && stretch.number === number) return;
     stretch = openStretch(model, number, fix.checked);
     fix.parentElement.hidden = !model.stretches[number].fixed;
-    hovered = chosen = mark = pointer = null;
+    hovered = chosen = mark = pointer = pointed = null;
     panel.replaceChildren();
     select.value = String(number);
     note.textContent = stretch.note;
@@ -195,7 +196,7 @@ const startTimeline = () => {
     },
     n: () => toHit(1), N: () => toHit(-1), "/": () => input.focus(), t: () => toggleFold(),
     Escape: () => {
-      mark = evidence = null;
+      mark = evidence = pointed = null;
       choose(null);
     },
   };
@@ -256,6 +257,56 @@ const startTimeline = () => {
     const given = { triggers: numbers(dataset.triggers), correlations: numbers(dataset.correlations), tone: dataset.tone };
     return given.triggers.size || given.correlations.size || given.tone ? given : null;
   };
+  const point = (link) => {
+    const [start, end] = [Number(link.dataset.start), Number(link.dataset.end)];
+    open(Number(link.dataset.stretch));
+    evidence = evidenceOf(link);
+    choose(itemIn(start, end));
+    mark = [start, end];
+    if (end > start) view.reveal(start, end, 0.6);
+    else acts.all();
+    pointed = link.dataset.what;
+  };
+
+  // The address says what is shown: `#at=STRETCH,START,END&finding=CODE&fix`. Nothing where that is how the page opens.
+  const placeNow = () => {
+    const [start, end] = view.goal();
+    const first = view.kept(whole()).map(Math.round);
+    if (!stretch.number && !pointed && !fix.checked && start === first[0] && end === first[1]) return location.pathname;
+    const finding = pointed ? `&finding=${encodeURIComponent(pointed)}` : "";
+    return `#at=${stretch.number},${start},${end}${finding}${fix.checked ? "&fix" : ""}`;
+  };
+  const goTo = () => {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    if (location.hash && !asked.has("at") && !asked.has("finding")) return;
+    const at = (asked.get("at") || "").split(",").map(Number);
+    const code = asked.get("finding");
+    const link = code && [...document.querySelectorAll("a[data-stretch]")].find(({ dataset }) => dataset.what === code);
+    mark = evidence = pointed = null;
+    choose(null);
+    if (link) point(link);
+    if (at.length === 3 && at.every(Number.isFinite) && model.stretches[at[0]]) {
+      open(at[0]);
+      if (fix.checked !== asked.has("fix") && model.stretches[at[0]].fixed) fix.click();
+      view.jump(at[1], at[2]);
+    } else if (!link) {
+      if (fix.checked) fix.click();
+      open(0);
+      view.jump(...whole());
+    }
+    if (location.hash) root.scrollIntoView({ block: "start" });
+  };
+  let writing = 0;
+  view.settled = () => {
+    clearTimeout(writing);
+    writing = setTimeout(() => {
+      const place = placeNow();
+      const isOurs = !location.hash || /^#(at|finding)=/.test(location.hash);
+      if (isOurs && place !== (location.hash || location.pathname)) history.replaceState(null, "", place);
+    }, 300);
+  };
+  addEventListener("popstate", goTo);
+  copies(root.querySelector(".tl-link"), () => new URL(placeNow(), location.href).href);
   for (const link of document.querySelectorAll("a[data-stretch]")) {
     const kept = { evidence: null };
     link.addEventListener("pointerenter", () => {
@@ -269,14 +320,10 @@ const startTimeline = () => {
     });
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      kept.evidence = evidence = evidenceOf(link);
       if (fix.checked) fix.click();
-      const [start, end] = [Number(link.dataset.start), Number(link.dataset.end)];
-      open(Number(link.dataset.stretch));
-      choose(itemIn(start, end));
-      mark = [start, end];
-      if (end > start) view.reveal(start, end, 0.6);
-      else acts.all();
+      point(link);
+      kept.evidence = evidence;
+      history.pushState(null, "", placeNow());
       live.textContent = filled(model.words.shown_now, { what: link.dataset.what });
       root.scrollIntoView({ behavior: reducedMotion.matches ? "auto" : "smooth", block: "start" });
       frame.focus({ preventScroll: true });
@@ -287,6 +334,7 @@ const startTimeline = () => {
   root.hidden = false;
   root.parentElement.querySelector(".needs-script").hidden = true;
   open(0);
+  if (location.hash) goTo();
   new ResizeObserver(measure).observe(root);
   document.addEventListener("recoloured", () => {
     painter.recolour();
