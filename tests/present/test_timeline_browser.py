@@ -248,7 +248,8 @@ def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, brows
 
 
 def test_the_address_says_what_is_shown_and_back_goes_back(decode_page: str, browser: Browser) -> None:
-    shown = "() => [document.querySelector('#timeline-box select').value, document.querySelector('.tl-frame canvas').dataset.ticks]"
+    shown = """() => ['select', 'canvas']
+      .map((tag) => document.querySelector(`#timeline-box ${tag}`)).map((one) => one.value || one.dataset.ticks)"""
     with opened(browser, decode_page) as page:
         first = page.evaluate(shown)
         page.locator(".top-findings a").nth(1).click()
