@@ -16,7 +16,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DEMO := build/decode.sqlite
+DEMO := build/experts_loop.sqlite
 QUIET := --quiet --disable-pip-version-check
 BY_HASH := --require-hashes --only-binary=:all: --requirement
 BARE = env PATH=/nowhere build/bare/bin/python -m pip $(QUIET)
@@ -31,9 +31,11 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(VENV)/installed $(DEMO)
 	@echo
 	@$(BIN)/gpuledger report $(DEMO) --brief
+	@$(BIN)/gpuledger report $(DEMO) --output=$(DEMO:.sqlite=.html) --force --quiet
 	@echo
-	@echo "That was $(BIN)/gpuledger report $(DEMO) --brief: a decoder on an H200, recorded by Nsight Systems."
-	@echo "Without --brief it shows where the time went; -o report.html writes a page; --help has the other verbs."
+	@echo "That was $(BIN)/gpuledger report $(DEMO) --brief: a loop over experts on an H200, recorded by Nsight Systems."
+	@echo "Without --brief it shows where the time went; $(BIN)/gpuledger --help has the other verbs by question."
+	@echo "The page to look at, with timeline and flame graph: file://$(CURDIR)/$(DEMO:.sqlite=.html)"
 
 test: $(VENV)/installed-dev
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=line lint types suite
@@ -70,6 +72,7 @@ wheels: build/tools/installed
 
 # what users do, where nothing can be compiled: no program is on the path
 release:
+	$(PYTHON) release/figures.py
 	rm -rf dist
 	$(MAKE) --no-print-directory wheels
 	$(PYTHON) -m venv --clear build/bare

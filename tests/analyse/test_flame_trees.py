@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.attribution.ranges import NamePaths
 from gpuledger.read import open_trace
 from gpuledger.selection import Selection
+from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
 from support.html_pages import named_export
 
@@ -22,7 +24,8 @@ from support.html_pages import named_export
 def tree_of(path: Path) -> FlameTree:
     trace = open_trace(path)
     [device] = build_report(trace, "run", Selection()).devices
-    [tree] = flame_trees.flame_trees(trace, device)
+    tree, families = flame_trees.flame_trees(trace, device)
+    assert families.kind is TreeKind.FAMILIES
     return tree
 
 
@@ -49,11 +52,15 @@ def test_stacks_of_calls_hold_what_the_calls_launched(unpacked: Callable[[str], 
     trace = open_trace(unpacked("host_read_stacks.sqlite"))
     [device] = build_report(trace, "run", Selection()).devices
     trees = {tree.kind: tree for tree in flame_trees.flame_trees(trace, device)}
-    assert list(trees)[:3] == [TreeKind.IDLE_STACKS, TreeKind.RANGES, TreeKind.CALL_STACKS]
+    assert list(trees)[:2] == [TreeKind.IDLE_STACKS, TreeKind.RANGES]
     stacks = trees[TreeKind.CALL_STACKS]
     with_stack = device.host.calls["stack"][device.work.launch] >= 0
     launched_ns = (device.work.end_ns - device.work.start_ns)[with_stack & (device.work.launch >= 0)]
-    assert stacks.gpu_ns[stacks.parent < 0].sum() == launched_ns.sum() > 0
+    named = np.array([bool(name) for name in stacks.names])
+    assert stacks.gpu_ns[(stacks.parent < 0) & named].sum() == launched_ns.sum() > 0
+    whole_ns = (device.work.end_ns - device.work.start_ns).sum()
+    for kind in (TreeKind.RANGES, TreeKind.CALL_STACKS, TreeKind.FAMILIES):
+        assert trees[kind].gpu_ns[trees[kind].parent < 0].sum() == whole_ns, "a flame graph is of all GPU time"
     inside = np.flatnonzero(stacks.parent >= 0)
     assert (stacks.gpu_ns[inside] <= stacks.gpu_ns[stacks.parent[inside]]).all()
 
@@ -73,6 +80,23 @@ def test_paths_hold_what_is_under_them_and_are_written_parents_first(drawn: list
         between = order[order.index(above) + 1 : place] if above >= 0 else order[:place]
         siblings = [other for other in between if paths.parent[other] == above]
         assert all(whole[other] >= whole[path] for other in siblings)
+
+
+def test_work_outside_all_ranges_is_a_frame_and_families_come_first_where_most_is(tmp_path: Path) -> None:
+    path = named_export(tmp_path / "x.sqlite", ["gemm", "softmax"], steps=3, ranges=["layer"])
+    trace = open_trace(path)
+    short = trace[Table.RANGES].where(np.arange(len(trace[Table.RANGES])) < 2)  # of the first step
+    trace = replace(trace, tables={**trace.tables, Table.RANGES: short})
+    [device] = build_report(trace, "run", Selection()).devices
+    families, ranges = flame_trees.flame_trees(trace, device)
+    roots = [
+        (name, time) for name, above, time in zip(ranges.names, ranges.parent, ranges.gpu_ns, strict=True) if above < 0
+    ]
+    assert roots == [("step", 2_000), ("", 4_000)]
+    assert [(families.names[node], int(families.gpu_ns[node])) for node in np.flatnonzero(families.parent < 0)] == [
+        ("gemm", 3_000),
+        ("softmax", 3_000),
+    ]
 
 
 def test_a_tree_of_any_size_is_cut_to_its_largest_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

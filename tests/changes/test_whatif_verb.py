@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,16 @@ def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
     assert part.saving_ns / part.whole_ns == pytest.approx(0.063)
     assert part.speed_up == pytest.approx(1.067, abs=0.001)
     assert part.limit == pytest.approx(1 / 0.93)
+
+
+def test_without_a_change_it_says_what_could_be_asked_and_each_can_be(decode: Path) -> None:
+    options = [shlex.split(row["ask"])[0] for row in tables(decode)["questions"]]
+    assert options[0] == "--fix=HOST-LOAD"
+    assert {option.partition("=")[0] for option in options} >= {
+        "--fix",
+        "--speedup",
+        "--remove",
+        "--host",
+        "--launch-cost",
+    }
+    assert gpuledger("whatif", decode, *options).exit_code == 0

@@ -361,3 +361,20 @@ def test_what_fails_after_ctrl_c_was_interrupted(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_help_finds_a_command_by_words_and_says_where_there_is_none() -> None:
+    assert gpuledger("help", "late", "rank").stdout.splitlines()[1] == "  gpuledger fleet traces/"
+    assert gpuledger("help", "gaps").stdout.startswith("Usage: gpuledger gaps ")
+    every = gpuledger("help").stdout
+    assert every.index("Start here:") < every.index("Why the GPU is idle:") < every.index("Record:")
+    none = gpuledger("help", "xyzzy")
+    assert (none.exit_code, none.stdout) == (2, "")
+
+
+def test_a_file_that_is_not_there_is_no_verb_and_names_only_what_is_like_it(tmp_path: Path) -> None:
+    (tmp_path / "attn.sqlite").touch()
+    missing, misspelt = (gpuledger(tmp_path / name) for name in ("missing.sqlite", "atn.sqlite"))
+    assert missing.stderr.strip().endswith("missing.sqlite: no such file")
+    assert "did you mean" in misspelt.stderr
+    assert "attn.sqlite?" in misspelt.stderr

@@ -313,8 +313,8 @@ def test_states_are_in_order_of_precedence() -> None:
 GOLDEN = """\
 decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels
 
-GPU busy 1.2 % (1.1 % in 20 steady steps, 94.2 % of the window). The GPU waits
-41.7 ms per step while modules are loaded, compiled or tuned.
+GPU busy 1.1 % over 20 steady steps. The GPU waits 41.7 ms per step while
+modules are loaded, compiled or tuned, mostly in layer# > attention.
 
 What to do
 """

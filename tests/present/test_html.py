@@ -112,10 +112,12 @@ def test_every_step_is_in_the_strip_or_the_longest_of_its_neighbours(tmp_path: P
 def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
     page = parsed(drawn("decode.sqlite")[1])
     names = [section.attrs["id"] for section in page.all("section")]
-    order = "timeline findings books ranges kernels gaps steps critical streams launches memory roofline"
-    assert names == [*order.split(), "communication", "health"]
+    order = "timeline findings books ranges kernels gaps steps critical streams launches memory health"
+    assert names == order.split(), "nothing was communicated, and Nsight Compute not asked"
+    results = [fold.all("summary")[0].text for fold in page.all("details") if fold.attrs.get("class") == "fold"]
+    assert len(results) == len(names) - 3, "all but the timeline, findings and the breakdown are folded"
+    assert all(result.strip() for result in results)
     assert [link.attrs["href"] for link in page.all("nav")[0].all("a")] == [f"#{name}" for name in names]
-    assert "Not measured: no Nsight Compute report was given" in page.one("roofline").text
     assert "gpuledger report run.sqlite" in page.one("health").text
 
 
@@ -144,7 +146,9 @@ def test_a_long_run_without_steps_is_left_to_the_verb(decode: Path, monkeypatch:
 def test_what_was_not_recorded_is_said_not_shown_as_zero(tmp_path: Path) -> None:
     path = minimal(tmp_path / "bare.sqlite", KERNEL=[kernel(0, 1000)])
     page = parsed(page_of(reported(path)))
-    for section in ("steps", "ranges", "launches", "memory", "roofline"):
+    names = {section.attrs["id"] for section in page.all("section")}
+    assert not names & {"launches", "memory", "roofline", "communication"}, "empty sections are not there"
+    for section in ("steps", "ranges"):
         said = [each for each in page.one(section).all("p") if each.attrs.get("class") == "unknown"]
         assert said
         assert all(each.text.startswith("Not measured: ") for each in said)
@@ -205,6 +209,9 @@ def test_a_verb_without_a_page_says_what_it_writes(decode: Path, tmp_path: Path)
     ran = gpuledger("info", decode, "-o", tmp_path / "info.html")
     assert (ran.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert "this verb writes no page; it writes text, md, csv, json" in " ".join(ran.stderr.split())
+    ran = gpuledger("report", decode, "-o", tmp_path / "x.pdf")
+    assert (ran.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "no pdf is written; write a page (-o x.html) and print it" in " ".join(ran.stderr.split())
 
 
 def test_a_missing_package_is_named_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +254,7 @@ def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp
     report = package.build_report(package.open_trace(decode), "run.sqlite", Selection())
     shown = report._repr_html_()
     assert shown is not None
-    assert "GPU busy 1.2 %" in shown
+    assert "GPU busy 1.1 %" in shown
     assert "<svg" in shown
     assert "<b>HOST-LOAD</b>, saves 41.7 ms per step (88.4 %)" in shown
     assert not re.search(r"<script|class=\"narrow\"", shown)

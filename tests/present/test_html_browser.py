@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -110,8 +111,16 @@ def column(page: Page, at: int) -> list[float]:
     return found
 
 
+@contextmanager
+def unfolded(browser: Browser, url: str) -> Iterator[Page]:
+    """A page with all of its sections open."""
+    with kept_open(browser, url) as page:
+        page.evaluate("() => document.querySelectorAll('.fold').forEach((fold) => { fold.open = true; })")
+        yield page
+
+
 def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browser: Browser) -> None:
-    with kept_open(browser, shelf.url("decode")) as page:
+    with unfolded(browser, shelf.url("decode")) as page:
         before = column(page, 4)
         heading = page.locator("#kernel-table thead th").nth(4)
         heading.locator("button").click()
@@ -128,15 +137,15 @@ def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browse
 
 
 def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Browser) -> None:
-    with kept_open(browser, shelf.url("decode")) as page:
-        every, unfolded = page.locator("#kernel-table tbody tr").count(), len(column(page, 3))
+    with unfolded(browser, shelf.url("decode")) as page:
+        every, at_first = page.locator("#kernel-table tbody tr").count(), len(column(page, 3))
         page.locator("#kernels").get_by_label("Filter").fill("gemm NVJET")
         assert 0 < len(column(page, 3)) < every
         shown = page.locator("#kernel-table tbody tr:visible").all_text_contents()
         assert all("nvjet" in row and "gemm" in row for row in shown)
         assert page.locator("#kernels .tools output").text_content() == f"{len(shown)} / {every}"
         page.locator("#kernels").get_by_label("Filter").fill("")
-        assert len(column(page, 3)) == unfolded < every
+        assert len(column(page, 3)) == at_first < every
         page.locator("#kernels .unfold").press("Enter")
         assert len(column(page, 3)) == every
         page.locator("#kernels").get_by_label("Family").select_option("gemm")
@@ -147,7 +156,7 @@ def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Browser) -> None:
 
 
 def test_a_table_is_copied_as_csv_with_exact_numbers_and_whole_names(shelf: Shelf, browser: Browser) -> None:
-    with kept_open(browser, shelf.url("decode")) as page:
+    with unfolded(browser, shelf.url("decode")) as page:
         page.evaluate(
             "Object.defineProperty(navigator, 'clipboard', {value: {writeText: text => { window.said = text; }}})"
         )
@@ -161,7 +170,7 @@ def test_a_table_is_copied_as_csv_with_exact_numbers_and_whole_names(shelf: Shel
 
 
 def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf, browser: Browser) -> None:
-    with kept_open(browser, shelf.url("moe")) as page:
+    with unfolded(browser, shelf.url("moe")) as page:
         steps = json.loads(page.locator("#steps-json").text_content())
         assert page.locator("#step-ledger").count() == 0
         box = page.locator("#step-cursor svg.picture").bounding_box()
@@ -279,5 +288,8 @@ def test_a_page_prints_without_its_controls(shelf: Shelf, browser: Browser) -> N
         page.emulate_media(media="print")
         assert page.locator("nav").is_hidden()
         assert page.locator("button:visible").count() == 0
-        assert page.locator("#kernel-table").is_visible()
+        assert page.locator("#kernels summary h2").is_visible()
+        page.emulate_media(media="print", color_scheme="dark")
+        ink = page.evaluate("() => getComputedStyle(document.body).color.match(/[0-9]+/g).map(Number)")
+        assert max(ink) < 80, "on paper ink is dark, whatever the screen shows"
         assert page.pdf(format="A4")[:5] == b"%PDF-"

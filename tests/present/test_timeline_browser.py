@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,98 @@ def decode_page(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked) ->
     path = tmp_path_factory.mktemp("decode") / "decode.html"
     path.write_text(page_of(reported(unpacked("decode.sqlite"))))
     return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page of 4,000 kernels that fill a tenth of the time: 1 us in 10; and of a thread that only polls."""
+    count, strings = 4_000, Strings(("gemm", "poll", "os"))
+    begin = range(0, 10_000 * count, 10_000)
+    kernels = table(
+        Table.KERNELS, strings, count, start_ns=begin, end_ns=[start + 1_000 for start in begin], name=["gemm"] * count
+    )
+    polled = range(0, 10_000 * count, 1_000_000)
+    ends = [start + 999_000 for start in polled]
+    polls = table(
+        Table.CALLS,
+        strings,
+        len(polled),
+        start_ns=polled,
+        end_ns=ends,
+        tid=[7] * len(polled),
+        name=["poll"] * len(polled),
+        layer=["os"] * len(polled),
+        stack=[-1] * len(polled),
+    )
+    trace = of_tables(strings, {Table.KERNELS: kernels, Table.CALLS: polls})
+    path = tmp_path_factory.mktemp("sparse") / "sparse.html"
+    path.write_text(page_of(build_report(trace, "sparse", Selection())))
+    return path.as_uri()
+
+
+def test_ink_is_time_however_far_out_the_view_is(sparse: str, browser: Browser) -> None:
+    """In each of ten parts of the stream's lane, a tenth of the pixels is drawn; and all of a kernel up close."""
+    ink = """([top, tall]) => {
+      const canvas = document.querySelector('.tl-frame canvas'), scale = devicePixelRatio || 1;
+      const copy = document.createElement('canvas');
+      [copy.width, copy.height] = [canvas.width, canvas.height];
+      const context = copy.getContext('2d', { willReadFrequently: true });
+      context.drawImage(canvas, 0, 0);
+      const { data, width } = context.getImageData(0, top * scale, canvas.width, tall * scale);
+      const tone = getComputedStyle(document.documentElement).getPropertyValue('--compute-gemm').trim();
+      const full = 255 - parseInt(tone.slice(1, 3), 16), parts = new Array(10).fill(0);
+      for (let at = 0; at < data.length; at += 4) {
+        parts[Math.floor(((at / 4) % width) / width * 10)] += (255 - data[at]) / full;
+      }
+      return parts.map((part) => part / (data.length / 40));
+    }"""
+    with kept_open(browser, sparse, width=1400) as page:
+        page.emulate_media(color_scheme="light")
+        frame = page.locator(".tl-frame")
+        lane = [22 + 16 + 17 + 6 + 16, 24]  # below the axis, the idle row and the stream's own head
+        shares = page.evaluate(ink, lane)
+        assert all(0.08 < share < 0.12 for share in shares[1:-1]), shares
+        low = frame.bounding_box()["height"]
+        frame.press("t")
+        assert frame.bounding_box()["height"] > low
+        frame.press("t")
+        page.locator("#timeline-box input[type=search]").fill("gemm")
+        page.locator("#timeline-box input[type=search]").press("Enter")
+        frame.press("Enter")
+        page.wait_for_function("() => document.querySelector('.tl-frame canvas').dataset.ticks.includes('9.50 us')")
+        page.wait_for_timeout(200)
+        assert max(page.evaluate(ink, lane)) > 0.95
+        ticks = page.locator(".tl-frame canvas").get_attribute("data-ticks").split(" | ")
+        assert len(set(ticks)) == len(ticks) > 4
+
+
+def test_the_step_with_the_fix_stands_above_the_recorded_one(decode_page: str, browser: Browser) -> None:
+    with kept_open(browser, decode_page) as page:
+        page.locator(".top-findings a").first.hover()
+        switch, note = page.get_by_label("with HOST-LOAD fixed"), page.locator(".tl-note")
+        before, tall = note.text_content(), page.locator(".tl-tall").bounding_box()["height"]
+        switch.check()
+        assert re.fullmatch(
+            r"Replayed with HOST-LOAD fixed, not recorded: [\d.]+ ms becomes [\d.]+ ms\.", note.text_content()
+        )
+        assert page.locator(".tl-tall").bounding_box()["height"] > tall
+        switch.uncheck()
+        assert (note.text_content(), page.locator(".tl-tall").bounding_box()["height"]) == (before, tall)
+
+
+def test_the_hover_card_is_beside_what_it_is_about(decode_page: str, browser: Browser) -> None:
+    with kept_open(browser, decode_page) as page:
+        frame, card = page.locator(".tl-frame"), page.locator(".tl-card")
+        frame.scroll_into_view_if_needed()
+        box = frame.bounding_box()
+        for top in range(40, int(box["height"]) - 8, 23):
+            page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + top)
+            page.wait_for_timeout(30)
+            if card.is_visible():
+                shown = card.bounding_box()
+                assert not shown["y"] <= box["y"] + top <= shown["y"] + shown["height"]
+        page.mouse.move(box["x"] + 5, box["y"] - 60)
+        assert card.is_hidden()
 
 
 def frames(page: Page, keys: str) -> list[tuple[int, float]]:
@@ -124,10 +217,10 @@ def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browse
     with opened(browser, decode_page) as page:
         page.locator("#timeline-box select").focus()
         reached = []
-        for _ in range(7):
+        for _ in range(9):
             reached.append(page.evaluate("(({dataset, type}) => dataset.act || type)(document.activeElement)"))
             page.keyboard.press("Tab")
-        assert reached == ["select-one", "search", "previous", "next", "out", "in", "all"]
+        assert reached == ["select-one", "search", "previous", "next", "checkbox", "out", "in", "all", "button"]
         assert page.evaluate("document.activeElement.className") == "tl-frame"
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         panel, told = page.locator(".tl-panel"), []
@@ -154,8 +247,32 @@ def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, brows
         assert page.locator(".tl-card").is_visible()
 
 
+def test_the_address_says_what_is_shown_and_back_goes_back(decode_page: str, browser: Browser) -> None:
+    shown = """() => ['select', 'canvas']
+      .map((tag) => document.querySelector(`#timeline-box ${tag}`)).map((one) => one.value || one.dataset.ticks)"""
+    with opened(browser, decode_page) as page:
+        first = page.evaluate(shown)
+        page.locator(".top-findings a").nth(1).click()
+        page.wait_for_timeout(700)
+        address, there = page.evaluate("() => location.href"), page.evaluate(shown)
+        assert re.search(r"#at=\d+,\d+,\d+&finding=LAUNCH-BOUND$", address)
+        assert there != first
+        page.go_back()
+        page.wait_for_timeout(500)
+        assert page.evaluate(shown) == first
+        page.locator("nav a", has_text="Kernels").click()
+        assert page.locator("#kernel-table").is_visible()
+    with opened(browser, address) as page:
+        page.wait_for_timeout(300)
+        assert page.evaluate(shown) == there
+        assert page.locator(".tl-panel b").text_content()
+    with opened(browser, f"{decode_page}#at=999,nothing,1e999&finding=<b>") as page:
+        assert page.evaluate(shown) == first
+
+
 def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
     with kept_open(browser, decode_page) as page:
+        page.locator("#ranges summary").first.click()
         frame, said = page.locator(".fl-frame"), page.locator(".fl-said")
         boxes = frame.locator("button")
         assert page.locator("#range-chart").is_hidden()

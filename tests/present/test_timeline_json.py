@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.analyse.timeline import EventFinder, EventSource, stream_cover
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.steps import Selection
 from gpuledger.present.writers.html.scripted import packed, steps_between
+from gpuledger.trace.spans import total, union
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import Report
 from support.html_pages import HOSTILE, named_export, page_of, parsed, reported
@@ -87,3 +92,46 @@ def test_names_in_the_timeline_are_text_whatever_they_hold(tmp_path: Path) -> No
     names = [name for entry in timeline_of(report)["names"] for name in entry[:2]]
     assert HOSTILE[0] in names
     assert any("\\u202egnp.exe" in name for name in names)
+
+
+def test_the_first_step_with_the_fix_is_as_short_as_the_replay_says(decode: Path) -> None:
+    """Times of the same events; what runs on the GPU takes as long as before, and idle time fills the rest."""
+    report = reported(decode)
+    document = timeline_of(report)
+    [stretch] = [stretch for stretch in document["stretches"] if "fixed" in stretch]
+    fixed, count = stretch["fixed"], sum(some for _, some in stretch["tracks"])
+    before, after = (core[1] - core[0] for core in (stretch["core"], fixed["core"]))
+    top = report.findings[0]
+    assert 0.5 < (before - after) / top.saving_ns_per_step < 1.5
+    kinds = [document["kinds"][document["names"][number][3]] for number in unpacked(stretch["name"], count)]
+    recorded, replayed = (unpacked(columns["length"], count) for columns in (stretch, fixed))
+    gpu = [(old, new) for kind, old, new in zip(kinds, recorded, replayed, strict=True) if kind == "GPU kernel"]
+    assert gpu
+    assert all(old == new for old, new in gpu)
+    [gaps] = fixed["gaps"]
+    idle = sum(unpacked(gaps["length"], gaps["count"]))
+    start = list(accumulate(unpacked(fixed["start"], count)))
+    busy = sum(
+        max(
+            min(begin + long, fixed["core"][1] - stretch["span"][0])
+            - max(begin, fixed["core"][0] - stretch["span"][0]),
+            0,
+        )
+        for kind, begin, long in zip(kinds, start, replayed, strict=True)
+        if kind in ("GPU kernel", "copy")
+    )
+    assert idle + busy == pytest.approx(after, rel=1e-3)  # kernels may overlap by a little
+
+
+def test_where_events_are_left_out_the_page_says_how_busy_each_stream_was(decode: Path) -> None:
+    """As shares of a thousand parts of the stretch: their sum is the stream's busy time."""
+    trace = reported(decode).trace
+    [device] = analyse_devices(trace, "decode", Selection())
+    finder = EventFinder(trace, device.host, device.work)
+    few, every = (finder.events(device.ledger.window, room) for room in (100, 1_000_000))
+    assert few.left_out
+    cover = stream_cover(finder, few)
+    on_gpu = every.of(EventSource.GPU_WORK)
+    busy = total(union(every.start_ns[on_gpu], every.end_ns[on_gpu]))
+    length = device.ledger.window.end_ns - device.ledger.window.start_ns
+    assert sum(shares.mean() for shares in cover.values()) * length == pytest.approx(busy, rel=0.01)

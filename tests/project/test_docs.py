@@ -129,6 +129,21 @@ def test_both_readmes_show_the_same_commands() -> None:
     assert len(commands("README.md")) == 13
 
 
+def test_the_readme_says_which_verbs_speak_chinese_and_print_tables() -> None:
+    from gpuledger.cli.main import verb_named
+    from gpuledger.verbs import VERBS
+
+    options = {name: {option.name for option in verb_named(name).params} for name in VERBS}
+    tables = {name for name, has in options.items() if "format_" in has}
+    silent = {name for name in tables if not options[name] & {"language", "lang"}}
+    for readme in ("README.md", "README.zh.md"):
+        [sentence] = re.findall(r"schema[^.。]*?CSV[^.。]*?`--lang=zh`", (ROOT / readme).read_text(), re.DOTALL)
+        assert set(re.findall(r"`([a-z][a-z-]*)`", sentence)) == silent, readme
+    for name in sorted(tables):
+        [form] = [option for option in verb_named(name).params if option.name == "format_"]
+        assert {"json", "csv"} <= set(form.type.choices), name
+
+
 def test_the_readme_fits_a_screen() -> None:
     assert (ROOT / "README.md").read_text().count("\n") <= 60
 
@@ -180,6 +195,21 @@ def test_every_question_names_a_command_that_exists() -> None:
     assert set(re.findall(r"`gpuledger ([\w-]+)", table)) == set(VERBS)
     named = {name for group in re.findall(r"--report=([\w,]+)", table) for name in group.split(",")}
     assert named == {report.name for report in NVIDIA_REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
+
+
+def test_help_knows_the_questions_of_the_documentation() -> None:
+    from gpuledger.cli.help import asked_questions, matching
+    from gpuledger.verbs import GROUPS, VERBS
+
+    table = (ROOT / "docs" / "README.md").read_text().partition("## Guides")[0]
+    rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith("| ")][1:]
+    plain = [(asked, re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", typed).replace("`", "")) for asked, typed in rows]
+    assert asked_questions() == plain
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
+    assert matching("why is my gpu idle?")[0][1] == "gpuledger gaps run.sqlite"
+    assert matching("which rank is late")[0][1] == "gpuledger fleet traces/"
+    assert matching("who leaks memory")[0][1] == "gpuledger memory run.memory.pickle"
+    assert matching("xyzzy") == matching("") == matching("why is the") == []
 
 
 def test_the_index_of_cases_has_every_page_and_names_commands_that_exist() -> None:

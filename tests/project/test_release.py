@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import zipfile
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,16 @@ def test_an_audit_fails_where_something_is_known_and_is_skipped_without_network(
     found = script("audit")["verdict"](int(bool(stderr) or code), stdout, stderr)
     assert found[0] == code
     assert said in found[1]
+
+
+def test_a_figure_that_is_edited_or_stale_fails_the_release() -> None:
+    figures = json.loads((RELEASE / "figures.json").read_text())["figures"]
+    complaints, today = script("figures")["complaints"], date.fromisoformat(figures[0]["stored"])
+    pages = {page: (ROOT / page).read_text() for figure in figures for page in figure["stands"]}
+    assert complaints(figures, pages.__getitem__, lambda *_: True, today) == []
+    edited = {**pages, "README.md": pages["README.md"].replace("[70 of 73", "[72 of 73")}
+    [complaint] = complaints(figures, edited.__getitem__, lambda *_: True, today)
+    assert "README.md does not say '[70 of 73 programs]'" in complaint
+    later = today + timedelta(days=60)
+    stale = complaints(figures, pages.__getitem__, lambda _, paths: "src/gpuledger/replay" in paths, later)
+    assert [complaint.partition(":")[0] for complaint in stale] == ["error of replayed savings"]

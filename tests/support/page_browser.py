@@ -73,7 +73,7 @@ def _loaded(browser: Browser, url: str, *, width: int, scripts: bool) -> tuple[P
     told: list[str] = []
 
     def hear(said: str) -> None:
-        if said not in (url, "data:,"):
+        if said not in (url.partition("#")[0], "data:,"):
             told.append(said)
 
     page.on("console", lambda message: hear(f"console: {message.text}"))

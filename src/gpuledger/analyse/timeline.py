@@ -1,8 +1,9 @@
 """Everything that happened in a stretch of time: a trace and a span in, ranges, calls and GPU work as columns out.
 
 Records are in the order of their track, then of their start, the longer first, each in the lowest lane in which nothing
-else is at that time. Where there is room for fewer, the shortest are left out; how many, and how short, is said. Also
-here: which stretches of a run a timeline shows, given places to look at.
+else is at that time. Where there is room for fewer, the shortest are left out; how many, and how short, is said, and
+how much of the time each stream was busy. Also here: which stretches of a run a timeline shows, given places to look
+at, and a stretch as it would be with a finding fixed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
 from gpuledger.records import dataclass
+from gpuledger.replay.edits import Edit
+from gpuledger.replay.replayed_trace import Replay
+from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.keys import Positions, by_row, group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, furthest
+from gpuledger.trace.spans import Ints, Span, Spans, clip, complement, covered, furthest, union
 from gpuledger.trace.tables import NOT_RECORDED, Table
 
 
@@ -105,6 +109,10 @@ class EventFinder:
     def count(self, span: Span) -> int:
         return sum(len(table.overlapping(span)) for table in self._tables)
 
+    def overlapping(self, source: EventSource, span: Span) -> Positions:
+        """Rows of a table that overlap a stretch."""
+        return self._tables[source].overlapping(span)
+
     def events(self, span: Span, room: int) -> Events:
         """What overlaps a stretch: all of it, or the longest records that there is room for."""
         rows = [table.overlapping(span) for table in self._tables]
@@ -161,6 +169,85 @@ class EventFinder:
             here = row[by_row_number[place]] == wanted
             launch[work[here]] = by_row_number[place[here]]
         return launch
+
+
+COVER_BINS: Final = 1_000
+"""Parts of a stretch of which it is said how busy each stream was, where not all of its events are there."""
+
+
+def stream_cover(finder: EventFinder, events: Events) -> dict[EventTrack, NDArray[np.float64]]:
+    """How much of each part of a stretch each stream was busy, whichever of its events are among `events`."""
+    edges, work = cover_edges(events.span), finder.work
+    rows = finder.overlapping(EventSource.GPU_WORK, events.span)
+    keys = [work.gathered_at(name, rows).astype(np.int64) for name in ("gpu", "pid", "stream")]
+    shares = {}
+    firsts, stream_of = group(*keys) if len(rows) else (rows, rows)
+    for number, first in enumerate(firsts.tolist()):
+        mine = rows[stream_of == number]
+        gpu, pid, stream = (int(key[first]) for key in keys)
+        track = EventTrack(is_thread=False, gpu=gpu, pid=pid, number=stream)
+        shares[track] = cover(union(work.start_ns[mine], work.end_ns[mine]), edges)
+    return shares
+
+
+def cover_edges(span: Span) -> Ints:
+    """Where those parts begin and end."""
+    return span.start_ns + np.arange(COVER_BINS + 1, dtype=np.int64) * (span.end_ns - span.start_ns) // COVER_BINS
+
+
+def cover(spans: Spans, edges_ns: Ints) -> NDArray[np.float64]:
+    """Which share of each part spans fill."""
+    shares: NDArray[np.float64] = covered(spans, edges_ns[:-1], edges_ns[1:]) / np.maximum(np.diff(edges_ns), 1)
+    return shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedStretch:
+    """The events of a stretch as they would be with a finding fixed, from where its core began as recorded."""
+
+    code: str
+    core: Span
+    start_ns: Ints
+    end_ns: Ints  # of what is gone before its start
+    lane: Ints
+    idle: tuple[Spans, ...]  # of each of the devices
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def fixed_stretch(
+    finder: EventFinder, stretch: Stretch, model: Scenario, devices: Sequence[Device], code: str, edit: Edit
+) -> FixedStretch:
+    """A replay of the whole run, looked at where the stretch is."""
+    replay, events, work = Replay(model, edit), stretch.events, finder.work
+    begin, end = (model.instant(replay.times, instant) for instant in stretch.core)
+    shift = stretch.core.start_ns - begin
+    core = Span(stretch.core.start_ns, max(end + shift, stretch.core.start_ns + 1))
+    start, stop = np.empty(len(events), np.int64), np.empty(len(events), np.int64)
+    for source, table in zip(EventSource, (finder.ranges, finder.cuda_calls, finder.other_calls), strict=False):
+        here = events.of(source)
+        moved = replay.clocks.move(table.at(events.row[here]))
+        start[here], stop[here] = moved["start_ns"], np.maximum(moved["start_ns"], moved["end_ns"])
+    ran = events.of(EventSource.GPU_WORK)
+    rows = events.row[ran]
+    gone = replay.is_gone[rows]
+    start[ran], stop[ran] = (
+        replay.times.start[rows],
+        np.where(gone, replay.times.start[rows] - 1, replay.times.end[rows]),
+    )
+    start, stop = start + shift, stop + shift
+    order = np.lexsort((-stop, start, events.track))
+    lane = np.empty(len(events), np.int64)
+    edges = np.searchsorted(events.track[order], np.arange(len(events.tracks) + 1)).tolist()
+    for first, last in pairwise(edges):
+        lane[order[first:last]] = lanes(start[order[first:last]], stop[order[first:last]])
+    shown = Span(core.start_ns, core.end_ns)
+    busy = [np.flatnonzero((work.gpu == device.gpu) & ~replay.is_gone) for device in devices]
+    ran_then = [union(replay.times.start[mine] + shift, replay.times.end[mine] + shift) for mine in busy]
+    return FixedStretch(
+        code, core, start, stop, lane, tuple(complement(clip(spans, shown), shown) for spans in ran_then)
+    )
 
 
 class _TableTimes:

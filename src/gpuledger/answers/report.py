@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from gpuledger.analyse.nvidia_tables import KernelTimes
     from gpuledger.analyse.path_summary import PathSummary
     from gpuledger.analyse.range_tree import RangeTree
-    from gpuledger.analyse.timeline import EventFinder, Stretch
+    from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
     from gpuledger.analyse.utilization.stretches import SampledRoofline
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.messages import Message
+    from gpuledger.replay.scenario import Scenario
 
 MOST_OPERATIONS: Final = 300_000
 """A part without steps that holds more is not gone through for a page: that would take longer than all else on it."""
+
+_MOST_FIXED: Final = 20_000
+"""A stretch with more events is not shown a second time with the first finding fixed."""
 
 _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
@@ -86,10 +90,30 @@ class ReportAnswer:
     def path(self) -> PathSummary | None:
         """The critical path of the steps that findings are replayed in; None where there is too much to go through."""
         from gpuledger.analyse.path_summary import path_summary
+
+        model = self.scenario
+        return None if len(model.part.work) > MOST_OPERATIONS else path_summary(self.run.trace, model)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The steps of the main GPU that findings are replayed in."""
+        subject = self.run.subjects.get(self.run.main_device.gpu)
+        if subject is not None:
+            return subject.scenario
         from gpuledger.replay.scenario import scenario
 
-        model = scenario(self.run.trace, self.run.main_device, sampled=True)
-        return None if len(model.part.work) > MOST_OPERATIONS else path_summary(self.run.trace, model)
+        return scenario(self.run.trace, self.run.main_device, sampled=True)
+
+    @cached_property
+    def fixed(self) -> FixedStretch | None:
+        """The first stretch of the timeline with the first finding that saves time fixed; None where none can be."""
+        from gpuledger.analyse.timeline import fixed_stretch
+
+        stretch, gpu = self.stretches[0], self.run.main_device.gpu
+        first = next((each for each in self.run.findings if each.saving_ns and each.edit and each.gpu == gpu), None)
+        if first is None or first.edit is None or len(stretch.events) > _MOST_FIXED or not self.scenario.is_whole:
+            return None
+        return fixed_stretch(self.finder, stretch, self.scenario, self.run.devices, first.code, first.edit)
 
     @cached_property
     def overlaps(self) -> list[WorkOverlap]:

@@ -1,9 +1,9 @@
-"""Trees of time: by what the program named, by operators, and by Python functions or call stacks; host and GPU time.
+"""Trees of time: by what the program named, by operators, Python functions or call stacks, and by families of kernels.
 
 A node is a path of names. Its host time is how long its ranges were open, on all threads together; its GPU time is that
-of the work launched from inside them, and below each path are the kernels that it launched. Numbers that count
-instances are folded out of names. Nodes with the least time are left out; a parent has at least what its children have,
-so it stays.
+of the work launched from inside them, and below each path are the kernels that it launched. Work launched outside all
+of them is a node of its own, so that the outermost sum to all GPU time. Numbers that count instances are folded out of
+names. Nodes with the least time are left out; a parent has at least what its children have, so it stays.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class TreeKind(Enum):
     CALL_STACKS = "call stacks"
     SAMPLED_STACKS = "sampled stacks"
     IDLE_STACKS = "idle stacks"
+    FAMILIES = "families"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,7 @@ class FlameTree:
 
     kind: TreeKind
     parent: Ints  # -1 for the outermost
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of what was launched outside all of them empty
     family: tuple[str, ...]  # of kernels; empty for all else
     host: Ints  # nanoseconds, with what is inside; of sampled stacks how many samples; of idle ones the GPU's
     gpu_ns: Ints  # with what is inside
@@ -73,7 +74,31 @@ def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
         for kind, nest in nests.items()
         if len(nest) or (trace.places is not None and kind is TreeKind.RANGES)
     ]
-    return tuple(tree for tree in (*_idle_tree(trace, device), *trees, *_stack_trees(trace, device)) if len(tree))
+    trees += _stack_trees(trace, device)
+    whole = int((device.work.of(device.gpu).end_ns - device.work.of(device.gpu).start_ns).sum())
+    named = max((_named_ns(tree) for tree in trees), default=0)
+    families = [_family_tree(trace, device)]
+    trees = [*trees, *families] if 2 * named >= whole else [*families, *trees]  # the most telling first
+    return tuple(tree for tree in (*_idle_tree(trace, device), *trees) if len(tree))
+
+
+def _named_ns(tree: FlameTree) -> int:
+    """The GPU time that has a place in a tree."""
+    return sum(
+        time
+        for parent, name, time in zip(tree.parent.tolist(), tree.names, tree.gpu_ns.tolist(), strict=True)
+        if parent < 0 and name
+    )
+
+
+def _family_tree(trace: Trace, device: Device) -> FlameTree:
+    """Kernels by what they do, and copies."""
+    work = device.work.of(device.gpu)
+    names = [*work.families, "copy"]
+    paths = NamePaths(np.full(len(names), -1), np.arange(len(names)))
+    path = paths.of_row[np.where(work.family < 0, len(names) - 1, work.family)]
+    shown = [names[name] for name in paths.name.tolist()]
+    return _with_kernels(TreeKind.FAMILIES, paths, shown, np.zeros(len(paths), np.int64), path, work, trace)
 
 
 def _idle_tree(trace: Trace, device: Device) -> Iterator[FlameTree]:
@@ -149,12 +174,11 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Posit
 def _with_kernels(
     kind: TreeKind, paths: NamePaths, names: list[str], host: Ints, path: NDArray[Any], work: Activities, trace: Trace
 ) -> FlameTree:
-    """The tree with kernels under the paths that launched them; work outside all paths is left out."""
-    length_ns = work.end_ns - work.start_ns
-    gpu_ns = paths.with_inner(sweep.fold("sum", path, length_ns, np.zeros(len(paths), np.int64)))
-    if not (path >= 0).any():
-        return _without_smallest(FlameTree(kind, paths.parent, tuple(names), ("",) * len(names), host, gpu_ns))
-    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path, work.name, length_ns, len(paths))
+    """The tree with kernels under the paths that launched them; work outside all paths is a frame without a name."""
+    length_ns, outside = work.end_ns - work.start_ns, len(paths)
+    path = np.where(path < 0, np.int32(outside), path)
+    own_ns = sweep.fold("sum", path, length_ns, np.zeros(outside + 1, np.int64))
+    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path, work.name, length_ns, outside + 1)
     kept = np.argsort(-leaf_ns, kind="stable")[:MOST_NODES]
     family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)  # the last is for graphs, which have no name
     family_of[work.name] = work.family
@@ -164,11 +188,11 @@ def _with_kernels(
     return _without_smallest(
         FlameTree(
             kind,
-            np.concatenate((paths.parent, leaf_path[kept])),
-            (*names, *kernels),
-            (*("" for _ in names), *families),
-            np.concatenate((host, np.zeros(len(kept), np.int64))),
-            np.concatenate((gpu_ns, leaf_ns[kept])),
+            np.concatenate((paths.parent, [-1], leaf_path[kept])),
+            (*names, "", *kernels),
+            (*("" for _ in names), "", *families),
+            np.concatenate((host, np.zeros(1 + len(kept), np.int64))),
+            np.concatenate((paths.with_inner(own_ns[:-1]), own_ns[-1:], leaf_ns[kept])),
         )
     )
 
@@ -176,26 +200,25 @@ def _with_kernels(
 def _by_path_and_name(
     path: NDArray[Any], name: NDArray[Any], length_ns: Ints, paths: int
 ) -> tuple[Ints, NDArray[Any], Ints]:
-    """Each pair of a path, of which -1 is none, and a name that occurs, and the time of its work."""
+    """Each pair of a path and a name that occurs, and the time of its work."""
     codes = distinct(name)
-    if paths * len(codes) > _LARGEST_GRID:
-        inside = np.flatnonzero(path >= 0)
-        path, name, length_ns = path[inside], name[inside], length_ns[inside]
+    if not len(codes) or paths * len(codes) > _LARGEST_GRID:
         pair, of_pair = group(path, name)
         time = sweep.fold("sum", of_pair, length_ns, np.zeros(len(pair), np.int64))
         return path[pair], name[pair], time
     number_of = np.zeros(int(codes[-1]) + 2, np.int32)  # -1 is the last
     number_of[codes] = np.arange(len(codes))
-    place = number_of[name]  # of each pair, so that millions of rows are not sorted
-    place += path * np.int32(len(codes))
-    place[path < 0] = -1
+    place = number_of[name] + path * np.int32(len(codes))  # of each pair, so that millions of rows are not sorted
     time = sweep.fold("sum", place, length_ns, np.zeros(paths * len(codes), np.int64))
     pairs = np.flatnonzero(time)
     return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
 
 
 def _without_smallest(tree: FlameTree) -> FlameTree:
-    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes."""
+    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes.
+
+    The GPU time of outermost nodes that are left out goes to what has no name.
+    """
     outermost = tree.parent < 0
     weight = np.maximum(*(column / max(int(column[outermost].sum()), 1) for column in (tree.host, tree.gpu_ns)))
     if len(tree) > MOST_NODES:
@@ -204,4 +227,9 @@ def _without_smallest(tree: FlameTree) -> FlameTree:
     place = np.full(len(tree) + 1, -1, np.int64)
     place[kept] = np.arange(len(kept))
     names, family = (tuple(column[node] for node in kept.tolist()) for column in (tree.names, tree.family))
-    return FlameTree(tree.kind, place[tree.parent[kept]], names, family, tree.host[kept], tree.gpu_ns[kept])
+    parent, host, gpu_ns = place[tree.parent[kept]], tree.host[kept], tree.gpu_ns[kept]
+    lost_ns = int(tree.gpu_ns[outermost].sum() - gpu_ns[parent < 0].sum())
+    if lost_ns:
+        parent, host, gpu_ns = np.append(parent, -1), np.append(host, 0), np.append(gpu_ns, lost_ns)
+        names, family = (*names, ""), (*family, "")
+    return FlameTree(tree.kind, parent, names, family, host, gpu_ns)

@@ -20,7 +20,7 @@ from gpuledger.cli.terminal import has_colours, help_width, progress
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.interruption import noted_interrupts
 from gpuledger.system.resources import keep_freed_memory, patient_writer
-from gpuledger.verbs import VERBS
+from gpuledger.verbs import GROUPS, VERBS
 
 
 @contextmanager
@@ -70,6 +70,8 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "help":
+            return load("gpuledger.cli.help").help_  # type: ignore[no-any-return]
         return verb_named(cmd_name) if cmd_name in VERBS else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -78,14 +80,16 @@ class Verbs(click.Group):
         return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+        for question, names in GROUPS.items():
+            with formatter.section(question):
+                formatter.write_dl([(name, VERBS[name].help) for name in names], col_max=11)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            if os.access(args[0].partition("::")[0], os.F_OK):  # a file alone: what most want to know of it
+        if args and args[0] not in (*VERBS, "help") and not args[0].startswith("-"):
+            # a file alone: what most want to know of it; or what looks like one, which a report says is not there
+            if os.access(args[0].partition("::")[0], os.F_OK) or "." in args[0] or os.sep in args[0]:
                 return super().resolve_command(ctx, ["report", *args])
             import difflib
 
@@ -110,8 +114,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.command(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with `gpuledger report run.sqlite`. More: `gpuledger VERB --help`. A PROFILE may be `-`, standard "
-    "input.",
+    epilog="Start with `gpuledger report run.sqlite`. More: `gpuledger VERB --help`; `gpuledger help WORDS` finds the "
+    "command for a question. A PROFILE may be `-`, standard input.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuledger.present.document import Document
 
 
+_NOT_WRITTEN = (".pdf", ".docx", ".odt", ".rtf", ".ps", ".tex", ".xlsx", ".pptx")
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
 
 
@@ -125,6 +126,10 @@ def output_options(
     ) -> None:
         if path is not None and path.exists() and not force:
             raise refuse_existing(path)
+        if path is not None and path.suffix.lower() in _NOT_WRITTEN:
+            raise click.UsageError(
+                f"no {path.suffix.lower()[1:]} is written; write a page (-o {path.stem}.html) and print it."
+            )
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
         if chosen == PAGE and PAGE not in formats:
             raise click.UsageError(f"this verb writes no page; it writes {', '.join(formats)}.")

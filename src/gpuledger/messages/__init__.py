@@ -46,8 +46,9 @@ def joined(separator: str, texts: Iterable[str]) -> Message:
 
 
 def capitalised(text: str) -> str:
-    """With a capital first, as English begins a sentence; a translation begins as it does."""
-    return _begun(text, text[:1].upper())
+    """With a capital first, as English begins a sentence; a translation begins as it does, and a name as it is."""
+    first = text.partition(" ")[0].rstrip(",:;.")
+    return _begun(text, text[:1].upper()) if first.replace("-", "").replace("'", "").isalpha() else text
 
 
 def uncapitalised(text: str) -> str:

@@ -18,7 +18,7 @@ from gpuledger.records import dataclass
 if TYPE_CHECKING:
     from functools import partial
 
-    from gpuledger.analyse.timeline import EventFinder, Stretch
+    from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.findings.finding import Finding
     from gpuledger.findings.profiled_run import ProfiledRun
@@ -117,6 +117,12 @@ class TimelinePlace:
     stretch: int
     start_ns: int
     end_ns: int
+    triggers: tuple[int, ...] = ()
+    """What is marked there, beside the place itself: idle time that these set off, as `TRIGGERS` numbers them,"""
+    correlations: tuple[int, ...] = ()
+    """launches and their work,"""
+    tone: str = ""
+    """and all of a color."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +266,8 @@ class TimelineBlock:
     report: ProfiledRun
     finder: EventFinder
     stretches: tuple[Stretch, ...]
+    fixed: FixedStretch | None = None
+    """The first of them with a finding fixed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,6 +370,8 @@ class Section:
     blocks: tuple[Block, ...]
     short: str = ""
     """For the list of sections, where the title is long."""
+    result: str = ""
+    """What it says in one line; where that is given, the rest is folded away until it is asked for."""
 
 
 AGAIN = Section("again", say("Reproduce"), (Reproduce(),))

@@ -21,6 +21,7 @@ from gpuledger.messages import Message, say
 from gpuledger.present.document import SheetBlock
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.regex import regex
 from gpuledger.trace.model import Note, Severity, os_pid
 from gpuledger.trace.strings import torch_frame
 
@@ -87,6 +88,14 @@ _RANGE_WORDS: Final = {"op": say("operator"), "python": say("Python function")}
 _RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}
 
 
+WAITING_CALL: Final = say("waiting call")
+_WAITS: Final = regex(
+    r"(e?p?poll|p?select|epoll_p?wait2?|pause|futex|(clock_)?nanosleep|u?sleep|pthread_(cond_(timed|clock)?wait|join)"
+    r"|sem_(timed|clock)?wait|sig(timed)?wait(info)?|wait(pid|4|id)?|accept4?|io_getevents|mq_(timed)?receive)"
+)
+"""Calls of the operating system that return when something happens elsewhere."""
+
+
 def event_words(finder: EventFinder, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
     """A record's short name, its tone, and what kind of thing it is; `kind` is as its table numbers kinds."""
     from gpuledger.analyse.timeline import EventSource
@@ -98,7 +107,7 @@ def event_words(finder: EventFinder, source: EventSource, text: str | None, kind
     if source is EventSource.CUDA_CALL:
         return short_function_name(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
     if source is EventSource.OTHER_CALL:
-        return text or "?", "idle-os", say("host call")
+        return text or "?", "idle-os", WAITING_CALL if _WAITS.fullmatch(text or "") else say("host call")
     if kind < 0:
         return text or "?", "copy", say("copy")
     family = finder.work.families[kind]

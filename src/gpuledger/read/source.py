@@ -173,6 +173,9 @@ def foreign(source: Source) -> GpuledgerError | None:
     return None
 
 
+_ALIKE = 0.75
+
+
 def _nearest(path: Path) -> str:
     import difflib
 
@@ -180,7 +183,9 @@ def _nearest(path: Path) -> str:
         beside = os.listdir(path.parent)
     except OSError:
         return ""
-    close = difflib.get_close_matches(path.name, beside, n=1)
+    like = {name: name.partition(".")[0] for name in beside if path.suffix in ("", Path(name).suffix)}
+    stem = path.name.partition(".")[0]  # endings are alike in a folder of profiles, and say nothing
+    close = [name for name in like if difflib.get_close_matches(stem, [like[name]], cutoff=_ALIKE)][:1]
     return f"did you mean {path.parent / close[0]}?" if close else ""
 
 

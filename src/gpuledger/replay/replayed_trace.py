@@ -28,16 +28,24 @@ from gpuledger.trace.tables import Rows, Table
 
 def replayed_trace(model: Scenario, *edits: Edit) -> Trace:
     """What would have been recorded with these changes; for a scenario of the whole run."""
-    if not model.is_whole:
-        raise ValueError("only some steps are replayed")
-    trace, graph = model.trace, apply_edits(model.graph, edits)
-    times = replay_times(graph)
-    clocks = _Clocks(model.part.host, graph, times)
-    tables = {table: clocks.move(rows) for table, rows in trace.tables.items()}
-    tables |= _operations(trace, model.part.work, graph, times)
+    replay, trace = Replay(model, *edits), model.trace
+    tables = {table: replay.clocks.move(rows) for table, rows in trace.tables.items()}
+    tables |= _operations(trace, model.part.work, replay.graph, replay.times)
     if Table.CALLS in tables:
-        tables[Table.CALLS] = tables[Table.CALLS].where(~_gone_calls(trace, graph, times))
+        tables[Table.CALLS] = tables[Table.CALLS].where(~_gone_calls(trace, replay.graph, replay.times))
     return replace(trace, tables=tables, places=None)  # rows may be gone
+
+
+class Replay:
+    """A whole run with changes: its graph, when everything happens, and where host threads are then."""
+
+    def __init__(self, model: Scenario, *edits: Edit) -> None:
+        if not model.is_whole:
+            raise ValueError("only some steps are replayed")
+        self.graph = apply_edits(model.graph, edits)
+        self.times = replay_times(self.graph)
+        self.clocks = _Clocks(model.part.host, self.graph, self.times)
+        self.is_gone = self.graph.operations.flags & OperationFlag.GONE != 0
 
 
 def _operations(trace: Trace, work: Activities, graph: DependencyGraph, times: Times) -> dict[Table, Rows]:
@@ -82,7 +90,7 @@ class _Clocks:
                 self.of_process[int(host.calls["pid"][graph.call_row[mine[0]]])] = clock
 
     def move(self, rows: Rows) -> Rows:
-        """The same rows, each at the times of its thread or process."""
+        """The same rows of any table, each at the times of its thread or process."""
         start, end, pids = rows["start_ns"].copy(), rows["end_ns"].copy(), rows["pid"]
         owner = thread(rows) if "tid" in rows else pids
         known = self.of_thread if "tid" in rows else self.of_process

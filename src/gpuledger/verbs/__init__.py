@@ -67,6 +67,17 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
+GROUPS: Final = {
+    "Start here": ("report", "info", "explain", "view"),
+    "Why the GPU is idle": ("gaps", "launches", "steps", "critical", "memory", "overlap"),
+    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
+    "Would it help, did it": ("whatif", "diff", "align", "time"),
+    "Many ranks": ("fleet",),
+    "Record": ("capture", "doctor", "bench", "run"),
+    "Share, and ask more": ("export", "query", "mcp"),
+}
+"""Verbs by the question that one comes with, as `gpuledger --help` lists them; each once."""
+
 DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
 """NVIDIA's tables that `stats` prints where none is named."""
 

@@ -15,7 +15,7 @@ from gpuledger.findings.profiled_run import diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.document import Document
 from gpuledger.present.views.tables import tables_document
-from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
+from gpuledger.present.views.whatif import questions_sheet, whatif_document, whatif_of_tables_sheet
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
@@ -64,7 +64,7 @@ def whatif(
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
 ) -> WhatIf:
-    """What changes would save, each alone, then one after the other in the order given."""
+    """What changes would save, each alone, then one after the other in the order given; of none, what can be asked."""
     name = profile_name(profile)
     if not isinstance(profile, Trace) and is_printed_tables(profile, limits=limits):
         return _of_tables(profile, changes, limits)
@@ -73,6 +73,9 @@ def whatif(
     trace = reading.trace(profile, where_sampled=WHERE_SAMPLED) if asks_light else reading.trace(profile)
     run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
     progress.stage("replaying the changes")
+    if not changes:
+        sheet = questions_sheet(run.main_device, run.findings)
+        return WhatIf(None, (), (), lambda: tables_document("whatif", name, [sheet], trace.health, run.zero_ns))
     known = Changes(trace, run.main_device, run.findings, sampled=True, use=run.use.get(run.main_device.gpu))
     made, refused = list[ProgramChange](), list[NothingRecorded]()
     for what, value in changes:

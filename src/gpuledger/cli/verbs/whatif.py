@@ -132,7 +132,8 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
 
     The profile is replayed with the changes: every call and kernel at the earliest moment that what it waits for
     allows. So a faster kernel saves nothing where the GPU waits for the host. Any number of changes can be given: each
-    is looked at alone, then one after the other in the order given, on the GPU that the report shows first.
+    is looked at alone, then one after the other in the order given, on the GPU that the report shows first. Without
+    any, what could be asked of this profile is listed.
 
     Names are those that reports print: findings (`HOST-SYNC`), lines (`gemm`, `idle: launch calls`), ranges
     (`compute_loop`, `layer# > mlp`) and kernels; `line:NAME`, `range:NAME` and `kernel:NAME` say which is meant.
@@ -149,6 +150,7 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
 
     \b
     Examples:
+      gpuledger whatif run.sqlite
       gpuledger whatif run.sqlite --fix=HOST-SYNC --fix=LAUNCH-BOUND
       gpuledger whatif run.sqlite --speedup=gemm=2 --remove=sync --host=1.5
       gpuledger whatif run.sqlite --speedup='iter > compute_loop=10'
@@ -157,18 +159,13 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
       gpuledger whatif nvtx_sum.txt --speedup=compute_loop=10
     """
     changes = in_order(given)
-    if not changes:
-        raise click.UsageError(
-            "say what to change: --fix, --speedup, --light, --reachable, --remove, --hide, --graph, --host or "
-            "--launch-cost"
-        )
     replay = answering("whatif")
     from gpuledger.read.stats_text.tables import is_printed_tables
 
     if len(changes) > len(given["speedup"]) and is_printed_tables(profile, limits=limits):
         raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
     answer = replay(profile, changes, wanted=wanted, limits=limits, progress=output.progress)
-    if len(answer.refused) < len(changes):
+    if len(answer.refused) < len(changes) or not changes:
         output.show(answer.document())
     output.progress.clear()
     for refusal in answer.refused[:-1]:

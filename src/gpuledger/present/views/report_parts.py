@@ -32,6 +32,8 @@ _ENLARGED: Final = 0.25
 
 _KINDS: Final = tuple(LineKind)
 
+_MOSTLY: Final = 0.5
+
 
 def verdict(run: ProfiledRun) -> Message:
     """What was lost, then two or three sentences: how much the GPU works, and what stands in the way.
@@ -94,7 +96,7 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
             line=summary.start.label,
         )
     if summary.finding is not None:
-        claim = say("{claim}.", claim=capitalised(summary.finding.claim))
+        claim = say("{claim}.", claim=capitalised(_placed_claim(summary.finding)))
         return [*sentences, claim, start] if started else [*sentences, claim]
     if started:
         sentences.append(start)
@@ -121,19 +123,26 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     return [bound or say("No fix stands out; look at the kernels themselves.")]
 
 
+def _placed_claim(finding: Finding) -> str:
+    """A finding's claim, with the range that most of its time is lost in, where it names no line itself."""
+    pieces = finding.evidence
+    places = [piece.ranges for piece in pieces if piece.ranges and (piece.share or 0.0) >= _MOSTLY]
+    if not places or any(piece.line is not None for piece in pieces):
+        return finding.claim
+    return say("{claim}, mostly in {place}", claim=finding.claim, place=" > ".join(places[0][-2:]))
+
+
 def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
-    share, steady = share_text(summary.busy_share), share_text(summary.steady_busy_share)
+    """One figure: of the steady steps where there are any, with what they are of the window where that is not most."""
+    share = share_text(summary.busy_share if summary.steps is None else summary.steady_busy_share)
     works = say("GPU busy {share}", share=share)
     if several:
         works = say("GPU {gpu} busy {share}", gpu=device.gpu, share=share)
-    if summary.steps is not None and share != steady:
-        coverage = share_text(summary.coverage)
-        steps = say("the one step, {coverage} of the window", coverage=coverage)
-        if summary.steps > 1:
-            steps = say(
-                "{count} steady steps, {coverage} of the window", count=count_text(summary.steps), coverage=coverage
-            )
-        works = say("{works} ({share} in {steps})", works=works, share=steady, steps=steps)
+    if summary.steps is not None:
+        steps = say("{count} steady steps", count=count_text(summary.steps)) if summary.steps > 1 else say("one step")
+        works = say("{works} over {steps}", works=works, steps=steps)
+        if summary.coverage < _MOSTLY:
+            works = say("{works} ({coverage} of the window)", works=works, coverage=share_text(summary.coverage))
     if summary.unrecorded is not None:
         before = share_text(summary.unrecorded.share)
         works = say("{works}, and {share} with work launched before the recording began", works=works, share=before)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.changes.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
-from gpuledger.findings.finding import PlainSaving
+from gpuledger.findings.finding import Finding, PlainSaving
 from gpuledger.ledger.books import EXPOSED, LineKind
+from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
@@ -320,3 +322,41 @@ def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
         ),
         changes,
     )
+
+
+_QUESTIONS: Final = (
+    Column("ask", say("Ask"), Unit.TEXT),
+    Column("about", say("About"), Unit.TEXT),
+    Column("time_ns", say("Time per step"), Unit.NS),
+)
+_MOST_LINES_ASKED: Final = 4
+
+
+def questions_sheet(device: Device, findings: Sequence[Finding]) -> Sheet:
+    """What `whatif` can be asked of a profile: its findings, its largest lines, and the host; each as it is typed."""
+    steps = device.step_count
+    rows: list[tuple[Cell, ...]] = [
+        (f"--fix={found.code}", found.claim, found.saving_ns // steps)
+        for found in findings
+        if found.edit is not None and found.saving_ns and found.gpu == device.gpu
+    ]
+    by_size = sorted(device.shown_ns.items(), key=lambda item: -item[1])
+    worked = [(line, time) for line, time in by_size if line.kind is LineKind.COMPUTE]
+    idle = [(line, time) for line, time in by_size if line.is_idle]
+    rows += [
+        (f"--speedup={line.family}=2", say("{line} twice as fast", line=line.label), time // steps)
+        for line, time in worked[:_MOST_LINES_ASKED]
+    ]
+    rows += [
+        (f"--remove={shlex.quote(line.label)}", say("without {line}", line=line.label), time // steps)
+        for line, time in idle[:_MOST_LINES_ASKED]
+    ]
+    exposed = {kind: sum(amount for line, amount in by_size if line.kind is kind) for kind in EXPOSED}
+    rows += [
+        (f"--hide={kind}", say("{line} behind compute", line=EXPOSED[kind]), time // steps)
+        for kind, time in exposed.items()
+        if time
+    ]
+    rows.append(("--host=1.5", say("a host that is 1.5 times as fast"), None))
+    rows.append(("--launch-cost=2us", say("launch calls of 2 us each"), None))
+    return Sheet("questions", say("What could be asked; several can be given"), _QUESTIONS, tuple(rows))

@@ -14,7 +14,7 @@ from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
-from gpuledger.messages import joined, say
+from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts import amounts
 from gpuledger.present.charts.over_time import StripLine, step_strip
@@ -117,7 +117,7 @@ def steps_section(report: ReportAnswer) -> doc.Section:
                 "nothing that repeats covers the window, so it is shown as a whole; --level=NAME makes one "
                 "level the step"
             )
-        return doc.Section("steps", say("Steps"), (doc.not_measured(missing), *repeats))
+        return doc.Section("steps", say("Steps"), (doc.not_measured(missing), *repeats), result=say("none found"))
     neighbours = _neighbours(steps)
     said = say("One column per step; a dot marks an unusual one. Pick one to see its time breakdown.")
     if neighbours > 1:
@@ -139,7 +139,7 @@ def steps_section(report: ReportAnswer) -> doc.Section:
         outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
     )
     blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
-    return doc.Section("steps", say("Steps"), (*blocks, *repeats))
+    return doc.Section("steps", say("Steps"), (*blocks, *repeats), result=_steps_said(steps))
 
 
 def steps_chart(report: ReportAnswer) -> doc.Chart | None:
@@ -193,7 +193,15 @@ def _strip_chart(
     if small := by_size[_MOST_LINES:]:
         rest = tuple(ns[:, small].sum(axis=1).tolist())
         drawn.append(StripLine("idle-unattributed", say("everything else"), rest))
-    said = say(
+    said = _steps_said(steps)
+    first, last = (say("step {step}", step=step) for step in (shown[0], shown[-1]))
+    ends = (first, last if len(shown) > 1 else "")
+    title = say("Steps, one column each")
+    return doc.Chart(partial(step_strip, title, said, drawn, unusual, steps.median_ns, ends), name="step-strip")
+
+
+def _steps_said(steps: Variation) -> Message:
+    return say(
         "{count} steps: median {median}, P10 {low}, P90 {high}; {odd} unusual",
         count=count_text(len(steps.steps)),
         median=time_text(steps.median_ns),
@@ -201,10 +209,6 @@ def _strip_chart(
         high=time_text(steps.p90_ns),
         odd=count_text(len(steps.outliers)),
     )
-    first, last = (say("step {step}", step=step) for step in (shown[0], shown[-1]))
-    ends = (first, last if len(shown) > 1 else "")
-    title = say("Steps, one column each")
-    return doc.Chart(partial(step_strip, title, said, drawn, unusual, steps.median_ns, ends), name="step-strip")
 
 
 def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.SheetBlock:
@@ -220,10 +224,10 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
     device, summary = report.run.main_device, report.gaps
     chart, title = gaps_chart(summary), say("Why the GPU was idle")
     if chart is None:
-        return doc.Section("gaps", title, (doc.Paragraph(say("The GPU was never idle in this window.")),))
-    said = say(
-        "{count} gaps, {time} in total, {share} of the window. Causes show where the host was; the "
-        "trigger shows what to fix.",
+        return doc.Section("gaps", title, ())
+    said = say("Causes show where the host was; the trigger shows what to fix.")
+    result = say(
+        "{count} gaps, {time} in total, {share} of the window",
         count=count_text(summary.gaps),
         time=time_text(summary.idle_ns),
         share=share_text(summary.idle_ns / device.ledger.window_ns),
@@ -246,7 +250,7 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
             ),
         ),
     )
-    return doc.Section("gaps", title, blocks, say("Idle time"))
+    return doc.Section("gaps", title, blocks, say("Idle time"), result)
 
 
 def gaps_chart(summary: GapSummary) -> doc.Chart | None:
@@ -268,7 +272,10 @@ def critical_section(report: ReportAnswer) -> doc.Section:
     if summary is None:
         said = say("The profile is long and has no steps to pick from; run this for its path:")
         return doc.Section(
-            "critical", title, (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),)))
+            "critical",
+            title,
+            (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),))),
+            result=say("not worked out for this page"),
         )
     tables = (
         doc.SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
@@ -276,12 +283,11 @@ def critical_section(report: ReportAnswer) -> doc.Section:
         doc.SheetBlock(beside_sheet(summary), anchor="critical-beside", without=("launches", "least_slack_ns")),
     )
     blocks: tuple[doc.Block, ...] = (
-        doc.Paragraph(path_sentence(summary), "lead"),
         _path_chart(summary),
         *map(doc.Paragraph, path_remarks(summary)),
         *(table for table in tables if table.sheet.rows),
     )
-    return doc.Section("critical", title, blocks)
+    return doc.Section("critical", title, blocks, result=path_sentence(summary))
 
 
 def _path_chart(summary: PathSummary) -> doc.Chart:

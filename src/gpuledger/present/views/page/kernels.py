@@ -21,8 +21,7 @@ from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, l
 from gpuledger.present.views.report_parts import kernel_blocks, use_blocks_of
 from gpuledger.trace.keys import take
 from gpuledger.trace.statistics import shares
-from gpuledger.trace.tables import Table
-from gpuledger.units import count_text
+from gpuledger.units import count_text, share_text
 
 _KERNELS: Final = (
     Column("name", say("Name"), Unit.TEXT, shorten=label),
@@ -45,9 +44,7 @@ def kernels_section(report: ReportAnswer) -> Section:
     """Every kernel of the profile, the longest first; of very many, the rest in one row, so that the table adds up."""
     kernels, title = report.kernel_times, say("Kernels")
     if not kernels:
-        missing = report.run.trace.missing(Table.KERNELS)
-        reason = say("no kernel was recorded") if missing is None else missing.reason
-        return Section("kernels", title, (not_measured(reason),))
+        return Section("kernels", title, ())
     said = say(
         "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
         "kernels do."
@@ -75,7 +72,13 @@ def kernels_section(report: ReportAnswer) -> Section:
         families_in="family",
         rest=_other_kernels,
     )
-    return Section("kernels", title, (Paragraph(said, "lead"), table))
+    result = say(
+        "{count} by name; {share} of their time in {name}",
+        count=count_text(len(kernels)),
+        share=share_text(kernels[0].times.total / max(sum(kernel.times.total for kernel in kernels), 1)),
+        name=label(kernels[0].name),
+    )
+    return Section("kernels", title, (Paragraph(said, "lead"), table), result=result)
 
 
 def _family_term(name: str) -> Term:
@@ -133,11 +136,10 @@ def roofline_section(report: ReportAnswer) -> Section:
     if counted:
         counted.insert(0, report_roofline(report.run) or not_measured(NOT_COLLECTED))
     elif sampled:
-        return Section("roofline", say("Kernels in depth (samples)"), tuple(sampled), short)
-    else:
-        counted.append(
-            not_measured(
-                say("no Nsight Compute report was given; `gpuledger ncu-plan` shows which kernels are worth one")
-            )
+        return Section(
+            "roofline", say("Kernels in depth (samples)"), tuple(sampled), short, say("by the GPU's own counters")
         )
-    return Section("roofline", say("Kernels in depth (Nsight Compute)"), (*counted, *sampled), short)
+    else:
+        return Section("roofline", short, ())
+    result = say("by what Nsight Compute measured")
+    return Section("roofline", say("Kernels in depth (Nsight Compute)"), (*counted, *sampled), short, result)

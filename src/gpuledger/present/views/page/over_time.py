@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
+
+import numpy as np
 
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.answers.report import ReportAnswer
@@ -12,7 +15,9 @@ from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.messages import joined, say
+from gpuledger.findings.rules import RULE_OF
+from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
@@ -31,6 +36,9 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
 
+_MOST_MARKED: Final = 200
+"""Launches that a finding's link marks."""
+
 MOST_ROWS: Final = 150
 """Ranges in the table."""
 
@@ -43,8 +51,15 @@ def place_on_timeline(report: ReportAnswer, span: Span) -> doc.TimelinePlace | N
 
 def place_of_finding(report: ReportAnswer, finding: Finding) -> doc.TimelinePlace:
     """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
-    shown = place_on_timeline(report, report.place(finding))
-    return shown or _placed(report, 0, report.stretches[0].core)
+    place = place_on_timeline(report, report.place(finding)) or _placed(report, 0, report.stretches[0].core)
+    rule = RULE_OF[finding.code]
+    launches = tuple(number for piece in finding.evidence for number in piece.correlations)
+    return replace(
+        place,
+        triggers=tuple(map(TRIGGERS.index, rule.triggers)),
+        correlations=launches[:_MOST_MARKED],
+        tone="" if rule.exposed is None else str(rule.exposed),
+    )
 
 
 def _placed(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
@@ -53,7 +68,7 @@ def _placed(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
 
 def timeline_section(report: ReportAnswer) -> doc.Section:
     """The timeline, with what it does not show."""
-    blocks: list[doc.Block] = [doc.TimelineBlock(report.run, report.finder, report.stretches)]
+    blocks: list[doc.Block] = [doc.TimelineBlock(report.run, report.finder, report.stretches, report.fixed)]
     steps, shown = report.run.main_device.steps, sum(stretch.step is not None for stretch in report.stretches)
     if steps is not None and shown < len(steps):
         said = say(
@@ -82,7 +97,19 @@ def streams_section(report: ReportAnswer) -> doc.Section:
     blocks: list[doc.Block] = [doc.Paragraph(said, "lead"), streams_chart(report)]
     if use.left_out:
         blocks.append(doc.Paragraph(say("{count} streams with less work are not shown.", count=use.left_out), "note"))
-    return doc.Section("streams", say("Streams over time"), tuple(blocks))
+    most = max(use.streams, key=lambda stream: int(stream.busy_ns.sum()), default=None)
+    result = (
+        ""
+        if most is None
+        else say(
+            "streams: {count}; the busiest, GPU {gpu} stream {stream}, is busy {share} of the window",
+            count=count_text(len(use.streams) + use.left_out),
+            gpu=most.gpu,
+            stream=most.stream,
+            share=share_text(int(most.busy_ns.sum()) / (report.run.window.end_ns - report.run.window.start_ns)),
+        )
+    )
+    return doc.Section("streams", say("Streams over time"), tuple(blocks), result=result)
 
 
 def streams_chart(report: ReportAnswer) -> doc.Chart:
@@ -122,7 +149,14 @@ def launches_section(report: ReportAnswer) -> doc.Section:
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
         (say("Launches by range, steady steps"), launches_by_range_sheet(costs)),
     )
-    return doc.Section("launches", say("Launches and the queue"), tuple(blocks))
+    queue, result = costs.queue, ""
+    if queue.delays is not None:
+        result = say(
+            "{count} pieces of work per step; they start {time} after their launch returned (median)",
+            count=count_text(round(queue.activities_per_step)),
+            time=time_text(round(queue.delays.median_ns)),
+        )
+    return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
 
 
 def _delays_chart(delays: Sequence[tuple[str, int]]) -> doc.Chart:
@@ -153,7 +187,12 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         missing = trace.missing(Table.COPIES)
         nothing = doc.Paragraph(say("Nothing was copied."), "note")
         blocks.append(nothing if missing is None else doc.not_measured(missing.reason))
-    return doc.Section("memory", say("Memory and copies"), tuple(blocks))
+    copied = int(trace[Table.COPIES]["bytes"].clip(0).sum()) if len(trace[Table.COPIES]) else 0
+    results = [] if isinstance(use, NotMeasured) else [say("peak {size}", size=bytes_text(int(use.most_bytes.max())))]
+    results += [say("{size} copied", size=bytes_text(copied))] if copied else []
+    return doc.Section(
+        "memory", say("Memory and copies"), tuple(blocks), result=joined("; ", results) if results else ""
+    )
 
 
 def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
@@ -166,11 +205,27 @@ def ranges_section(report: ReportAnswer) -> doc.Section:
     title, tree, trees = say("Flame graph"), report.ranges, report.flame_trees
     if tree is not None and tree.nodes:
         table = _ranges_table(tree, report.run.main_device.gpu)
-        return doc.Section("ranges", title, (*_tree_blocks(tree, trees), table))
+        return doc.Section("ranges", title, (*_tree_blocks(tree, trees), table), result=_most_of(trees))
     missing = report.run.trace.missing(Table.RANGES, Table.CALLS)
     reason: str = say("no launch call is in the profile") if tree is None else say("no range was recorded")
     reason = reason if missing is None else missing.reason
-    return doc.Section("ranges", title, (doc.FlameBlock(trees, None) if trees else doc.not_measured(reason),))
+    flames: list[doc.Block] = [doc.FlameBlock(trees, None)] if trees else []
+    return doc.Section("ranges", title, (doc.not_measured(reason), *flames), result=_most_of(trees))
+
+
+def _most_of(trees: Sequence[FlameTree]) -> Message | str:
+    """The outermost frames with the most GPU time, of the tree that is shown first."""
+    tree = next((tree for tree in trees if tree.gpu_ns.any()), None)
+    if tree is None:
+        return ""
+    outermost = np.flatnonzero(tree.parent < 0)
+    largest = outermost[np.argsort(-tree.gpu_ns[outermost], kind="stable")[:3]].tolist()
+    whole = int(tree.gpu_ns[outermost].sum())
+    named = (
+        say("{name} {share}", name=tree.names[node] or OUTSIDE, share=share_text(int(tree.gpu_ns[node]) / whole))
+        for node in largest
+    )
+    return say("GPU time: {parts}", parts=joined(say(", "), named))
 
 
 def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Block]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from gpuledger.analyse.overlap import WorkOverlap
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.messages import joined, say, translated
@@ -66,7 +67,11 @@ _MISSING: Final = (
 
 
 def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> doc.Page:
-    """The page, with what a memory snapshot of the same run says where there is one; an empty section says why."""
+    """The page, with what a memory snapshot of the same run says where there is one.
+
+    The answer, the timeline, findings and the time breakdown are open; all else is its result in one line until it is
+    opened, and not there where it has none: what the profile lacks is in the last section.
+    """
     run = report.run
     findings = doc.Findings(
         tuple(
@@ -88,18 +93,24 @@ def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> d
             timeline_section(report),
             doc.Section("findings", say("What to do"), (findings if findings.entries else nothing,)),
             ledger_section(report),
-            ranges_section(report),
-            kernels_section(report),
-            gaps_section(report),
-            steps_section(report),
-            critical_section(report),
-            streams_section(report),
-            launches_section(report),
-            memory_section(report),
-            *(() if memory is None else (_snapshot_section(report, memory),)),
-            roofline_section(report),
-            _communication_section(report),
-            _health_section(report),
+            *(
+                section
+                for section in (
+                    ranges_section(report),
+                    kernels_section(report),
+                    gaps_section(report),
+                    steps_section(report),
+                    critical_section(report),
+                    streams_section(report),
+                    launches_section(report),
+                    memory_section(report),
+                    *(() if memory is None else (_snapshot_section(report, memory),)),
+                    roofline_section(report),
+                    *([_communication_section(report)] if any(map(_communicates, report.overlaps)) else []),
+                    _health_section(report),
+                )
+                if section.result
+            ),
         ),
     )
 
@@ -125,7 +136,8 @@ def _tiles(report: ReportAnswer) -> tuple[doc.Tile, ...]:
 def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Section:
     """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
     clock = TimelineClock.of(report.run)
-    blocks: list[doc.Block] = [doc.Paragraph(answer, "lead") for answer in answer_on_timeline(memory, clock)]
+    answers = answer_on_timeline(memory, clock)
+    blocks: list[doc.Block] = [doc.Paragraph(answer, "lead") for answer in answers]
     if len(report.run.trace[Table.ALLOCS]):
         blocks.append(doc.Paragraph(_EVENTS_OF_TRACE, "note"))
     if clock is None:
@@ -138,7 +150,7 @@ def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Secti
             blocks += [doc.Heading(title), chart]
     blocks.append(snapshot_findings(memory))
     blocks += sheet_blocks(snapshot_sheets(memory))
-    return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks))
+    return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks), result=answers[0])
 
 
 def _communication_section(report: ReportAnswer) -> doc.Section:
@@ -147,14 +159,23 @@ def _communication_section(report: ReportAnswer) -> doc.Section:
         doc.SheetBlock(overlap_sheet(work), caption=say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu))
         for work in report.overlaps
     ]
-    if not any(work.communication.running_ns for work in report.overlaps):
-        blocks.insert(0, doc.Paragraph(say("No communication ran on a GPU here."), "lead"))
     said = say(
         "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
         "combines the profiles of all ranks."
     )
     blocks.append(doc.Paragraph(said, "note"))
-    return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"))
+    most = max(report.overlaps, key=lambda work: work.communication.running_ns)
+    result = say(
+        "{time} on GPU {gpu}, {share} of it hidden behind compute",
+        time=time_text(most.communication.running_ns),
+        gpu=most.gpu,
+        share=share_text(most.communication.hidden_ns / most.communication.running_ns),
+    )
+    return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"), result)
+
+
+def _communicates(work: WorkOverlap) -> bool:
+    return bool(work.communication.running_ns)
 
 
 def _health_section(report: ReportAnswer) -> doc.Section:
@@ -171,7 +192,12 @@ def _health_section(report: ReportAnswer) -> doc.Section:
         doc.Heading(say("Reproduce")),
         doc.Reproduce(),
     )
-    return doc.Section("health", say("Health and provenance"), blocks, say("Health"))
+    result = say(
+        "notes about the profile: {notes}; kinds of records that it lacks: {missing}",
+        notes=count_text(len(notes)),
+        missing=count_text(len(missing)),
+    )
+    return doc.Section("health", say("Health and provenance"), blocks, say("Health"), result)
 
 
 def _source_facts(report: ReportAnswer) -> tuple[str, ...]:

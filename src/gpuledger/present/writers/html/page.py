@@ -96,10 +96,11 @@ _WORDS: Final = {
     "zoom_in": say("Zoom in"),
     "zoom_out": say("Zoom out"),
     "all": say("Fit"),
+    "link": say("Copy link"),
     "timeline_help": say(
         "Drag to pan; scroll zooms after a click, or with Ctrl. Keys: W/S zoom, A/D pan, arrows go "
         "from event to event, L jumps between a launch and its kernel, F fits, / searches, N goes to "
-        "the next hit."
+        "the next hit, T shows threads that only wait."
     ),
     "by": say("By"),
     "time_of": say("Time"),
@@ -177,6 +178,7 @@ class _PageParts:
                     "name": section.name,
                     "title": self._cut(section.title),
                     "short": section.short,
+                    "result": self._cut(section.result),
                     "parts": self._parts(section.blocks),
                 }
                 for section in page.sections
@@ -219,7 +221,8 @@ class _PageParts:
             case doc.LedgerBlock(chart=chart):
                 return [{"kind": "chart", **self._chart(chart)}]
             case doc.TimelineBlock():
-                return [{"kind": "timeline", "json": timeline_json(block, tell, self._room.letters)}]
+                fix = say("with {code} fixed", code=block.fixed.code) if block.fixed is not None else ""
+                return [{"kind": "timeline", "json": timeline_json(block, tell, self._room.letters), "fix": fix}]
             case doc.FlameBlock(still=still):
                 picture = None if still is None else self._chart(still)
                 return [{"kind": "flame", "json": flame_json(block, tell), "still": picture}]

@@ -15,7 +15,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.timeline import EventFinder, Events, EventSource, EventTrack, Stretch
+from gpuledger.analyse.timeline import (
+    COVER_BINS,
+    EventFinder,
+    Events,
+    EventSource,
+    EventTrack,
+    FixedStretch,
+    Stretch,
+    cover,
+    cover_edges,
+    stream_cover,
+)
 from gpuledger.analyse.utilization.samples import GpuSamples, gpu_samples
 from gpuledger.attribution.flame_trees import TreeKind
 from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
@@ -27,10 +38,10 @@ from gpuledger.messages import Message, say
 from gpuledger.present.document import FlameBlock, StepStrip, Tell, TimelineBlock
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import visible
-from gpuledger.present.terms import event_words, family_line, track_words
+from gpuledger.present.terms import WAITING_CALL, event_words, family_line, track_words
 from gpuledger.present.writers.html.tables import cut, middle
 from gpuledger.trace.keys import group
-from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.spans import Ints, Span, Spans
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, instant_text, time_text
 
@@ -68,8 +79,10 @@ _TIMELINE_WORDS: Final = {
     "hits": say("{at} of {count}", at="{at}", count="{count}"),
     "no_hits": say("nothing found"),
     "shown_now": say("On the timeline: {what}", what="{what}"),
+    "recorded": say("{row}, as recorded", row="{row}"),
+    "only_wait": say("threads that only wait ({count}): {calls}", count="{count}", calls="{calls}"),
 }
-"""What the script says itself; {at}, {count} and {what} are filled in by it."""
+"""What the script says itself; names in braces are filled in by it."""
 
 
 _TREE_KINDS: Final = {
@@ -79,7 +92,15 @@ _TREE_KINDS: Final = {
     TreeKind.CALL_STACKS: say("call stack"),
     TreeKind.SAMPLED_STACKS: say("sampled stack"),
     TreeKind.IDLE_STACKS: say("GPU idle time by host stack"),
+    TreeKind.FAMILIES: say("kernel family"),
 }
+_OUTSIDE: Final = {
+    TreeKind.RANGES: say("(in no range)"),
+    TreeKind.OPERATORS: say("(in no operator)"),
+    TreeKind.FUNCTIONS: say("(in no Python function)"),
+}
+"""What work that no place of a tree launched is under; of stacks, `_NO_STACK`."""
+_NO_STACK: Final = say("(without a stack)")
 _FLAME_WORDS: Final = {
     "host": say("host time"),
     "gpu": say("GPU time"),
@@ -136,10 +157,14 @@ def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> str:
     """The stretches; `scripts/timeline_model.js` reads it. Whole names have at most so many letters."""
     writer = _TimelineWriter(block.report, block.finder, tell, letters)
     stretches = [writer.stretch(stretch) for stretch in block.stretches]
+    if block.fixed is not None:
+        stretches[0]["fixed"] = writer.fixed(block.stretches[0], block.fixed)
     return _json(
         {
             "rows": writer.rows.entries,
             "names": writer.names.entries,
+            "waiting": writer.kinds.number(WAITING_CALL, tell(WAITING_CALL)),
+            "bins": COVER_BINS,
             "kinds": writer.kinds.entries,
             "triggers": [[tell(trigger.label), f"idle-{trigger}"] for trigger in TRIGGERS],
             "causes": [[tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
@@ -156,10 +181,11 @@ def flame_json(block: FlameBlock, tell: Tell) -> str:
     numbers: dict[tuple[str, str], int] = {}
     trees = []
     for tree in block.trees:
+        outside = tell(_OUTSIDE.get(tree.kind, _NO_STACK))
         tones = {"": "", "copy": "copy"}
         tones |= {family: line_tone(family_line(family)) for family in set(tree.family) - tones.keys()}
         keys = [
-            (visible(middle(name, _LONGEST_FRAME_NAME)), tones[family])
+            (visible(middle(name, _LONGEST_FRAME_NAME)) or outside, tones[family] or ("" if name else "muted"))
             for name, family in zip(tree.names, tree.family, strict=True)
         ]
         trees.append(
@@ -234,14 +260,50 @@ class _TimelineWriter:
 
     def stretch(self, stretch: Stretch) -> dict[str, Any]:
         events = stretch.events
+        hidden = (
+            {
+                str(self.rows.number(track, self._row(track))): _packed_cover(shares)
+                for track, shares in stream_cover(self._finder, events).items()
+            }
+            if events.left_out
+            else {}
+        )
         return {
             "label": self._tell(_title(stretch, self._report.zero_ns)),
             "note": self._tell(_left_out(events)) if events.left_out else "",
             "core": self._instants(stretch.core),
             "span": self._instants(events.span),
             **self._events(events),
+            **({"cover": hidden} if hidden else {}),
             "gaps": [self._gaps(device, events.span) for device in self._report.devices],
             "use": [self._use(gpu, samples, events.span) for gpu, samples in self._samples.items()],
+        }
+
+    def fixed(self, stretch: Stretch, fixed: FixedStretch) -> dict[str, Any]:
+        """The same stretch with a finding fixed: other times of the same events."""
+        start_ns = stretch.events.span.start_ns
+        before, after = (time_text(core.end_ns - core.start_ns) for core in (stretch.core, fixed.core))
+        note = say(
+            "Replayed with {code} fixed, not recorded: {before} becomes {after}.",
+            code=fixed.code,
+            before=before,
+            after=after,
+        )
+        return {
+            "note": self._tell(note),
+            "core": self._instants(fixed.core),
+            "start": packed(steps_between(fixed.start_ns - start_ns)),
+            "length": packed(fixed.end_ns - fixed.start_ns),
+            "lane": packed(fixed.lane),
+            "gaps": [
+                {
+                    "row": self.rows.number(("idle", device.gpu), None),
+                    "start": packed(steps_between(idle.start_ns - start_ns)),
+                    "length": packed(idle.end_ns - idle.start_ns),
+                    "count": len(idle),
+                }
+                for device, idle in zip(self._report.devices, fixed.idle, strict=True)
+            ],
         }
 
     def _instants(self, span: Span) -> list[int]:
@@ -321,8 +383,10 @@ class _TimelineWriter:
         gaps = device.ledger.gaps
         first = int(np.searchsorted(gaps.end_ns, span.start_ns, side="right"))
         last = int(np.searchsorted(gaps.start_ns, span.end_ns))
-        here = np.arange(first, max(first, last))
+        here, hidden = np.arange(first, max(first, last)), {}
         if len(here) > _MOST_GAPS:
+            idle = Spans(gaps.start_ns[here], gaps.end_ns[here])
+            hidden = {"cover": _packed_cover(cover(idle, cover_edges(span)))}
             here = np.sort(here[np.argsort(-gaps.length_ns[here], kind="stable")[:_MOST_GAPS]])
         amounts = np.stack([gaps.by_cause.of(cause)[here] for cause in CAUSES], axis=1)
         most = np.argsort(-amounts, axis=1, kind="stable")[:, :_MOST_CAUSES]
@@ -338,6 +402,7 @@ class _TimelineWriter:
             "cause": packed(most.reshape(-1)),
             "amount": packed(np.take_along_axis(amounts, most, axis=1).reshape(-1)),
             "count": len(here),
+            **hidden,
         }
 
     def _use(self, gpu: int, samples: GpuSamples, span: Span) -> dict[str, Any]:
@@ -368,6 +433,11 @@ def _title(stretch: Stretch, zero_ns: int) -> Message:
     if stretch.is_worst:
         return say("Longest step, number {step}: {time}", step=stretch.step, time=time)
     return say("Step {step}: {time}", step=stretch.step, time=time)
+
+
+def _packed_cover(shares: NDArray[np.float64]) -> str:
+    """Shares in steps of half a percent."""
+    return packed(np.rint(200 * shares).astype(np.int64))
 
 
 def _left_out(events: Events) -> Message:

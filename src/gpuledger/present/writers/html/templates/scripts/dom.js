@@ -40,4 +40,10 @@ const instantText = (ns) => {
   return `${ns < 0 ? "-" : ""}${whole}.${String(rest).padStart(9, "0")} s`;
 };
 
+// All digits of a time: where a ruler begins.
+const exactTime = (ns) => {
+  const [factor, unit] = Math.abs(ns) >= 1e9 ? [1e9, "s"] : Math.abs(ns) >= 1e6 ? [1e6, "ms"] : [1e3, "us"];
+  return `${ns < 0 ? "−" : ""}${Math.abs(ns) / factor} ${unit}`;
+};
+
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");

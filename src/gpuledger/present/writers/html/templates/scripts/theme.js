@@ -12,6 +12,7 @@ const startTheme = () => {
     told();
   });
   dark.addEventListener("change", told);
+  matchMedia("print").addEventListener("change", told); // paper is light
 };
 
 // Colours of the palette by name, as they are now.

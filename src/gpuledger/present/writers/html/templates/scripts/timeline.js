@@ -13,16 +13,22 @@ const startTimeline = () => {
   const note = root.querySelector(".tl-note");
   const live = root.querySelector(".tl-live");
   const select = root.querySelector("select");
+  const fix = root.querySelector("input[type=checkbox]");
   const input = root.querySelector("input[type=search]");
   const output = root.querySelector("output");
   const painter = makePainter(canvas, model);
   let stretch = null;
   let lanes = [];
   let height = 0;
+  let rows = [];
   let found = null;
+  let evidence = null;
   let mark = null;
   let hovered = null;
   let chosen = null;
+  let pointer = null;
+  let pointed = null;
+  let isFoldOpen = false;
 
   const itemOf = (id) => ({ lane: stretch.events.laneOf[id], at: stretch.events.placeOf[id] });
   const idOf = (item) => (item && item.lane.kind === "event" ? item.lane.ids[item.at] : -1);
@@ -34,12 +40,19 @@ const startTimeline = () => {
   };
   const view = makeView(() => {
     const scroll = scroller.scrollTop;
+    if (pointer) pointAt(...pointer);
     const arrows = [...arrowsOf(chosen), ...(hovered && idOf(hovered) !== idOf(chosen) ? arrowsOf(hovered) : [])];
-    painter.paint({ stretch, lanes, view, scroll, height, wanted: found && found.names, mark, hovered, chosen, arrows });
+    painter.paint({ stretch, rows, lanes, view, scroll, height, wanted: found || evidence, mark, hovered, chosen, arrows });
   });
+  const foldedLabel = (waiting) => {
+    const names = new Set(waiting.flatMap((row) => row.lanes.flatMap((lane) => lane.ids.map((id) => model.names[stretch.events.name[id]][0]))));
+    return `${isFoldOpen ? "▾" : "▸"} ${filled(model.words.only_wait, { count: waiting.length, calls: [...names].slice(0, 3).join(", ") })}`;
+  };
 
   const measure = () => {
-    const tall = AXIS + layOut(stretch.rows).height;
+    const laid = layOut(stretch.rows, { isOpen: isFoldOpen, foldedLabel });
+    ({ rows, lanes } = laid);
+    const tall = AXIS + laid.height;
     height = Math.min(tall, Math.max(260, Math.round(innerHeight * 0.66)));
     frame.style.height = `${height}px`;
     spacer.style.height = `${tall}px`;
@@ -59,9 +72,9 @@ const startTimeline = () => {
   };
   const open = (number) => {
     if (stretch && stretch.number === number) return;
-    stretch = openStretch(model, number);
-    ({ lanes } = layOut(stretch.rows));
-    hovered = chosen = mark = null;
+    stretch = openStretch(model, number, fix.checked);
+    fix.parentElement.hidden = !model.stretches[number].fixed;
+    hovered = chosen = mark = pointer = pointed = null;
     panel.replaceChildren();
     select.value = String(number);
     note.textContent = stretch.note;
@@ -83,10 +96,30 @@ const startTimeline = () => {
     }
     view.ask();
   };
+  // What the replay makes of the step, at the same zoom, above what was recorded.
+  fix.addEventListener("change", () => {
+    stretch = openStretch(model, stretch.number, fix.checked);
+    hovered = mark = pointer = null;
+    choose(null);
+    note.textContent = stretch.note;
+    view.within(stretch.span);
+    measure();
+  });
   const pick = (left, top) => {
     const lane = top < AXIS ? null : laneAt(lanes, top - AXIS + scroller.scrollTop);
     const at = lane ? itemAt(lane, view.timeAt(left), 3 * ((view.end - view.start) / view.width)) : -1;
     return at < 0 ? null : { lane, at };
+  };
+  // Told again whenever the view moves, so that the card is never about what is no longer there.
+  const pointAt = (left, top) => {
+    const item = pick(left, top);
+    if (!item) card.hidden = true;
+    else {
+      const above = AXIS + item.lane.top - scroller.scrollTop;
+      shortCard(card, describeItem(model, stretch, item), [model.words.length, model.words.reason, model.words.to_start, ...model.series.map(([name]) => name)]);
+      putCard(card, left, [above, above + item.lane.height], { width: view.width, height });
+    }
+    hovered = item;
   };
   const spanOf = ({ lane, at }) => [lane.starts[at], lane.ends[at]];
   const show = (item) => {
@@ -161,9 +194,9 @@ const startTimeline = () => {
       const [pair] = arrowsOf(chosen);
       if (pair) show(idOf(pair[0]) === idOf(chosen) ? pair[1] : pair[0]);
     },
-    n: () => toHit(1), N: () => toHit(-1), "/": () => input.focus(),
+    n: () => toHit(1), N: () => toHit(-1), "/": () => input.focus(), t: () => toggleFold(),
     Escape: () => {
-      mark = null;
+      mark = evidence = pointed = null;
       choose(null);
     },
   };
@@ -171,28 +204,31 @@ const startTimeline = () => {
     const act = keys[event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
+    leave();
     act();
   });
 
+  const leave = () => {
+    card.hidden = true;
+    hovered = pointer = null;
+    view.ask();
+  };
+  addEventListener("scroll", leave, { passive: true });
+  const toggleFold = () => {
+    isFoldOpen = !isFoldOpen;
+    measure();
+  };
   listenToPointers(frame, view, {
     hover: (left, top) => {
-      const item = pick(left, top);
-      if (!item) card.hidden = true;
-      else {
-        fillCard(card, describeItem(model, stretch, item));
-        putCard(card, left, top, { width: view.width, height });
-      }
-      if (item?.lane !== hovered?.lane || item?.at !== hovered?.at) view.ask();
-      hovered = item;
-    },
-    leave: () => {
-      card.hidden = true;
-      hovered = null;
+      pointer = [left, top];
       view.ask();
     },
+    leave,
     choose: (left, top) => {
       frame.focus({ preventScroll: true });
-      choose(pick(left, top));
+      const row = rows.find((each) => each.kind === "fold" && Math.abs(top - AXIS + scroller.scrollTop - each.top - HEADER / 2) <= HEADER / 2);
+      if (row) toggleFold();
+      else choose(pick(left, top));
     },
     open: (left, top) => {
       const item = pick(left, top);
@@ -216,15 +252,78 @@ const startTimeline = () => {
     }
     return best;
   };
+  const evidenceOf = ({ dataset }) => {
+    const numbers = (text) => new Set((text || "").split(" ").filter(Boolean).map(Number));
+    const given = { triggers: numbers(dataset.triggers), correlations: numbers(dataset.correlations), tone: dataset.tone };
+    return given.triggers.size || given.correlations.size || given.tone ? given : null;
+  };
+  const point = (link) => {
+    const [start, end] = [Number(link.dataset.start), Number(link.dataset.end)];
+    open(Number(link.dataset.stretch));
+    evidence = evidenceOf(link);
+    choose(itemIn(start, end));
+    mark = [start, end];
+    if (end > start) view.reveal(start, end, 0.6);
+    else acts.all();
+    pointed = link.dataset.what;
+  };
+
+  // The address says what is shown: `#at=STRETCH,START,END&finding=CODE&fix`. Nothing where that is how the page opens.
+  const placeNow = () => {
+    const [start, end] = view.goal();
+    const first = view.kept(whole()).map(Math.round);
+    if (!stretch.number && !pointed && !fix.checked && start === first[0] && end === first[1]) return location.pathname;
+    const finding = pointed ? `&finding=${encodeURIComponent(pointed)}` : "";
+    return `#at=${stretch.number},${start},${end}${finding}${fix.checked ? "&fix" : ""}`;
+  };
+  const goTo = () => {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    if (location.hash && !asked.has("at") && !asked.has("finding")) return;
+    const at = (asked.get("at") || "").split(",").map(Number);
+    const code = asked.get("finding");
+    const link = code && [...document.querySelectorAll("a[data-stretch]")].find(({ dataset }) => dataset.what === code);
+    mark = evidence = pointed = null;
+    choose(null);
+    if (link) point(link);
+    if (at.length === 3 && at.every(Number.isFinite) && model.stretches[at[0]]) {
+      open(at[0]);
+      if (fix.checked !== asked.has("fix") && model.stretches[at[0]].fixed) fix.click();
+      view.jump(at[1], at[2]);
+    } else if (!link) {
+      if (fix.checked) fix.click();
+      open(0);
+      view.jump(...whole());
+    }
+    if (location.hash) root.scrollIntoView({ block: "start" });
+  };
+  let writing = 0;
+  view.settled = () => {
+    clearTimeout(writing);
+    writing = setTimeout(() => {
+      const place = placeNow();
+      const isOurs = !location.hash || /^#(at|finding)=/.test(location.hash);
+      if (isOurs && place !== (location.hash || location.pathname)) history.replaceState(null, "", place);
+    }, 300);
+  };
+  addEventListener("popstate", goTo);
+  copies(root.querySelector(".tl-link"), () => new URL(placeNow(), location.href).href);
   for (const link of document.querySelectorAll("a[data-stretch]")) {
+    const kept = { evidence: null };
+    link.addEventListener("pointerenter", () => {
+      kept.evidence = evidence;
+      evidence = evidenceOf(link) || evidence;
+      view.ask();
+    });
+    link.addEventListener("pointerleave", () => {
+      evidence = kept.evidence;
+      view.ask();
+    });
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      const [start, end] = [Number(link.dataset.start), Number(link.dataset.end)];
-      open(Number(link.dataset.stretch));
-      choose(itemIn(start, end));
-      mark = [start, end];
-      if (end > start) view.reveal(start, end, 0.6);
-      else acts.all();
+      if (fix.checked) fix.click();
+      point(link);
+      kept.evidence = evidence;
+      history.pushState(null, "", placeNow());
       live.textContent = filled(model.words.shown_now, { what: link.dataset.what });
       root.scrollIntoView({ behavior: reducedMotion.matches ? "auto" : "smooth", block: "start" });
       frame.focus({ preventScroll: true });
@@ -235,6 +334,7 @@ const startTimeline = () => {
   root.hidden = false;
   root.parentElement.querySelector(".needs-script").hidden = true;
   open(0);
+  if (location.hash) goTo();
   new ResizeObserver(measure).observe(root);
   document.addEventListener("recoloured", () => {
     painter.recolour();

@@ -3,6 +3,9 @@
 const describeItem = (model, stretch, { lane, at }) => {
   const { words } = model;
   const start = lane.starts[at];
+  if (lane.kind === "gap" && !lane.calls) {
+    return { title: words.idle, kind: lane.of.label, facts: [[words.length, timeText(lane.ends[at] - start)]] };
+  }
   const facts = [[words.start, instantText(start)], [words.length, timeText(lane.ends[at] - start)]];
   if (lane.kind === "gap") {
     const call = lane.calls[lane.drainer[at]];
@@ -42,11 +45,15 @@ const fillCard = (card, { title, kind, facts }) => {
   card.replaceChildren(head, list);
 };
 
-// Beside a place, but inside a box.
-const putCard = (card, left, top, box) => {
+// The few things that a look wants to know: all of it is in the panel, after a click.
+const shortCard = (card, { title, kind, facts }, keys) => fillCard(card, { title, kind, facts: facts.filter(([term]) => keys.includes(term)) });
+
+// Below the lane that it is about, or above it where there is no room: never over it.
+const putCard = (card, left, lane, box) => {
   card.hidden = false;
   const width = card.offsetWidth;
   const height = card.offsetHeight;
-  card.style.left = `${Math.max(0, left + 14 + width > box.width ? left - width - 14 : left + 14)}px`;
-  card.style.top = `${Math.max(0, top + 18 + height > box.height ? top - height - 10 : top + 18)}px`;
+  const [top, bottom] = lane;
+  card.style.left = `${Math.max(0, Math.min(left + 12, box.width - width))}px`;
+  card.style.top = `${bottom + 4 + height > box.height && top - 4 - height >= 0 ? top - 4 - height : bottom + 4}px`;
 };

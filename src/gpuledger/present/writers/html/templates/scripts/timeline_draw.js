@@ -1,8 +1,11 @@
-// Draws what is in view. What is narrower than a pixel is drawn once a pixel, so that a frame costs the same however
-// many events there are.
+// Draws what is in view. What is narrower than a pixel or two is drawn once a pixel, as high as it fills that pixel.
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", sans-serif';
 const LETTER = 6.2;
+const NARROW = 2; // pixels
+const LEAST_COLUMN = 0.5; // of anything that is there
+const LEAST_HIT = 5; // of what is searched for
+const COVER_WHOLE = 200; // as `scripted.py` writes shares
 
 const tickLength = (length, width) => {
   const least = (length * 90) / Math.max(width, 1);
@@ -33,23 +36,30 @@ const makePainter = (canvas, model) => {
   };
 
   const toneOf = (lane, events, at) => {
-    if (lane.kind === "gap") return model.triggers[lane.trigger[at]][1];
+    if (lane.kind === "gap") return model.triggers[lane.trigger[at]]?.[1] || "muted";
     return model.names[events.name[lane.ids[at]]][2];
   };
   const textOf = (lane, events, at) => {
-    if (lane.kind === "gap") return model.triggers[lane.trigger[at]][0];
+    if (lane.kind === "gap") return model.triggers[lane.trigger[at]]?.[0] || model.words.idle;
     return model.names[events.name[lane.ids[at]]][0];
   };
-  const isFaint = (lane, events, at, wanted) => wanted && (lane.kind !== "event" || !wanted.has(events.name[lane.ids[at]]));
+  // Whether an item is none of those looked for: names that were searched, or what proves a finding.
+  const isFaint = (lane, events, at, wanted) => {
+    if (!wanted) return false;
+    if (lane.kind !== "event") return !wanted.triggers?.has(lane.trigger?.[at]);
+    const id = lane.ids[at];
+    return !(wanted.names?.has(events.name[id]) || wanted.correlations?.has(events.correlation[id])
+      || (wanted.tone && model.names[events.name[id]][2] === wanted.tone));
+  };
 
   // Boxes are kept by colour and painted together: changing the colour costs more than a box.
   const boxes = new Map();
   const texts = [];
-  const box = (lane, events, at, left, width, top, wanted) => {
+  const box = (lane, events, at, left, width, top, wanted, tall = lane.height - 2) => {
     const tone = toneOf(lane, events, at);
     const key = `${tone} ${isFaint(lane, events, at, wanted) ? 0.18 : 1} ${lane.kind}`;
     if (!boxes.has(key)) boxes.set(key, []);
-    boxes.get(key).push(left, top, width, lane.height - 2);
+    boxes.get(key).push(left, top + lane.height - 2 - tall, width, tall);
     drawn += 1;
     return tone;
   };
@@ -78,26 +88,61 @@ const makePainter = (canvas, model) => {
     context.fillText(text.length <= room ? text : `${text.slice(0, room - 1)}…`, shownLeft, top + 11.5);
   };
 
+  // Items narrower than two pixels are gathered by pixel: a column as high as the share of the pixel that they fill, in the
+  // colour of the one with the most time there. So the ink of a stretch is its time, however far out the view is.
   const drawLane = (lane, stretch, view, top, wanted) => {
     const nsPerPixel = (view.end - view.start) / view.width;
     const { starts, ends } = lane;
-    let at = firstEndingAfter(lane, view.start);
-    while (at < starts.length && starts[at] < view.end) {
+    const { events } = stretch;
+    let pixel = -1;
+    let share = 0;
+    let shown = -1;
+    let most = 0;
+    const finish = () => {
+      if (shown >= 0) {
+        const least = wanted && !isFaint(lane, events, shown, wanted) ? LEAST_HIT : LEAST_COLUMN;
+        box(lane, events, shown, pixel, 1, top, wanted, Math.max(Math.min(share, 1) * (lane.height - 2), least));
+      }
+      share = most = 0;
+      shown = -1;
+    };
+    for (let at = firstEndingAfter(lane, view.start); at < starts.length && starts[at] < view.end; at += 1) {
       const left = (starts[at] - view.start) / nsPerPixel;
-      const width = (ends[at] - starts[at]) / nsPerPixel;
-      if (width < 1) {
-        const pixel = Math.max(Math.floor(left), 0);
-        box(lane, stretch.events, at, pixel, 1, top, wanted);
-        at = firstEndingAfter(lane, view.start + (pixel + 1) * nsPerPixel, at + 1);
+      const right = (ends[at] - view.start) / nsPerPixel;
+      if (right - left >= NARROW) {
+        const seen = Math.max(left, -4);
+        const apart = right - left > 12 ? 0.6 : 0;
+        const seenWidth = Math.min(right, view.width + 4) - seen - apart;
+        const tone = box(lane, events, at, seen, seenWidth, top, wanted);
+        if (seenWidth > 24) texts.push([textOf(lane, events, at), tone, seen, seenWidth, top + (lane.height - LANE) / 2]);
         continue;
       }
-      const seen = Math.max(left, -4);
-      const apart = width > 3 ? 0.6 : 0;
-      const seenWidth = Math.min(left + width, view.width + 4) - seen - apart;
-      const tone = box(lane, stretch.events, at, seen, seenWidth, top, wanted);
-      if (seenWidth > 24) texts.push([textOf(lane, stretch.events, at), tone, seen, seenWidth, top]);
-      at += 1;
+      for (let from = Math.max(left, 0), first = true; first || from < right; first = false) {
+        const here = Math.floor(from);
+        if (here !== pixel) finish();
+        pixel = here;
+        const part = Math.min(right, here + 1) - from;
+        const weight = part + (wanted && !isFaint(lane, events, at, wanted) ? 2 : 0);
+        share += part;
+        if (shown < 0 || weight > most) [shown, most] = [at, weight];
+        from = here + 1;
+      }
     }
+    finish();
+  };
+
+  // How much of each part of a row is filled, where not all of its events are in the page.
+  const drawCover = ({ span, shares }, lane, view, top) => {
+    const length = (span[1] - span[0]) / shares.length;
+    context.fillStyle = colour("muted");
+    context.globalAlpha = 0.55;
+    for (let at = 0; at < shares.length; at += 1) {
+      const left = view.placeOf(span[0] + at * length);
+      const right = view.placeOf(span[0] + (at + 1) * length);
+      const tall = (shares[at] / COVER_WHOLE) * (lane.height - 2);
+      if (tall && right > 0 && left < view.width) context.fillRect(left, top + lane.height - 2 - tall, right - left, tall);
+    }
+    context.globalAlpha = 1;
   };
 
   const drawUse = (lane, view, top) => {
@@ -126,24 +171,38 @@ const makePainter = (canvas, model) => {
     context.lineWidth = 1;
   };
 
+  // Ticks count from an instant before the view, round for its length, so that three digits tell them apart. Where that
+  // is not the stretch's own beginning, it stands at the left.
   const drawAxis = (stretch, view) => {
     context.fillStyle = colour("paper");
     context.fillRect(0, 0, view.width, AXIS);
-    const zero = stretch.core[0];
     const length = view.end - view.start;
+    const round = 10 ** Math.ceil(Math.log10(Math.max(length, 1)));
+    const from = view.start - stretch.core[0];
+    const base = Math.abs(from) < 5 * length ? 0 : Math.floor(from / round) * round;
     const tick = tickLength(length, view.width);
+    const zero = stretch.core[0] + base;
+    const said = base ? exactTime(base) : "";
+    const free = said ? said.length * LETTER + 12 : 0;
+    const labels = said ? [said] : [];
     context.fillStyle = colour("muted");
     context.strokeStyle = colour("rule");
+    if (said) context.fillText(said, 4, AXIS - 8);
     context.beginPath();
     for (let mark = Math.ceil((view.start - zero) / tick) * tick; mark + zero < view.end; mark += tick) {
       const left = Math.round(view.placeOf(mark + zero)) + 0.5;
+      if (left < free) continue;
+      const sign = mark < 0 ? "−" : said ? "+" : "";
+      const label = mark === 0 ? "0" : `${sign}${timeText(Math.abs(mark))}`;
+      labels.push(label);
       context.moveTo(left, AXIS - 5);
       context.lineTo(left, AXIS);
-      context.fillText(mark === 0 ? "0" : `${mark < 0 ? "−" : ""}${timeText(Math.abs(mark))}`, left + 3, AXIS - 8);
+      context.fillText(label, left + 3, AXIS - 8);
     }
     context.moveTo(0, AXIS - 0.5);
     context.lineTo(view.width, AXIS - 0.5);
     context.stroke();
+    canvas.dataset.ticks = labels.join(" | ");
   };
 
   const drawOutside = (stretch, view, height) => {
@@ -194,9 +253,9 @@ const makePainter = (canvas, model) => {
     context.lineWidth = 1;
   };
 
-  const drawHeaders = (stretch, view, scroll, height) => {
+  const drawHeaders = (rows, scroll, height) => {
     context.textBaseline = "alphabetic";
-    for (const row of stretch.rows) {
+    for (const row of rows) {
       const top = AXIS + row.top - scroll;
       if (top > height || top < -HEADER) continue;
       context.fillStyle = colour("muted");
@@ -217,7 +276,7 @@ const makePainter = (canvas, model) => {
       colour = paletteNow();
       hatch = null;
     },
-    paint: ({ stretch, lanes, view, scroll, height, wanted, mark, hovered, chosen, arrows }) => {
+    paint: ({ stretch, rows, lanes, view, scroll, height, wanted, mark, hovered, chosen, arrows }) => {
       const begun = performance.now();
       const scale = devicePixelRatio || 1;
       drawn = 0;
@@ -231,10 +290,13 @@ const makePainter = (canvas, model) => {
         const top = AXIS + lane.top - scroll;
         if (top > height || top + lane.height < AXIS) continue;
         if (lane.kind === "use") drawUse(lane, view, top);
-        else drawLane(lane, stretch, view, top, wanted);
+        else {
+          if (lane.of.cover && !lane.depth) drawCover(lane.of.cover, lane, view, top);
+          drawLane(lane, stretch, view, top, wanted);
+        }
       }
       paintBoxes();
-      drawHeaders(stretch, view, scroll, height);
+      drawHeaders(rows, scroll, height);
       if (mark) drawMark(mark, view, height - AXIS);
       if (hovered) outline(hovered, view, scroll, false);
       if (chosen) outline(chosen, view, scroll, true);

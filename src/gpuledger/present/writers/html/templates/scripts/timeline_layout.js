@@ -3,25 +3,31 @@
 const AXIS = 22;
 const HEADER = 16;
 const LANE = 17;
+const STREAM_LANE = 26; // so that a low share can be seen
 const USE_LANE = 44;
 const BELOW = 6;
 
-const layOut = (rows) => {
+// Threads that only wait take one line together until they are opened.
+const layOut = (rows, { isOpen, foldedLabel }) => {
   let top = 0;
   const lanes = [];
-  for (const row of rows) {
+  const shown = rows.filter((row) => !row.waits);
+  const waiting = rows.filter((row) => row.waits);
+  const fold = waiting.length ? [{ kind: "fold", label: foldedLabel(waiting), lanes: [] }] : [];
+  const laid = [...shown, ...fold, ...(isOpen ? waiting : [])];
+  for (const row of laid) {
     row.top = top;
     top += HEADER;
     for (const lane of row.lanes) {
       lane.top = top;
-      lane.height = lane.kind === "use" ? USE_LANE : LANE;
+      lane.height = lane.kind === "use" ? USE_LANE : row.kind === "stream" && row.lanes.length === 1 ? STREAM_LANE : LANE;
       lane.of = row;
       top += lane.height;
       lanes.push(lane);
     }
     top += BELOW;
   }
-  return { lanes, height: top };
+  return { rows: laid, lanes, height: top };
 };
 
 // From when to show host threads: those that launched all of it before have nothing in view, and a blank field says nothing.

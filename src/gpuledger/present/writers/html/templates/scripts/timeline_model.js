@@ -33,10 +33,12 @@ const itemAt = (lane, instant, tolerance = 0) => {
   return best;
 };
 
+// A length of -1: with the fix it is not there.
 const eventLanes = (events, row, first, count) => {
   const members = [];
-  for (let id = first; id < first + count; id += 1) (members[events.lane[id]] ||= []).push(id);
+  for (let id = first; id < first + count; id += 1) if (events.length[id] >= 0) (members[events.lane[id]] ||= []).push(id);
   return members.map((ids, depth) => {
+    ids.sort((one, other) => events.start[one] - events.start[other]);
     const lane = { kind: "event", row, depth, ids, starts: new Float64Array(ids.length), ends: new Float64Array(ids.length) };
     ids.forEach((id, at) => {
       lane.starts[at] = events.start[id];
@@ -58,15 +60,59 @@ const gapLane = (given, row, from, most) => {
   };
 };
 
+// Times of the replay; what is idle then has no cause.
+const openFixed = (model, given, recorded) => {
+  const { fixed } = given;
+  const { count } = recorded.events;
+  const from = given.span[0];
+  const events = {
+    ...recorded.events,
+    start: unpackedSteps(fixed.start, count).map((ns) => ns + from),
+    length: unpacked(fixed.length, count),
+    lane: unpacked(fixed.lane, count),
+    laneOf: new Array(count),
+    placeOf: new Int32Array(count),
+  };
+  const rows = [];
+  for (const gaps of fixed.gaps) {
+    const starts = unpackedSteps(gaps.start, gaps.count).map((ns) => ns + from);
+    const length = unpacked(gaps.length, gaps.count);
+    const lane = { kind: "gap", row: gaps.row, depth: 0, starts, ends: starts.map((ns, at) => ns + length[at]), trigger: [] };
+    rows.push({ kind: "idle", label: model.rows[gaps.row][1], lanes: [lane] });
+  }
+  let first = 0;
+  for (const [row, some] of given.tracks) {
+    const waits = recorded.rows.find((each) => each.number === row)?.waits;
+    rows.push({ kind: model.rows[row][0], label: model.rows[row][1], lanes: eventLanes(events, row, first, some), waits });
+    first += some;
+  }
+  const before = recorded.rows.filter(({ kind }) => kind === "idle" || kind === "stream");
+  const asRecorded = before.map((row) => ({ ...row, lanes: row.lanes.map((lane) => ({ ...lane })), label: filled(model.words.recorded, { row: row.label }) }));
+  const order = (kind) => rows.filter((row) => row.kind === kind);
+  return {
+    ...recorded, note: fixed.note, core: fixed.core, events,
+    span: [recorded.span[0], Math.max(recorded.span[1], fixed.core[1])],
+    rows: [...order("idle"), ...order("stream"), ...asRecorded, ...order("thread")],
+  };
+};
+
 const useLane = (given, row, from) => {
   const starts = unpackedSteps(given.start, given.count).map((ns) => ns + from);
   const ends = starts.map((ns, at) => Math.min(ns + given.period, at + 1 < given.count ? starts[at + 1] : Infinity));
   return { kind: "use", row, depth: 0, starts, ends, values: given.values.map((text) => unpacked(text, given.count)) };
 };
 
-// One stretch: its rows in the order to be shown, and the columns of its events.
-const openStretch = (model, number) => {
+// Whether a thread does nothing but wait: such rows are the loudest, and say the least.
+const onlyWaits = (model, events, first, count) => {
+  for (let id = first; id < first + count; id += 1) if (model.names[events.name[id]][3] !== model.waiting) return false;
+  return count > 0;
+};
+
+// One stretch: its rows in the order to be shown, and the columns of its events; or the same with the fix, above what
+// ran on the GPU as recorded.
+const openStretch = (model, number, isFixed = false) => {
   const given = model.stretches[number];
+  if (isFixed && given.fixed) return given.fixed.opened ||= openFixed(model, given, openStretch(model, number));
   if (given.opened) return given.opened;
   const count = given.tracks.reduce((sum, [, some]) => sum + some, 0);
   const from = given.span[0];
@@ -91,13 +137,19 @@ const openStretch = (model, number) => {
     events.launched.get(call).push(id);
   }
   const rows = [];
-  const add = (number, lanes) => rows.push({ kind: model.rows[number][0], label: model.rows[number][1], lanes });
-  for (const gaps of given.gaps) add(gaps.row, [gapLane(gaps, gaps.row, from, model.causes_of_gap)]);
+  const add = (number, lanes, more) => rows.push({ number, kind: model.rows[number][0], label: model.rows[number][1], lanes, ...more });
+  const coverOf = (shares) => (shares ? { cover: { span: given.span, shares: unpacked(shares, model.bins) } } : {});
+  for (const gaps of given.gaps) add(gaps.row, [gapLane(gaps, gaps.row, from, model.causes_of_gap)], coverOf(gaps.cover));
   for (const use of given.use) add(use.row, [useLane(use, use.row, from)]);
   let first = 0;
   for (const [row, some] of given.tracks) {
-    add(row, eventLanes(events, row, first, some));
+    const waits = model.rows[row][0] === "thread" && onlyWaits(model, events, first, some);
+    add(row, eventLanes(events, row, first, some), { waits, ...coverOf(given.cover?.[row]) });
     first += some;
+  }
+  const told = new Set(given.tracks.map(([row]) => row));
+  for (const [row, shares] of Object.entries(given.cover || {})) {
+    if (!told.has(Number(row))) add(Number(row), [{ kind: "event", row: Number(row), depth: 0, ids: [], starts: [], ends: [] }], coverOf(shares));
   }
   rows.sort((a, b) => ROW_ORDER.indexOf(a.kind) - ROW_ORDER.indexOf(b.kind));
   given.opened = { number, label: given.label, note: given.note, core: given.core, span: given.span, rows, events };

@@ -8,7 +8,7 @@ const makeView = (redraw) => {
   let goal = [0, 1];
   let waiting = false;
 
-  const kept = ([start, end]) => {
+  const kept = view.kept = ([start, end]) => {
     const [low, high] = view.bounds;
     const length = Math.min(Math.max(end - start, LEAST_NS), high - low);
     const begin = Math.min(Math.max((start + end - length) / 2, low), high - length);
@@ -20,6 +20,7 @@ const makeView = (redraw) => {
     const left = [goal[0] - view.start, goal[1] - view.end];
     if (reducedMotion.matches || left.every((ns) => Math.abs(ns) <= near)) {
       [view.start, view.end] = goal;
+      view.settled();
     } else {
       view.start += left[0] * EASE;
       view.end += left[1] * EASE;
@@ -27,6 +28,8 @@ const makeView = (redraw) => {
     }
     redraw();
   };
+  view.settled = () => {};
+  view.goal = () => goal.map(Math.round);
   view.ask = () => {
     if (waiting) return;
     waiting = true;

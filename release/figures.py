@@ -1,0 +1,55 @@
+"""Asks whether the figures of the README are those that were stored, and whether those are still about this code.
+
+    python release/figures.py
+
+`figures.json` holds each figure with the words that it stands in, the commit and the day at which it was stored (of the
+first ones: at which the README first said it, which may be later than they were measured), the code that it is about, and after how many days it is stale once that code has changed. Fails where a figure was edited in one
+place only, or is stale, and says which; measure again, and store value, commit and day.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def complaints(
+    figures: list[dict[str, Any]], text_of: Callable[[str], str], changed: Callable[..., bool], today: date
+) -> list[str]:
+    """What is wrong with the figures; `changed(commit, paths)` says whether code differs from that of a commit."""
+    found = []
+    for figure in figures:
+        name, days = figure["name"], (today - date.fromisoformat(figure["stored"])).days
+        for page, words in figure["stands"].items():
+            if words.replace("{}", figure["value"]) not in " ".join(text_of(page).split()):
+                found.append(f"{name}: {page} does not say {words.replace('{}', figure['value'])!r}")
+        if days > figure["stale_after_days"] and changed(figure["commit"], figure["about"]):
+            found.append(
+                f"{name}: stored {days} days ago, at {figure['commit']}, and {', '.join(figure['about'])} changed since"
+            )
+    return found
+
+
+def _changed(commit: str, paths: list[str]) -> bool:
+    command = ("git", "-C", str(ROOT), "diff", "--quiet", commit, "HEAD", "--", *paths)
+    return subprocess.run(command, check=False).returncode != 0
+
+
+def main() -> int:
+    """Print what is wrong; 0 where nothing is."""
+    figures = json.loads((Path(__file__).parent / "figures.json").read_text())["figures"]
+    found = complaints(figures, lambda page: (ROOT / page).read_text(), _changed, datetime.now(UTC).date())
+    for complaint in found:
+        print(complaint)
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""`gpuledger help WORDS`: which command answers a question.
+
+`questions.txt` has a question and its command on each line: the table "Which question, which command" of the
+documentation, which a test keeps the same.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import click
+
+from gpuledger.cli.main import verb_named
+from gpuledger.regex import regex
+from gpuledger.verbs import VERBS
+
+_MOST = 6
+_WORD = regex(r"[a-z][a-z0-9/]+")
+_SAYS_NOTHING = regex(
+    "an?|about|and|are|at|can|did|do|does|for|from|gpu|has|have|how|i|in|is|its?|me|my|of|on|or|so|that|the|them|there|"
+    "they|this|to|was|what|when|where|which|who|why|with|your?"
+)
+
+
+def asked_questions() -> list[tuple[str, str]]:
+    """Every question, and the command that answers it."""
+    text = files("gpuledger.cli").joinpath("questions.txt").read_text(encoding="utf-8")
+    return [(question, command) for question, _, command in (line.partition("\t") for line in text.splitlines())]
+
+
+def matching(words: str) -> list[tuple[str, str]]:
+    """The questions with the most of these words in them, the best first; a word matches what begins like it."""
+    wanted = [word for word in _WORD.findall(words.lower()) if not _SAYS_NOTHING.fullmatch(word)]
+    known = asked_questions() + [(verb.help, f"gpuledger {name}") for name, verb in VERBS.items()]
+
+    def score(question: str, command: str) -> int:
+        there = _WORD.findall(f"{question} {command}".lower())
+        return sum(any(_alike(word, other) for other in there) for word in wanted)
+
+    scored = [(score(*pair), -place, pair) for place, pair in enumerate(known)]
+    most = max((hits for hits, *_ in scored), default=0)
+    return [pair for hits, _, pair in sorted(scored, reverse=True) if hits == most and hits][:_MOST]
+
+
+def _alike(word: str, other: str) -> bool:
+    """Whether one is the other with an ending: kernel and kernels, copies and copied."""
+    shared = min(len(word), len(other))
+    return word[: max(shared - 1, 4)] == other[: max(shared - 1, 4)] and abs(len(word) - len(other)) <= 3
+
+
+@click.command("help")
+@click.argument("words", nargs=-1, metavar="[QUESTION | VERB]...")
+@click.pass_context
+def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Find the command that answers a question, e.g. `gpuledger help why is the gpu idle`; or show a verb's help."""
+    parent = ctx.parent or ctx
+    if not words:
+        click.echo(parent.get_help())
+        return
+    if len(words) == 1 and words[0] in VERBS:
+        command = verb_named(words[0])
+        with click.Context(command, info_name=words[0], parent=parent) as asked:
+            click.echo(command.get_help(asked))
+        return
+    found = matching(" ".join(words))
+    if not found:
+        raise click.UsageError(
+            f"no question with these words; `gpuledger help` lists the {len(VERBS)} verbs by question."
+        )
+    for question, command_line in found:
+        click.echo(f"{question}\n  {command_line}")
