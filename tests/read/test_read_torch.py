@@ -538,6 +538,8 @@ def test_a_trace_of_the_autograd_profiler_on_the_host_holds_no_gpu_work(tmp_path
     path = saved(tmp_path / "a.json", json.dumps(AUTOGRAD[:2]).encode())
     assert "no GPU work was recorded" in gpuledger("report", path).stderr
     assert len(open_trace(path)[Table.RANGES]) == 2
+
+
 def test_a_built_in_function_that_threw_ends_where_it_began() -> None:
     """torch sees no exception of such a function, and lets it last to the end; who called it had ended before."""
     codes = {"python": 0, "train.py(3): main": 1, "train.py(9): step": 2, "<built-in function next>": 3, "push_pop": 4}
