@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gpuledger import open_trace
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.light.routed_experts import routed_counts
@@ -183,6 +187,20 @@ def test_emitted_ranges_say_what_recorded_operators_do() -> None:
     assert by_ranges.source.tolist() == by_torch.source.tolist()
     assert by_ranges.light_ns.tolist() == by_torch.light_ns.tolist()
     assert by_ranges.operator_names[0] == ["aten::mm", "aten::add"]
+
+
+def test_ranges_that_torch_emitted_under_nsys(unpacked: Callable[[str], Path]) -> None:
+    """Six linear layers: a product forward and two backward each, but none for the gradient of the input."""
+    trace = open_trace(unpacked("emit_nvtx.sqlite"))
+    [device] = analyse_devices(trace, "emit_nvtx", Selection())
+    light = all_steady(trace, device).once(kernel_light)
+    names, named = light.operator_names
+    products = np.flatnonzero([code >= 0 and names[code] in ("aten::addmm", "aten::mm") for code in named])
+    assert len(products) == 17 * 4
+    assert (light.source[products] == LightSource.SHAPES).all()
+    at_peak_ns = 2 * 512 * 1024 * 1024 / 989.4e12 * 1e9
+    assert light.light_ns[products] == pytest.approx(at_peak_ns, rel=0.01)
+    assert (light.source == LightSource.SHAPES).mean() > 0.9
 
 
 @pytest.mark.parametrize(
