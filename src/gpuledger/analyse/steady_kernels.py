@@ -175,11 +175,13 @@ class SteadyKernels:
     def launch_shape(self, which: str) -> Ints:
         """Blocks of each kernel's `grid`, or threads of its `block`; 0 where it is not recorded."""
         if which not in self._launch_shapes:
-            kernels = self._trace[Table.KERNELS]
-            sizes = np.zeros((len(self), 3), np.int64)
+            kernels, count = self._trace[Table.KERNELS], np.zeros(len(self), np.int64)
             if which in kernels:
-                sizes = np.maximum(kernels[which][self._work.row[self.operations]], 0).astype(np.int64)
-            self._launch_shapes[which] = sizes[:, 0] * sizes[:, 1] * sizes[:, 2]
+                sides = kernels[which][self._work.row[self.operations]]
+                count += np.maximum(sides[:, 0], 0)
+                for axis in (1, 2):
+                    count *= np.maximum(sides[:, axis], 0)
+            self._launch_shapes[which] = count
         return self._launch_shapes[which]
 
     @cached_property
