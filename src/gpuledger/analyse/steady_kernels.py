@@ -83,7 +83,6 @@ class SteadyKernels:
         """The mean clock while kernels ran; None where it was not sampled."""
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
-        self._launch_shapes: dict[str, Ints] = {}
         self._by_type: dict[str, Mask] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
         chosen = steady_kernels(device, work)
@@ -179,8 +178,10 @@ class SteadyKernels:
         kernels = self._trace[Table.KERNELS]
         if "grid" not in kernels:
             return np.zeros(len(self), np.int64)
-        x, y, z = np.maximum(kernels["grid"][self._work.row[self.operations]], 0).astype(np.int64).T
-        blocks: Ints = x * y * z
+        sides = kernels["grid"][self._work.row[self.operations]]
+        blocks: Ints = np.maximum(sides[:, 0], 0).astype(np.int64)
+        for axis in (1, 2):  # one after the other: three columns of 64 bits would lie beside this one
+            blocks *= np.maximum(sides[:, axis], 0)
         return blocks
 
     def blocks_at_once(self, which: Positions) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
-from gpuledger.findings.rules import RULE_OF, findings_of, subjects_of
+from gpuledger.findings.rules import RULE_OF, findings, findings_of, subjects_of
 from gpuledger.ledger.books import Line, LineKind, with_triggers
 from gpuledger.ledger.causes import Cause, by_trigger
 from gpuledger.ledger.device import Device, analyse_devices
@@ -108,11 +108,26 @@ class ProfiledRun:
 
     @property
     def main_device(self) -> Device:
-        """The one to show first: where the most would be saved, else the busiest."""
-        gpus = [finding.gpu for finding in self.findings if finding.gpu >= 0]
-        if gpus:
-            return next(device for device in self.devices if device.gpu == gpus[0])
-        return max(self.devices, key=lambda device: device.device_floor_ns)
+        """The one to show first."""
+        return _main_device(self.devices, self.findings)
+
+
+def _main_device(devices: Sequence[Device], found: Sequence[Finding]) -> Device:
+    """Where the most would be saved, else the busiest."""
+    gpus = [finding.gpu for finding in found if finding.gpu >= 0]
+    if gpus:
+        return next(device for device in devices if device.gpu == gpus[0])
+    return max(devices, key=lambda device: device.device_floor_ns)
+
+
+def main_device(trace: Trace, name: str, wanted: Selection, *, stage: TellStage = NOBODY.stage) -> Device:
+    """The one that a report of the trace shows first; of one GPU alone nothing is looked for."""
+    stage(BOOKS)
+    devices = analyse_devices(trace, name, wanted)
+    if len(devices) == 1:
+        return devices[0]
+    stage(FINDINGS)
+    return _main_device(devices, findings(trace, devices, use=sampled_use(trace, devices)))
 
 
 def sampled_use(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:

@@ -114,7 +114,7 @@ def ncu_plan(
     from gpuledger.analyse.inventory import contents
     from gpuledger.analyse.kernels.ncu_plan import plan
     from gpuledger.capture.ncu import ENDING, Measure, check_metrics, ncu_command
-    from gpuledger.findings.profiled_run import columns_for, diagnose
+    from gpuledger.findings.profiled_run import columns_for, main_device
     from gpuledger.present.views.info import origin_line
     from gpuledger.present.views.ncu import Proposal, plan_document
 
@@ -123,8 +123,8 @@ def ncu_plan(
     launched = {Table.KERNELS: ("smem_static_bytes", "smem_dynamic_bytes")}
     columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for().items()}
     trace = ProfileReading(limits, progress).trace(profile, columns)
-    run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
-    chosen = plan(trace, run.main_device, coverage, anyway=anyway)
+    device = main_device(trace, name, wanted or Selection(), stage=progress.stage)
+    chosen = plan(trace, device, coverage, anyway=anyway)
     # trace.json.gz -> trace; ncu would read a % in a name as a variable
     stem = re.sub(r"[^\w.-]", "_", Path(name.removesuffix(".gz")).stem)
     exports = [f"ncu-{stem}{f'-{at}' if at > 1 else ''}" for at in range(1, len(chosen.runs) + 1)]
