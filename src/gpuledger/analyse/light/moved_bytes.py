@@ -31,48 +31,22 @@ _WIDTHS: Final[Mapping[str, int]] = {
 }
 
 _FILLS: Final = frozenset(
-    ["fill", "zero", "uniform", "normal", "bernoulli", "exponential", "random", "arange", "_foreach_zero"]
+    (*("fill", "zero", "uniform", "normal", "bernoulli", "exponential", "random", "arange"), "_foreach_zero")
 )
 _COPIES: Final = frozenset(("copy", "_foreach_copy"))
 _SUMS: Final = frozenset(
-    [
-        "sum",
-        "mean",
-        "norm",
-        "linalg_vector_norm",
-        "amax",
-        "amin",
-        "argmax",
-        "argmin",
-        "max",
-        "min",
-        "std",
-        "var",
-        "any",
-        "all",
-        "prod",
-        "logsumexp",
-        "count_nonzero",
-        "nansum",
-        "_foreach_norm",
-        "is_nonzero",
-        "equal",
-        "bincount",
-    ]
+    (
+        *("sum", "nansum", "mean", "prod", "std", "var", "norm", "linalg_vector_norm", "_foreach_norm", "logsumexp"),
+        *("amax", "amin", "argmax", "argmin", "max", "min", "any", "all"),
+        *("count_nonzero", "bincount", "is_nonzero", "equal"),
+    )
 )
-_LOOKUPS: Final = frozenset(["embedding", "index_select", "gather", "index", "take", "take_along_dim"])
+_LOOKUPS: Final = frozenset(("embedding", "index_select", "gather", "index", "take", "take_along_dim"))
 _ADDS_ROWS: Final = frozenset(
-    [
-        "embedding_dense_backward",
-        "_embedding_bag_dense_backward",
-        "index_put",
-        "_index_put_impl",
-        "scatter",
-        "scatter_add",
-        "index_add",
-        "index_copy",
-        "scatter_reduce",
-    ]
+    (
+        *("embedding_dense_backward", "_embedding_bag_dense_backward", "index_put", "_index_put_impl"),
+        *("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy"),
+    )
 )
 _PICKS_ONE: Final = frozenset(["nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"])
 _JOINS: Final = frozenset(("cat", "stack", "_foreach_cat"))

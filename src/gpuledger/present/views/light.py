@@ -72,15 +72,10 @@ GPU_BOUND: Final = 0.8
 MOSTLY_SKINNY: Final = 0.5
 
 
-def is_telling(books: LightBooks | None) -> bool:
-    """Whether so much is known of compute that its shares say something of the whole."""
-    return books is not None and books.is_telling
-
-
 def light_sentence(device: Device, books: LightBooks) -> Message | None:
     """How near a GPU that is nearly always busy is to its roofs, and where the most is lost; None for another."""
     whole, steady_ns = books.whole, max(device.steady_ns, 1)
-    if not is_telling(books) or whole.whole_ns < GPU_BOUND * steady_ns:
+    if not books.is_telling or whole.whole_ns < GPU_BOUND * steady_ns:
         return None
     if books.skinny_ns > MOSTLY_SKINNY * whole.whole_ns:
         return say(
@@ -155,44 +150,25 @@ def light_chart(device: Device, books: LightBooks) -> Chart:
 def light_sheet(device: Device, books: LightBooks) -> Sheet:
     """Compute by family, and what each was good for, per step."""
     steps = device.step_count
-    rows: tuple[tuple[str, BusyTime], ...] = books.families
 
-    def column(key: str, title: Message, side: str) -> Column:
-        return Column(key, title, Unit.NS, lambda row: getattr(row[1], side) // steps)
+    def column(key: str, title: Message) -> Column:
+        return Column(key, title, Unit.NS, lambda row: getattr(row[1], key) // steps)
 
-    whole = books.whole
     title = say("Compute at the speed of light, per step (by {source})", source=SOURCES[books.source])
     if device.steps is None:
         title = say("Compute at the speed of light (by {source})", source=SOURCES[books.source])
-    return Sheet.of(
-        "light",
-        title,
-        (
-            Column("family", say("Family"), Unit.TEXT, lambda row: row[0]),
-            Column("compute_ns", say("Compute"), Unit.NS, lambda row: row[1].whole_ns // steps),
-            column("light_ns", say("Light"), "light_ns"),
-            column("lost_ns", say("Lost"), "lost_ns"),
-            column("avoidable_ns", say("Avoidable"), "avoidable_ns"),
-            column("unknown_ns", say("Unknown"), "unknown_ns"),
-            Column("light_percent", say("Light"), Unit.SHARE_PERCENT, lambda row: _light_percent(row[1])),
-        ),
-        rows,
-        foot=(
-            {
-                "family": TOTAL,
-                "compute_ns": whole.whole_ns // steps,
-                "light_ns": whole.light_ns // steps,
-                "lost_ns": whole.lost_ns // steps,
-                "avoidable_ns": whole.avoidable_ns // steps,
-                "unknown_ns": whole.unknown_ns // steps,
-                "light_percent": _light_percent(whole),
-            },
+    columns = (
+        Column("family", say("Family"), Unit.TEXT, lambda row: row[0]),
+        Column("compute_ns", say("Compute"), Unit.NS, lambda row: row[1].whole_ns // steps),
+        column("light_ns", say("Light")),
+        column("lost_ns", say("Lost")),
+        column("avoidable_ns", say("Avoidable")),
+        column("unknown_ns", say("Unknown")),
+        Column(
+            "light_percent", say("Light"), Unit.SHARE_PERCENT, lambda row: percent(row[1].light_ns, row[1].whole_ns)
         ),
     )
-
-
-def _light_percent(busy: BusyTime) -> float | None:
-    return percent(busy.light_ns, busy.whole_ns)
+    return Sheet.of("light", title, columns, books.families, foot=((TOTAL, books.whole),))
 
 
 def kernels_sheet(device: Device, books: LightBooks) -> Sheet:

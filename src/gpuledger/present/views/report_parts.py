@@ -22,7 +22,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.light import is_telling, light_sentence, step_sentence
+from gpuledger.present.views.light import light_sentence, step_sentence
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -269,7 +269,7 @@ def kernel_blocks(run: ProfiledRun) -> list[Block]:
 def light_blocks(run: ProfiledRun) -> list[Block]:
     """What compute was good for, where that is known of most of it."""
     books = run.light
-    if books is None or not is_telling(books):
+    if books is None or not books.is_telling:
         return []
     whole = books.whole
     light, lost, avoidable, unknown = (share_text(getattr(whole, part) / whole.whole_ns) for part in PARTS)

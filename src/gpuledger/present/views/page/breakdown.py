@@ -41,7 +41,7 @@ from gpuledger.present.views.gpu_time import (
     triggers_sheet,
     usual_sheet,
 )
-from gpuledger.present.views.light import is_telling, kernels_sheet, light_chart, light_sheet
+from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title, light_blocks
@@ -72,7 +72,7 @@ def ledger_section(report: ReportAnswer) -> doc.Section:
     caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
     blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
     blocks += [] if report.unclassified is None else [doc.Paragraph(report.unclassified, "note")]
-    if (books := report.run.light) is not None and is_telling(books):
+    if (books := report.run.light) is not None and books.is_telling:
         title = say("What compute time was good for")
         blocks += [doc.Heading(title), *light_blocks(report.run), light_chart(device, books)]
         under = operator_roofline_chart(report.operator_roofline, device.step_count)
