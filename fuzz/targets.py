@@ -51,7 +51,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from support import perfetto_files, rocm_files, xplane_files
+from support import perfetto_files, report_files, rocm_files, xplane_files
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4
@@ -190,6 +190,15 @@ def _of_amd(*formats: str) -> Callable[[], list[bytes]]:
 
 _CSV_OF_AMD: Final = (b"KERNEL_DISPATCH", b"Agent 1", b"Start_Timestamp", b'"', b"\n", b",", b"9" * 19)
 _JSON_OF_AMD: Final = (b"kernel_dispatch", b"handle", b"start_timestamp", b"null", b"1e400", b"9" * 19, b"{}", b"[]")
+
+
+# ---- Nsight Systems, without an export ----
+
+
+def _reports() -> list[bytes]:
+    made = report_files
+    launches = [[made.call(100 * n, 100 * n + 10, n), made.kernel(100 * n + 20, 100 * n + 90, n)] for n in range(1, 9)]
+    return [made.report(*launches, [made.copy(950, 960, 64), made.push_pop(5, 990, b"step")])]
 
 
 # ---- JAX ----
@@ -624,6 +633,7 @@ TARGETS: Final[dict[str, Target]] = {
     "rocm-sqlite": Target(_of_amd("rocpd", "rpd", "results.db"), _read_export, sometimes(mutations.sqlite_changed)),
     "rocm-json": Target(_of_amd("json"), _read_trace, sometimes(mutations.json_changed, _JSON_OF_AMD), _JSON_OF_AMD),
     "rocm-csv": Target(_of_amd("csv"), _read_trace, sometimes(mutations.csv_changed, _CSV_OF_AMD), _CSV_OF_AMD),
+    "nsys-rep": Target(_reports, _read_trace, as_bytes(_XPLANE_WORDS), _XPLANE_WORDS),
     "perfetto": Target(
         lambda: [perfetto_files.rocprofv3(), perfetto_files.torch()],
         _read_trace,

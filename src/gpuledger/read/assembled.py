@@ -72,8 +72,10 @@ class RawTables:
     def wants(self, *tables: Table) -> bool:
         return any(table in self._wanted for table in tables)
 
-    def add(self, table: Table, columns: Columns) -> None:
-        """Rows of one table; `start_ns` and `end_ns` may be NULL, and such rows are left out and counted."""
+    def add(self, table: Table, columns: Columns, chosen: NDArray[np.bool_] | None = None) -> None:
+        """Rows of one table, or those chosen; `start_ns` and `end_ns` may be NULL: left out, and counted."""
+        if chosen is not None:
+            columns = {name: values[chosen] for name, values in columns.items()}
         if table not in self._wanted or not len(columns["start_ns"]):
             return
         check()
@@ -264,6 +266,15 @@ def ints(values: Iterable[int | None]) -> Ints:
     """Whole numbers as a column; NULL for None, and for what 64 bits do not hold."""
     kept = [value if type(value) is int and -(2**63) < value < 2**63 else NULL for value in values]
     return np.array(kept, np.int64)
+
+
+def looked_up(wanted: Ints, keys: Ints, values: NDArray[Any], missing: int = NOT_RECORDED) -> NDArray[Any]:
+    """For each of `wanted` the value beside its key, the first of several."""
+    if not len(keys):
+        return np.full(len(wanted), missing)
+    order = np.argsort(keys, kind="stable")
+    place = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+    return np.where(keys[place] == wanted, values[place], missing)
 
 
 def recorded(values: Ints) -> Ints:

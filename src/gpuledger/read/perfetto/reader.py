@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.assembled import Columns, RawTables, copy_columns
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, looked_up
 from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.perfetto.packets import PerfettoPackets, PerfettoSlices, PerfettoTrack
 from gpuledger.read.request import Progress, WantedColumns, counted
@@ -225,7 +225,7 @@ class _PerfettoReading:
             (Table.RANGES, ranges | {"kind": marked}, kind >= 0),
             (Table.OVERHEADS, common, overhead),
         ):
-            self._raw.add(table, {name: values[chosen] for name, values in columns.items()})
+            self._raw.add(table, columns, chosen)
 
     def _times(self, slices: PerfettoSlices) -> tuple[Ints, Ints]:
         """rocprofv3 says both times of a slice, also where Perfetto's nesting would cut it."""
@@ -237,13 +237,8 @@ class _PerfettoReading:
         is_call = (self._coded(_CALLS, slices.category) >= 0) & (getattr(slices, link) != 0)
         keys, pid = getattr(slices, link)[is_call], self._threads(slices.track[is_call])[0]
         correlation = slices.arguments.numbers("correlation", "corr_id", count=len(slices))[is_call]
-        order = np.argsort(keys, kind="stable")
-        wanted = getattr(work, link)
-        if not len(keys):
-            return np.full(len(work), NOT_RECORDED), np.full(len(work), NOT_RECORDED)
-        place = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
-        found = (keys[place] == wanted) & (wanted != 0)
-        return np.where(found, pid[place], NOT_RECORDED), np.where(found, correlation[place], NOT_RECORDED)
+        wanted = getattr(work, link)  # 0 is no key, as calls without an arrow are not among them
+        return looked_up(wanted, keys, pid), looked_up(wanted, keys, correlation)
 
     def _work(self, rows: PerfettoSlices, pid: Ints, launch: Ints) -> None:
         said, codes, count = rows.arguments, self._raw.codes, len(rows)
@@ -274,9 +269,7 @@ class _PerfettoReading:
         }
         copies = common | self._copy_kinds(rows) | {"bytes": said.numbers("bytes", "copy_bytes", count=count)}
         for own, columns in ((Table.KERNELS, kernels), (Table.COPIES, copies), (Table.GRAPHS, common)):
-            known = {column.name for column in own.schema.columns} | {"start_ns", "end_ns"}
-            chosen = table == codes.get(own.value, -2)
-            self._raw.add(own, {name: values[chosen] for name, values in columns.items() if name in known})
+            self._raw.add(own, columns, table == codes.get(own.value, -2))
 
     def _copy_kinds(self, rows: PerfettoSlices) -> Columns:
         """Kind and memories of copies: as told, where they are, else by the name."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, looked_up, recorded
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.request import WantedColumns, counted
 from gpuledger.read.rocm.words import (
@@ -96,17 +96,8 @@ class _Database:
         return self._export.count(name) if name in self._export.tables else 0
 
 
-def _looked_up(wanted: Ints, keys: Ints, values: NDArray[Any], missing: int = NOT_RECORDED) -> NDArray[Any]:
-    """For each of `wanted` the value beside its key."""
-    if not len(keys):
-        return np.full(len(wanted), missing)
-    order = np.argsort(keys, kind="stable")
-    place = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
-    return np.where(keys[place] == wanted, values[place], missing)
-
-
 def _by_dict(wanted: Ints, values: Mapping[int, int], missing: int = NOT_RECORDED) -> Ints:
-    return _looked_up(wanted, ints(values.keys()), ints(values.values()), missing)
+    return looked_up(wanted, ints(values.keys()), ints(values.values()), missing)
 
 
 def _triple(columns: Mapping[str, Ints], *names: str) -> NDArray[np.int64]:
@@ -215,7 +206,7 @@ class _RocpdSet:
 
     def _common(self, columns: Mapping[str, Ints]) -> Columns:
         """Times, process, stream and the call's number."""
-        stack = _looked_up(columns["event_id"], self._events["id"], recorded(self._events["stack_id"]))
+        stack = looked_up(columns["event_id"], self._events["id"], recorded(self._events["stack_id"]))
         return {
             "start_ns": columns["start"],
             "end_ns": columns["end"],
@@ -241,7 +232,7 @@ class _RocpdSet:
         names = self._raw.codes.column(text or other for text, other in zip(shown, mangled, strict=True))
         registers = np.maximum(symbols["arch_vgpr_count"], 0) + np.maximum(symbols["accum_vgpr_count"], 0)
         kernel, ids = table["kernel_id"], symbols["id"]
-        fixed = _looked_up(kernel, ids, recorded(symbols["group_segment_size"]))
+        fixed = looked_up(kernel, ids, recorded(symbols["group_segment_size"]))
         shared = recorded(table["group_segment_size"])
         workgroup = _triple(table, *_WORKGROUP)
         self._raw.add(
@@ -250,11 +241,11 @@ class _RocpdSet:
             | {
                 "device": self._devices(table["agent_id"]),
                 "stream": streams(table["stream_id"], table["queue_id"]),
-                "name": _looked_up(kernel, ids, names),
-                "mangled_name": _looked_up(kernel, ids, self._raw.codes.column(mangled)),
+                "name": looked_up(kernel, ids, names),
+                "mangled_name": looked_up(kernel, ids, self._raw.codes.column(mangled)),
                 "grid": blocks(_triple(table, *_GRID), workgroup),
                 "block": workgroup,
-                "registers": _looked_up(kernel, ids, np.where(registers > 0, registers, NOT_RECORDED)),
+                "registers": looked_up(kernel, ids, np.where(registers > 0, registers, NOT_RECORDED)),
                 "smem_static_bytes": fixed,
                 "smem_dynamic_bytes": np.where(shared >= 0, np.maximum(shared - np.maximum(fixed, 0), 0), NOT_RECORDED),
             },
@@ -286,7 +277,7 @@ class _RocpdSet:
         table = self.database.columns("rocpd_region", *_WHERE, "name_id")
         if not len(table["start"]):
             return
-        category = _looked_up(table["event_id"], self._events["id"], self._events["category_id"])
+        category = looked_up(table["event_id"], self._events["id"], self._events["category_id"])
         domains, domain = self._named(category)
         texts, name = self._named(table["name_id"])
         pairs, pair = np.unique(np.stack([domain, name]), axis=1, return_inverse=True)
@@ -296,9 +287,7 @@ class _RocpdSet:
         columns["name"] = self._raw.codes.column(text for _, text in said)[pair.reshape(-1)]
         layer = self._raw.codes.column(layers)[pair.reshape(-1)]
         is_call = layer >= 0
-        self._raw.add(
-            Table.CALLS, {key: values[is_call] for key, values in columns.items()} | {"layer": layer[is_call]}
-        )
+        self._raw.add(Table.CALLS, columns | {"layer": layer}, is_call)
         rows = np.flatnonzero(~is_call)
         if len(rows):
             named = self._messages(table["event_id"][rows])
@@ -320,7 +309,7 @@ class _RocpdSet:
             said if isinstance(said := _json(text).get("message"), str) and said else None for text in texts
         )
         of_event = np.append(codes, NOT_RECORDED)[numbers]
-        return _looked_up(events, self._events["id"], of_event)
+        return looked_up(events, self._events["id"], of_event)
 
     def _allocations(self) -> None:
         table = self.database.columns("rocpd_memory_allocate", "start", "pid", "agent_id", "address", "size")
@@ -356,13 +345,13 @@ class _RocpdSet:
             key = (event, names.get(counter, f"counter {counter}"))
             sums[key] = sums.get(key, 0.0) + float(value or 0)
         events = ints(event for event, _ in sums)
-        ends = _looked_up(events, kernels["event_id"], kernels["end"], NULL)
+        ends = looked_up(events, kernels["event_id"], kernels["end"], NULL)
         self._raw.add(
             Table.METRICS,
             {
                 "start_ns": ends,
                 "end_ns": ends,
-                "device": self._devices(_looked_up(events, kernels["event_id"], kernels["agent_id"])),
+                "device": self._devices(looked_up(events, kernels["event_id"], kernels["agent_id"])),
                 "name": self._raw.codes.column(name for _, name in sums),
                 "value": np.array([round(value) if abs(value) < 2**62 else -1 for value in sums.values()], np.int64),
             },
@@ -375,14 +364,14 @@ def _read_rpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limi
     api = database.columns("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     ops = database.columns("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
     pairs = database.columns("rocpd_api_ops", "api_id", "op_id")
-    call = _looked_up(ops["id"], pairs["op_id"], recorded(pairs["api_id"]))
+    call = looked_up(ops["id"], pairs["op_id"], recorded(pairs["api_id"]))
     common = {
         "start_ns": ops["start"],
         "end_ns": ops["end"],
         "device": recorded(ops["gpuId"]),
         "stream": recorded(ops["queueId"]),
         "correlation": call,
-        "pid": _looked_up(call, api["id"], recorded(api["pid"])),
+        "pid": looked_up(call, api["id"], recorded(api["pid"])),
     }
     kinds, kind = np.unique(ops["opType_id"], return_inverse=True)
     types = [strings.get(number, "") for number in kinds.tolist()]
@@ -427,7 +416,7 @@ def _rpd_kernels(
 ) -> None:
     columns = {key: values[chosen] for key, values in common.items()}
     call, keys = columns["correlation"], launches["api_ptr_id"]
-    sizes = {key: _looked_up(call, keys, recorded(launches[key])) for key in launches}
+    sizes = {key: looked_up(call, keys, recorded(launches[key])) for key in launches}
     workgroup = _triple(sizes, *_RPD_WORKGROUP)
     distinct, numbers = np.unique(ops["description_id"][chosen], return_inverse=True)
     names = raw.codes.column(strings.get(number, "") or f"kernel {number}" for number in distinct.tolist())
@@ -448,7 +437,7 @@ def _rpd_copies(
 ) -> None:
     columns = {key: values[chosen] for key, values in common.items()}
     copies = database.columns("rocpd_copyapi", "api_ptr_id", "size")
-    amounts = _looked_up(columns["correlation"], copies["api_ptr_id"], recorded(copies["size"]))
+    amounts = looked_up(columns["correlation"], copies["api_ptr_id"], recorded(copies["size"]))
     raw.add(Table.COPIES, columns | copy_columns(raw, kind[chosen], types) | {"bytes": amounts})
 
 
@@ -466,19 +455,15 @@ def _rpd_calls(raw: RawTables, api: Mapping[str, Ints], strings: Mapping[int, st
         "name": raw.codes.column(texts)[name],
     }
     chosen = layer >= 0
-    _add_some(raw, Table.CALLS, columns | {"correlation": recorded(api["id"]), "layer": layer}, chosen)
-    _add_some(raw, Table.OVERHEADS, columns, is_own & ~chosen)
+    raw.add(Table.CALLS, columns | {"correlation": recorded(api["id"]), "layer": layer}, chosen)
+    raw.add(Table.OVERHEADS, columns, is_own & ~chosen)
     args, arg = np.unique(api["args_id"], return_inverse=True)
     is_marker = np.array([text == "UserMarker" for text in texts], bool)[name]
     said = raw.codes.column(strings.get(number) or None for number in args.tolist())[arg]
     columns["name"] = np.where(is_marker & (said >= 0), said, columns["name"])
     columns["kind"] = np.where(api["start"] == api["end"], raw.codes["mark"], raw.codes["push_pop"])
     columns["domain"] = np.full(len(name), raw.codes[""])
-    _add_some(raw, Table.RANGES, columns, ~is_own & ~chosen)
-
-
-def _add_some(raw: RawTables, table: Table, columns: Columns, chosen: NDArray[np.bool_]) -> None:
-    raw.add(table, {key: values[chosen] for key, values in columns.items()})
+    raw.add(Table.RANGES, columns, ~is_own & ~chosen)
 
 
 _UNITS: Final = {"sclk": " [MHz]", "mclk": " [MHz]", "power": " [W]", "temp": " [C]", "vram": " [%]"}

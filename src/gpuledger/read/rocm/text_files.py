@@ -496,7 +496,7 @@ def _csv_calls(raw: RawTables, table: _CsvTable) -> None:
     layer = raw.codes.column(layer_of(*both) for both in zip(domains, names, strict=True))
     columns["name"] = raw.codes.column(names)
     is_call = layer >= 0
-    raw.add(Table.CALLS, {key: values[is_call] for key, values in (columns | {"layer": layer}).items()})
+    raw.add(Table.CALLS, columns | {"layer": layer}, is_call)
     rows = np.flatnonzero(~is_call).tolist()
     said, own = [names[row] for row in rows], {key: values[rows] for key, values in columns.items()}
     ranges = _ranges(raw, own, said, "")

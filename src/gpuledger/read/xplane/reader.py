@@ -177,15 +177,8 @@ class _XspaceReading:
         numbers = split.column(1, len(places)).tolist()
         for owner, kind, value, start, end in zip(*(column.tolist() for column in split), strict=True):
             if kind > 1 and (name := names.get(numbers[owner])) is not None:
-                said.setdefault(name, []).append((owner, self._value(kind, value, start, end, names)))
+                said.setdefault(name, []).append((owner, _stat(self._bytes, names, kind, value, start, end)))
         return said
-
-    def _value(self, kind: int, value: int, start: int, end: int, names: dict[int, str]) -> Any:
-        if kind == 7:
-            return names.get(value, "")
-        if kind in (5, 6):
-            return self._content[start:end].decode(errors="backslashreplace")
-        return value
 
     def _count(self, line: WirePart) -> int:
         return sum(part.field == 4 for part in parts(self._content, line.start, line.end))
@@ -238,13 +231,13 @@ class _XspaceReading:
             "smem_static_bytes": _number(kernels.get("static_shared", {}), kernel_said.code),
             "smem_dynamic_bytes": _number(kernels.get("dynamic_shared", {}), kernel_said.code),
         }
-        self._raw.add(Table.KERNELS, {key: values[~moved] for key, values in (common | of_kernel).items()})
+        self._raw.add(Table.KERNELS, common | of_kernel, ~moved)
         copies = _number(copied.parsed().get("size", {}), copied.code)
         copies = np.where(
             is_set, _number(line.texts("memset_details").parsed().get("num_bytes", {}), copied.code), copies
         )
         of_copy = copy_columns(self._raw, line.name_row, line.names) | {"bytes": copies}
-        self._raw.add(Table.COPIES, {key: values[moved] for key, values in (common | of_copy).items()})
+        self._raw.add(Table.COPIES, common | of_copy, moved)
         operator, module = line.texts("hlo_op"), line.texts("hlo_module")
         own = codes.column(operator.distinct)[operator.code] if operator.distinct else np.full(count, NO_TEXT)
         of_module = codes.column(module.distinct)[module.code] if module.distinct else np.full(count, NO_TEXT)
@@ -292,7 +285,7 @@ class _XspaceReading:
         kinds = codes.column("python" if match else "push_pop" for match in python)[line.name_row]
         kinds = np.where(line.start_ns == line.end_ns, codes["mark"], kinds)
         columns = common | {"name": names, "kind": kinds, "domain": np.full(len(line), codes[""])}
-        self._raw.add(Table.RANGES, {key: values[chosen] for key, values in columns.items()})
+        self._raw.add(Table.RANGES, columns, chosen)
 
     def _add_operators(self) -> None:
         """What XLA ran GPU work for, around the calls that launched it: the first where a call launched several."""
@@ -335,20 +328,25 @@ class _StatTexts:
         return found
 
 
-def _number(values: dict[int, list[int]], code: Ints) -> Ints:
-    """The one number of each text, where it is one that can be."""
-    by_code = np.full(max(values, default=-1) + 2, NOT_RECORDED, np.int64)
-    for number, said in values.items():
-        by_code[number] = said[0] if len(said) == 1 else NOT_RECORDED
-    return by_code[np.where(code < len(by_code), code, -1)]
+def _stat(content: Bytes, names: dict[int, str], kind: int, value: int, start: int, end: int) -> Any:
+    """The value of a stat: a number, or a text that stands there or among the names."""
+    if kind == 7:
+        return names.get(value, "")
+    return content[start:end].tobytes().decode(errors="backslashreplace") if kind in (5, 6) else value
 
 
-def _triples(values: dict[int, list[int]], code: Ints) -> NDArray[np.int64]:
-    by_code = np.full((max(values, default=-1) + 2, 3), NOT_RECORDED, np.int64)
+def _triples(values: dict[int, list[int]], code: Ints, width: int = 3) -> NDArray[np.int64]:
+    """The numbers of each text, where it has so many."""
+    by_code = np.full((max(values, default=-1) + 2, width), NOT_RECORDED, np.int64)
     for number, said in values.items():
-        if len(said) == 3:
+        if len(said) == width:
             by_code[number] = said
     return by_code[np.where(code < len(by_code), code, -1)]
+
+
+def _number(values: dict[int, list[int]], code: Ints) -> Ints:
+    """The one number of each text."""
+    return _triples(values, code, 1)[:, 0]
 
 
 class _EventLine:
@@ -394,17 +392,8 @@ class _EventLine:
         values, owner = self._stats(name)
         content, names = self._content, self._plane.stats
         return [
-            (
-                row,
-                names.get(value, "")
-                if kind == 7
-                else content[start:end].tobytes().decode(errors="backslashreplace")
-                if kind in (5, 6)
-                else value,
-            )
-            for row, kind, value, start, end in zip(
-                owner.tolist(), *(column.tolist() for column in values[1:]), strict=True
-            )
+            (row, _stat(content, names, *told))
+            for row, *told in zip(owner.tolist(), *(column.tolist() for column in values[1:]), strict=True)
         ]
 
     def texts(self, name: str) -> _StatTexts:
