@@ -28,7 +28,6 @@ from gpuledger.catalog.range_names import (
     ROUTER,
     SAMPLING_PHASE,
 )
-from gpuledger.trace.spans import Ints
 
 FEWEST_LAYERS: Final = 2
 _WAYS: Final = ("attention", "softmax", "norm", "gemm", "activation", "moe", "sort", "elementwise", "reduction")
@@ -39,7 +38,7 @@ _AFTER_CHOICE: Final = (_SOFTMAX, _SORT, _ELEMENTWISE, _REDUCTION)  # what norma
 class LayerStructure:
     """What the order of one stream's kernels says; columns as long as the stream, None and -1 where it says nothing."""
 
-    def __init__(self, families: tuple[str, ...], family: Ints, told: list[str | None]) -> None:
+    def __init__(self, families: tuple[str, ...], family: NDArray[np.signedinteger], told: list[str | None]) -> None:
         """`told`: the phase that each kernel tells by its own name, or None."""
         kinds = np.array([_WAYS.index(name) if name in _WAYS else -1 for name in (*families, "")])
         self._kind = kinds[family]
