@@ -209,6 +209,7 @@ VALUES = {
     *(
         "anyway",
         "auto",
+        "undecided",
         "brief",
         "command",
         "control",

@@ -27,9 +27,7 @@ from gpuledger.runbook.definition import (
     pairs,
 )
 from gpuledger.runbook.figures import (
-    FAIL,
     OPEN,
-    PASS,
     Documents,
     SavingRow,
     documents_of,
@@ -42,6 +40,7 @@ from gpuledger.runbook.figures import (
 from gpuledger.runbook.forms import MOST_BYTES, Fields, Listed, Word, WordList, parse_tree, read_as
 from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
 from gpuledger.runbook.read import runbook_of
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 from support.command import ROOT
 
 GOOD = """\
@@ -604,3 +603,13 @@ def test_documents_of_a_cell_are_read(tmp_path: Path) -> None:
     (folder / "report.json").write_text("[1]")  # no document
     found = documents_of(made, cell, choices)
     assert (dict(found.results), dict(found.reports)) == ({"bench": {"median_ms": 1}}, {})
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"), [([1.0, 2.0], PASS), ([2.0, 3.0], UNDECIDED), ([2.6, 3.0], FAIL), (None, PASS), ("wide", PASS)]
+)
+def test_a_target_is_undecided_where_the_interval_beside_its_figure_holds_the_limit(ends: object, said: str) -> None:
+    figure = Documents(results={"bench": {"tpot_ms": 2.4, "tpot_ms_interval": ends}}).figure("tpot_ms")
+    assert DoubtfulFigure(2.4, *(figure.ends or (2.4, 2.4))).at_most(2.5) == said
+    timed = Documents(results={"time": {"median_ns": 10.0, "interval_ns": [9.0, 11.0]}}).figure("median_ns")
+    assert timed.ends == (9.0, 11.0)

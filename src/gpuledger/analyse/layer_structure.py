@@ -28,9 +28,10 @@ from gpuledger.catalog.range_names import (
     ROUTER,
     SAMPLING_PHASE,
 )
-from gpuledger.trace.spans import Ints
 
 FEWEST_LAYERS: Final = 2
+MOST_NORMS: Final = 8  # from a core to the next: a layer's own, those of queries, keys and latents, those around parts
+REPEATS: Final = 0.5  # at least this share of cores comes as many kernels after its layer's norm as it usually is
 _WAYS: Final = ("attention", "softmax", "norm", "gemm", "activation", "moe", "sort", "elementwise", "reduction")
 (_ATTENTION, _SOFTMAX, _NORM, _GEMM, _ACTIVATION, _MIXTURE, _SORT, _ELEMENTWISE, _REDUCTION) = range(len(_WAYS))
 _AFTER_CHOICE: Final = (_SOFTMAX, _SORT, _ELEMENTWISE, _REDUCTION)  # what normalises the weights of chosen experts
@@ -39,7 +40,7 @@ _AFTER_CHOICE: Final = (_SOFTMAX, _SORT, _ELEMENTWISE, _REDUCTION)  # what norma
 class LayerStructure:
     """What the order of one stream's kernels says; columns as long as the stream, None and -1 where it says nothing."""
 
-    def __init__(self, families: tuple[str, ...], family: Ints, told: list[str | None]) -> None:
+    def __init__(self, families: tuple[str, ...], family: NDArray[np.signedinteger], told: list[str | None]) -> None:
         """`told`: the phase that each kernel tells by its own name, or None."""
         kinds = np.array([_WAYS.index(name) if name in _WAYS else -1 for name in (*families, "")])
         self._kind = kinds[family]
@@ -51,7 +52,8 @@ class LayerStructure:
         """The layer's number in its step."""
         self._norms = np.flatnonzero(self._kind == _NORM)
         cores = self._cores()
-        if len(cores) >= FEWEST_LAYERS:
+        between = np.diff(np.searchsorted(self._norms, [begins for begins, _ in cores]))
+        if len(cores) >= FEWEST_LAYERS and 0 < np.median(between) <= MOST_NORMS:
             self._find(cores)
 
     def _next(self, places: NDArray[np.intp], after: int) -> int:
@@ -89,6 +91,8 @@ class LayerStructure:
             halves.append((first, min(self._next(self._norms, inner), begins)))
         ahead = [begins - second for (_, second), (begins, _) in zip(halves, cores[1:], strict=False)]
         usual = max(set(ahead), key=ahead.count)
+        if ahead.count(usual) < REPEATS * len(ahead):
+            return
         number = -1
         for instance, ((begins, _), (first, second)) in enumerate(zip(cores, halves, strict=True)):
             before = halves[instance - 1][1] if instance else -1

@@ -114,8 +114,8 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
 
 
 def _by_process(
-    device: Device, ranges: Rows, above: Positions, names: Sequence[str], name_of: NDArray[Any]
-) -> tuple[Sequence[str], NDArray[Any]]:
+    device: Device, ranges: Rows, above: Positions, names: list[str], name_of: NDArray[Any]
+) -> tuple[list[str], NDArray[Any]]:
     """Names under which the ranges of ranks that share a GPU stay apart: an outermost one says whose it is."""
     pids = distinct(ranges["pid"][of_this_gpu(device, ranges)])
     if len(pids) < 2:

@@ -26,6 +26,7 @@ from gpuledger.catalog.range_names import (
     EXPERTS,
     MIXTURE,
     PHASES,
+    is_unfused_norm,
     layer_of_range,
     phase_of_kernel,
     phase_of_range,
@@ -99,7 +100,6 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     settle(np.where(ranged == number[MIXTURE], NOWHERE, ranged), ToldBy.RANGE)
     settle(_by_kernel(trace, own, number), ToldBy.KERNEL)
     settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
-    settle(ranged, ToldBy.RANGE)
     instance, layer = launches.around(layer_of_range)
     rank = group(own.pid)[1].astype(np.int32)
     if (phase == NOWHERE).any():
@@ -108,6 +108,7 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
         if (layer == NOWHERE).all():
             instance, layer = structure[1:]
             rank = _with_streams(own, rank, instance)
+    settle(ranged, ToldBy.RANGE)
     used = [position for position in range(len(names)) if (phase == position).any()]
     place = np.full(len(names) + 1, NOWHERE, np.int16)  # the last is for what is of none
     place[used] = np.arange(len(used))
@@ -157,10 +158,12 @@ def _by_order(trace: Trace, own: Activities, number: Mapping[str, int]) -> tuple
     names = {place: name for name, place in number.items()}
     by_name = _by_kernel(trace, own, number)
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
+    families, is_norm = (*own.families, "norm"), trace.strings.each(own.name, is_unfused_norm) > 0
+    family = np.where(is_norm, len(own.families), own.family)
     first, stream = group(own.pid, own.stream)
     order, layers = np.argsort(stream, kind="stable"), 0
     for rows in np.split(order, np.cumsum(np.bincount(stream, minlength=len(first)))[:-1]):
-        found = LayerStructure(own.families, own.family[rows], [names.get(said) for said in by_name[rows].tolist()])
+        found = LayerStructure(families, family[rows], [names.get(said) for said in by_name[rows].tolist()])
         phase[rows] = [NOWHERE if said is None else number[said] for said in found.phase]
         instance[rows] = np.where(found.instance == NOWHERE, NOWHERE, found.instance + layers)
         layer[rows], layers = found.layer, int(instance.max(initial=NOWHERE)) + 1

@@ -121,6 +121,10 @@ def layer_of_range(name: str) -> int:
     return int(match[1]) if match else -1
 
 
+is_unfused_norm: Final = name_matcher(r"rsqrt", words=("rsqrt",))
+"""Whether a kernel is the part of an RMS norm, made of elementwise kernels, that no other work has."""
+
+
 def phase_of_kernel(name: str, family: str) -> str:
     """The phase that a kernel of a family tells by its own name; empty where it may be of any."""
     if family == "attention":

@@ -242,6 +242,7 @@ class FigureTarget(RunbookPart, frozen=True, kw_only=True):
     at_most: Word | None = None
     at_least: Word | None = None
     where: CellFilter = field(default_factory=no_fields)
+    undecided: Literal["fail", "pass"] = "pass"  # what becomes of it where the figure's interval holds the limit
 
 
 class Runbook(RunbookPart, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
 from gpuledger.units import three_figures, time_text
+from gpuledger.verdicts import FAIL, PASS
 
 Value = int | float | str | bool | None
 _ABSENT: Final = object()
@@ -29,6 +30,8 @@ class Figure:
     value: Value
     reason: str = ""
     wrong: bool = False
+    ends: tuple[float, float] | None = None
+    """The interval that it lies in, where its document has one beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,10 @@ class Documents:
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
         if dot and name in every:
-            return _valued(_inside(every[name], rest), key, list(every[name]))
+            return _valued(_inside(every[name], rest), key, list(every[name]), ends=_ends(every[name], rest))
         for result in self.results.values():
             if (value := _inside(result, key)) is not _ABSENT:
-                return _valued(value, key, (), _inside(result, f"{key}_reason"))
+                return _valued(value, key, (), _inside(result, f"{key}_reason"), _ends(result, key))
         if not self.results:
             return Figure(None, "the cell left no result")
         return _valued(_ABSENT, key, [name for result in self.results.values() for name in result])
@@ -107,7 +110,22 @@ def _inside(document: Mapping[str, Any], key: str) -> Any:
     return _inside(inner, rest) if dot and isinstance(inner, dict) else _ABSENT
 
 
-def _valued(value: Any, key: str, known: Sequence[str], reason: object = None) -> Figure:
+def _ends(document: Mapping[str, Any], key: str) -> tuple[float, float] | None:
+    """The interval of a figure: `KEY_interval` beside it, or `interval_ns` beside `median_ns`, as `time` writes it."""
+    beside = f"{key.removesuffix('median_ns')}interval_ns" if key.endswith("median_ns") else f"{key}_interval"
+    match _inside(document, beside):
+        case [int() | float() as low, int() | float() as high]:
+            return min(low, high), max(low, high)
+    return None
+
+
+def _valued(
+    value: Any,
+    key: str,
+    known: Sequence[str],
+    reason: object = None,
+    ends: tuple[float, float] | None = None,
+) -> Figure:
     if value is _ABSENT:
         plain = [name for name in dict.fromkeys(known) if name not in ("schema", "settings")]
         return Figure(None, f"no figure is called '{key}'; {suggestion(key, plain)}", wrong=True)
@@ -115,11 +133,9 @@ def _valued(value: Any, key: str, known: Sequence[str], reason: object = None) -
         return Figure(None, reason if isinstance(reason, str) else "not measured")
     if not isinstance(value, int | float | str):
         return Figure(None, f"'{key}' is no single value", wrong=True)
-    return Figure(value)
+    return Figure(value, ends=ends)
 
 
-PASS: Final = "PASS"  # noqa: S105 - no password
-FAIL: Final = "FAIL"
 OPEN: Final = "not judged"
 
 SLOWED: Final = 1.5  # a profiled step that takes longer than a plain one by more than this is told

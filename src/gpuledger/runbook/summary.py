@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass
@@ -10,9 +11,7 @@ from gpuledger.runbook import engine as states
 from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
 from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome, json_at
 from gpuledger.runbook.figures import (
-    FAIL,
     OPEN,
-    PASS,
     Documents,
     Figure,
     ReportedFinding,
@@ -23,6 +22,7 @@ from gpuledger.runbook.figures import (
     slowed_cells,
 )
 from gpuledger.runbook.plan import Choices, shown_settings
+from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,10 @@ class TargetRow:
     verdict: str
 
     @property
+    def is_missed(self) -> bool:
+        return self.verdict == FAIL or (self.verdict == UNDECIDED and self.target.undecided == "fail")
+
+    @property
     def wanted(self) -> str:
         return "at most" if self.target.at_most is not None else "at least"
 
@@ -111,8 +115,9 @@ class RunSummary:
         savings = [f"saving {_two(row.cells)}: {row.reason}" for row in self.savings if row.verdict == FAIL]
         targets = [
             f"{row.target.key} is {row.figure.value} in {row.cell.title}, wanted: {row.wanted} {row.limit:g}"
+            + (f"; {row.figure.reason}" if row.figure.reason else "")
             for row in self.targets
-            if row.verdict == FAIL and row.cell is not None
+            if row.is_missed and row.cell is not None
         ]
         return [*steps, *gates, *savings, *targets]
 
@@ -213,5 +218,8 @@ def _target(
     if isinstance(figure.value, str | None):
         reason = figure.reason or f"'{figure.value}' is no number"
         return TargetRow(target, cell, limit, Figure(None, reason, figure.wrong), OPEN)
-    met = figure.value <= limit if target.at_most is not None else figure.value >= limit
-    return TargetRow(target, cell, limit, figure, PASS if met else FAIL)
+    known = DoubtfulFigure(figure.value, *(figure.ends or (figure.value, figure.value)))
+    verdict = known.at_most(limit) if target.at_most is not None else known.at_least(limit)
+    if verdict == UNDECIDED:
+        figure = replace(figure, reason=f"it lies between {known.low:g} and {known.high:g}: measure for longer")
+    return TargetRow(target, cell, limit, figure, verdict)

@@ -94,8 +94,8 @@ def diff(
              kernel:REGEX, range:REGEX, call:REGEX (time);
              launches (a count); copied, memory (bytes)
       LIMIT  a number with %, ns, us, ms, s, B, kB, MB or GB behind it
-    A gate fails if the whole interval of the change is beyond the limit, passes if the whole is within, and is
-    undecided else.
+    A gate fails if the whole interval of the change is beyond the limit,
+    passes if the whole is within, and is undecided else.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ from gpuledger.runbook.figures import SavingRow
 from gpuledger.runbook.summary import CellRow, ComparisonRow, RunSummary, TargetRow
 
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
-_Verdict: TypeAlias = Literal["PASS", "FAIL", "not judged"]
+_Verdict: TypeAlias = Literal["PASS", "FAIL", "UNDECIDED", "not judged"]
 _AxisValues: TypeAlias = Annotated[dict[str, str], Meta(description="The value of every axis.")]
 
 _VERDICTS: Final[dict[int, Literal["done", "failed", "missed", "interrupted"]]] = {

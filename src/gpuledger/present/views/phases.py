@@ -41,7 +41,7 @@ _TOLD_BY: Final = {
     ToldBy.USER: "--phase",
     ToldBy.RANGE: say("ranges"),
     ToldBy.KERNEL: say("kernel names"),
-    ToldBy.ORDER: say("order of kernels"),
+    ToldBy.ORDER: say("kernel order"),
 }
 
 

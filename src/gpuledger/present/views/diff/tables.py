@@ -36,7 +36,7 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, count_text, three_figures, time_text
-from gpuledger.verdicts import PASS, UNDECIDED
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 MOST_KERNELS: Final = 10
 MOST_CALLS: Final = 8
@@ -402,21 +402,33 @@ def gates_sheet(outcomes: Sequence[GateOutcome]) -> Sheet:
     """Each gate with its figures and what became of it."""
 
     def result(outcome: GateOutcome) -> Term:
-        words = gate_result(outcome)
         badge = "bad" if outcome.tripped else "warn" if outcome.verdict == UNDECIDED else "good"
-        return Term(outcome.verdict, words, badge=badge)
+        return Term(outcome.verdict, _VERDICT_WORDS[outcome.verdict], badge=badge)
 
-    return Sheet.of(
-        "diff_gates",
-        say("Gates"),
-        (
-            Column("gate", say("Gate"), Unit.TEXT, "gate.text"),
-            Column("values", say("Before -> after"), Unit.FIGURE, gate_values),
-            Column("change", say("Change"), Unit.FIGURE, lambda outcome: signed_share(outcome.share)),
-            Column("result", say("Result"), Unit.TEXT, result),
-        ),
-        outcomes,
-    )
+    columns = [
+        Column("gate", say("Gate"), Unit.TEXT, "gate.text"),
+        Column("values", say("Before -> after"), Unit.FIGURE, gate_values),
+        Column("change", say("Change"), Unit.FIGURE, lambda outcome: signed_share(outcome.share)),
+        Column("result", say("Result"), Unit.TEXT, result),
+    ]
+    if any(outcome.verdict == UNDECIDED for outcome in outcomes):
+        columns += [
+            Column("interval", say("95 % interval"), Unit.TEXT, _gate_interval),
+            Column("deciding_steps", say("Steps needed"), Unit.COUNT),
+        ]
+    return Sheet.of("diff_gates", say("Gates"), tuple(columns), outcomes)
+
+
+_VERDICT_WORDS: Final = {PASS: say("PASS"), FAIL: say("FAIL"), UNDECIDED: say("UNDECIDED")}
+
+
+def _gate_interval(outcome: GateOutcome) -> str:
+    """Of the change, as a share where there was anything before."""
+    if isinstance(outcome.interval, NotMeasured):
+        return "-"
+    ends = outcome.interval.low_ns, outcome.interval.high_ns
+    start, end = (signed_share(change / outcome.before) if outcome.before else f"{change:+.4g}" for change in ends)
+    return say("{start} to {end}", start=start, end=end)
 
 
 def gate_values(outcome: GateOutcome) -> str:
@@ -427,16 +439,15 @@ def gate_values(outcome: GateOutcome) -> str:
 def gate_result(outcome: GateOutcome) -> str:
     """In a word, and where that is undecided the interval and what would decide."""
     if outcome.verdict != UNDECIDED:
-        return say("PASS") if outcome.verdict == PASS else say("FAIL")
+        return _VERDICT_WORDS[outcome.verdict]
     if isinstance(outcome.interval, NotMeasured):
         return say("UNDECIDED: {why}", why=outcome.interval.reason)
-    ends = outcome.interval.low_ns, outcome.interval.high_ns
-    start, end = (signed_share(change / outcome.before) if outcome.before else f"{change:+.4g}" for change in ends)
-    interval = say("{start} to {end}", start=start, end=end)
     if outcome.deciding_steps is None:
-        return say("UNDECIDED: {interval}; record several runs", interval=interval)
+        return say("UNDECIDED: {interval}; record several runs", interval=_gate_interval(outcome))
     steps = count_text(outcome.deciding_steps)
-    return say("UNDECIDED: {interval}; {steps} steps a side would decide", interval=interval, steps=steps)
+    return say(
+        "UNDECIDED: {interval}; {steps} steps a side would decide", interval=_gate_interval(outcome), steps=steps
+    )
 
 
 def controls_text(controls: Controls, delta_ns: int) -> str:
