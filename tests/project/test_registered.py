@@ -19,7 +19,7 @@ import gpuledger as gpuledger_package
 from gpuledger.agents.table_tools import ask
 from gpuledger.cli.main import verb_named
 from gpuledger.findings.rules import RULES, codes, page
-from gpuledger.ledger.causes import CAUSES, QueueTrigger
+from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import LANGUAGES, translated
 from gpuledger.present.safe_text import display_width
 from gpuledger.present.terminal import Terminal
@@ -104,7 +104,7 @@ def test_a_page_tells_which_number_changes_once_it_is_fixed(code: str) -> None:
 
 @pytest.mark.parametrize(("language", "quoted"), [("en", r"`idle: ([^`]+)`"), ("zh", "“空闲：([^”]+)”")])
 def test_pages_call_causes_what_the_report_calls_them(language: str, quoted: str) -> None:
-    labels = {translated(cause.label, language) for cause in CAUSES}
+    labels = {translated(trigger.label, language) for trigger in TRIGGERS}
     named = [(code, name) for code in codes() for name in re.findall(quoted, page(code, language).replace("\n", " "))]
     assert [(code, name) for code, name in named if name not in labels] == []
 
@@ -191,8 +191,8 @@ def test_every_reader_has_its_test_and_its_line() -> None:
 def test_every_cause_has_its_words_and_its_rule() -> None:
     """What people call it, in both languages, and how it is recognised. (Sentences: tests/present/test_messages.py.)"""
     page = (DOCS / "concepts" / "ledger.md").read_text()
-    assert [cause for cause in (*CAUSES, *QueueTrigger) if translated(cause.label, "zh") == cause.label] == []
-    assert [cause for cause in (*CAUSES, *QueueTrigger) if f"`{cause}`" not in page] == []
+    assert [cause for cause in TRIGGERS if translated(cause.label, "zh") == cause.label] == []
+    assert [cause for cause in TRIGGERS if f"`{cause}`" not in page] == []
 
 
 def _documents() -> set[str]:

@@ -238,3 +238,77 @@ def test_a_file_that_nobody_wrote_is_no_place(file: str) -> None:
     place = heaviest_line([(stack, 5)])
     assert place is not None
     assert place.at == "train.py:12"
+
+
+def others(folder: Path, ending: str, write: Any, start: bool = True) -> Trace:
+    """A profile with what another tool sampled beside it, each half a millisecond; `write` makes its text."""
+    path, trace = recorded(folder)
+    (folder / "run.samples.gz").unlink()
+    [process], zero, window = trace.origin.processes, trace.origin.wall_zero_ns, trace.span
+    assert zero is not None
+    times = range(window.start_ns + zero, window.end_ns + zero, PERIOD)  # type: ignore[union-attr]
+    (folder / f"run{ending}").write_text(write(process.pid, times))
+    if start:
+        (folder / "run.pyspy.start").write_text(f"{times[0] / 1e9:.9f}\n")
+    return open_trace(path)
+
+
+def perf_text(pid: int, times: range, who: str = "{pid}/{pid}", shift_s: int = 0) -> str:
+    stack = (
+        "\t    d4ad7 resize(float*)+0x1a (/srv/me/native.so)\n\t   98aa2 py::main:/srv/me/train.py (/tmp/perf-1.map)\n"
+    )
+    heads = (f"python {who.format(pid=pid)} [003] {at // 10**9 + shift_s}.{at % 10**9 // 1000:06d}: \n" for at in times)
+    return "\n".join(head + stack for head in heads) + "\n"
+
+
+def py_spy_text(pid: int, times: range) -> str:
+    def event(name: str, kind: str, at: int, line: int) -> dict[str, Any]:
+        place = {"filename": f"/srv/me/{name}.py", "line": line}
+        return {"ph": kind, "pid": pid, "tid": 0, "ts": at, "name": name, "cat": "py-spy", "args": place}
+
+    last = (times[-1] - times[0]) // 1000
+    return json.dumps(
+        [event("main", "B", 0, 12), event("load", "B", 0, 7), event("load", "E", last, 7), event("main", "E", last, 12)]
+    )
+
+
+def test_what_perf_printed_is_the_processors_samples(tmp_path: Path) -> None:
+    trace = others(tmp_path, ".perf.txt", perf_text)
+    [(severity, sentence)] = said(trace)
+    assert severity is Severity.INFO
+    assert "samples of the processor by perf" in sentence
+    samples = trace[Table.SAMPLES]
+    assert set(samples.texts("source")) == {"cpu"}
+    assert trace.stacks.texts(int(samples["stack"][0]), trace.strings) == ["resize(float*)", "main (train.py:-1)"]
+    assert int(samples["start_ns"][0]) - trace.span.start_ns <= 1000  # type: ignore[union-attr]
+
+
+def test_what_py_spy_wrote_names_lines(tmp_path: Path) -> None:
+    trace = others(tmp_path, ".pyspy.json", py_spy_text)
+    found = diagnose(trace, "run", Selection()).findings[0]
+    assert "at load.py:7 in load" in str(found.claim)
+
+
+@pytest.mark.parametrize(
+    ("ending", "write", "start", "reason"),
+    [
+        (".perf.txt", lambda pid, times: perf_text(pid, times, "{pid}"), True, "it does not say which process"),
+        (".perf.txt", lambda pid, times: perf_text(pid + 1, times), True, "it is of another run"),
+        (".perf.txt", lambda pid, times: perf_text(pid, times, shift_s=-7200), True, "it is of another run"),
+        (".perf.txt", lambda _pid, _times: "\0\xff\n" * 9, True, "does not begin as a recording"),
+        (".pyspy.json", py_spy_text, False, "run.pyspy.start"),
+        (".pyspy.json", lambda _pid, _times: '{"profiles": []}', True, "--format chrometrace"),
+        (".pyspy.json", lambda _pid, _times: "main;load 7\n", True, "it cannot be read"),
+        (".pyspy.json", lambda _pid, _times: "[" * 100_000, True, "it cannot be read"),
+        (".pyspy.json", lambda pid, _times: py_spy_text(pid, range(0, 10**18, 10**17)), True, "more than"),
+        (".pyspy.json", lambda _pid, _times: "[1, {}, null]", True, "does not begin as a recording"),
+    ],
+)
+def test_another_tools_file_that_cannot_be_used_is_told(
+    tmp_path: Path, ending: str, write: Any, start: bool, reason: str
+) -> None:
+    trace = others(tmp_path, ending, write, start)
+    [(severity, sentence)] = said(trace)
+    assert severity is Severity.WARNING
+    assert reason in sentence
+    assert not len(trace[Table.SAMPLES])

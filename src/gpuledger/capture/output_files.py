@@ -23,6 +23,8 @@ MANIFEST: Final = ".capture.json"
 MANIFEST_SCHEMA: Final = "gpuledger.capture/1"
 MEMORY: Final = ".memory.pickle"  # what torch's allocator did, beside a trace of torch.profiler
 SAMPLES: Final = ".samples.gz"  # Python's stacks, sampled, beside a profile
+PERF: Final = ".perf.txt"  # what `perf script` printed of the run
+PY_SPY: Final = ".pyspy.json"  # what py-spy wrote of it, as a chrometrace
 ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, SAMPLES, ".json")
 
 
@@ -37,9 +39,11 @@ def manifests_of(profile: Path) -> tuple[Path, ...]:
 
 
 def samples_of(profile: Path) -> tuple[Path, ...]:
-    """Where Python's stacks of the capture that made this file would be: all ranks have one file."""
+    """Where stacks of the run that made this file would be, as we sample them, else others: all ranks have one file."""
     return tuple(
-        manifest.with_name(manifest.name.removesuffix(MANIFEST) + SAMPLES) for manifest in manifests_of(profile)
+        manifest.with_name(manifest.name.removesuffix(MANIFEST) + ending)
+        for ending in (SAMPLES, PERF, PY_SPY)
+        for manifest in manifests_of(profile)
     )
 
 

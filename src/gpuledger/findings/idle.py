@@ -62,6 +62,7 @@ from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, intersection, total, union
 from gpuledger.trace.statistics import median
+from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
 
 _INNERMOST: Final = 4
@@ -416,7 +417,9 @@ def _compiled_again(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
 
 def _lines_command(trace: Trace, evidence: Sequence[Evidence]) -> str | None:
     """The capture that would name the line, where the program is Python's and no stack of it was recorded."""
-    if any(piece.line is not None for piece in evidence):
+    if any(piece.line is not None for piece in evidence) or (
+        Table.SAMPLES in trace.tables and trace.strings.code("python") in trace[Table.SAMPLES].codes("source")
+    ):
         return None
     is_torch = trace.origin.tool != "nsys"
     is_python = is_torch or any(_PYTHON.search(process.name or "") for process in trace.origin.processes)

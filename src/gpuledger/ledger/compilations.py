@@ -36,6 +36,7 @@ BEFORE_CAPTURE: Final = 8
 _NEVER: Final = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
 
 _Stretches = tuple[Ints, Ints, Ints, NDArray[np.int8]]  # thread, start, end, compiler
+_NOTHING: Final[_Stretches] = (*(np.empty(0, np.int64),) * 3, np.empty(0, np.int8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +72,8 @@ def compilations(trace: Trace, host: Host, work: Activities) -> Compilations:
 
 def _recorded(trace: Trace) -> _Stretches:
     """By ranges and Python's functions."""
+    if Table.RANGES not in trace.tables:
+        return _NOTHING
     ranges = trace[Table.RANGES]
     ranges = ranges.where(ranges.duration_ns >= LEAST_NS)
     compiler = trace.strings.each(ranges.codes("name"), compiler_in, np.int8)
@@ -80,11 +83,13 @@ def _recorded(trace: Trace) -> _Stretches:
 
 def _sampled(trace: Trace) -> _Stretches:
     """By samples of Python's stacks: each counts until the next of its thread is due."""
+    if Table.SAMPLES not in trace.tables:
+        return _NOTHING
     samples, stacks = trace[Table.SAMPLES], trace.stacks
     samples = samples.where((samples["stack"] >= 0) & (samples.codes("source") == trace.strings.code("python")))
     samples = samples.at(np.lexsort((samples["start_ns"], thread(samples))))
     if not len(samples):
-        return thread(samples), samples["start_ns"], samples["end_ns"], np.empty(0, np.int8)
+        return _NOTHING
     compiles, innermost = trace.strings.each(stacks.frames, compiler_in, np.int8), np.full(len(stacks), NOBODY, np.int8)
     frames = np.flatnonzero(compiles != NOBODY)[::-1]
     innermost[np.searchsorted(stacks.offsets, frames, side="right") - 1] = compiles[frames]  # the last one stays

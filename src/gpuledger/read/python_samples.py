@@ -17,15 +17,18 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.capture.output_files import PERF, PY_SPY, SAMPLES
 from gpuledger.messages import Message, say
 from gpuledger.read.request import WantedColumns
 from gpuledger.records import dataclass
+from gpuledger.regex import regex
 from gpuledger.trace.keys import is_among
 from gpuledger.trace.model import Note, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span
@@ -36,6 +39,8 @@ from gpuledger.units import time_text
 SCHEMA: Final = "gpuledger.samples/1"
 CODE: Final = "python-samples"
 MOST_BYTES: Final = 1 << 30  # unpacked: more is no recording that anybody looks at, and may be made to fill memory
+MOST_PLAIN_BYTES: Final = 1 << 28
+_PY_SPY_NS: Final = 10_000_000  # what lasts counts as looked at so often, as py-spy does
 MOST_ROWS: Final = 4_000_000
 LONGEST_LINE: Final = 1 << 20
 DEEPEST: Final = 400
@@ -86,10 +91,11 @@ def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: Wan
         missing = say("{file}, the sampled Python stacks of this capture, is missing", file=lost or "")
         return trace if lost is None else _noted(trace, Severity.INFO, missing)
     try:
-        if names and names.get(file.name) != file.stat().st_size:
+        read, is_ours = _READS.get(Path(file.stem).suffix + file.suffix, _sections), file.name.endswith(SAMPLES)
+        if names and names.get(file.name, None if is_ours else file.stat().st_size) != file.stat().st_size:
             raise _NotUsable(say("the capture's manifest describes another file of that name"))
-        sections, damaged = _sections(file)
-        return _joined(trace, _of_this_run(trace, sections), damaged, asked)
+        sections, damaged = read(file)
+        return _joined(trace, _of_this_run(trace, sections), damaged, asked, "cpu" if read is _perf else "python")
     except (OSError, zlib.error, EOFError) as error:
         reason = say("it cannot be read: {error}", error=str(error))
     except _NotUsable as error:
@@ -139,6 +145,107 @@ def _sections(file: Path) -> tuple[list[_Section], int]:
     if not sections:
         raise _NotUsable(say("it is empty"))
     return sections, damaged
+
+
+_OF_PERF: Final = regex(rb"^\S.*?\s(?:(?P<pid>\d+)/)?(?P<tid>\d+)\s+(?:\[\d+\]\s+)?(?P<s>\d+)\.(?P<part>\d{6,9}):")
+_FRAME_OF_PERF: Final = regex(rb"^\s+[\da-f]+ (?P<symbol>.+?)(?:\+0x[\da-f]+)? \((?P<file>.*)\)$")
+
+
+class _Stacks:
+    """Numbers of frames and stacks of a section, as they come."""
+
+    def __init__(self, section: _Section) -> None:
+        self.section, self.frames, self.stacks = section, dict[str, int](), dict[tuple[str, ...], int]()
+
+    def look(self, time_ns: int, tid: int, frames: Sequence[str]) -> None:
+        """A thread was there then, the innermost frame first."""
+        number = self.stacks.setdefault(stack := tuple(frames[:DEEPEST]), len(self.stacks))
+        if number == len(self.section.stacks):
+            for frame in stack:
+                if self.frames.setdefault(frame, len(self.frames)) == len(self.section.frames):
+                    self.section.frames.append(frame)
+            self.section.stacks.append(tuple(self.frames[frame] for frame in stack))
+        self.section.looks.append((time_ns, time_ns, time_ns, b"%d:%d" % (tid, number)))
+
+
+def _perf(file: Path) -> tuple[list[_Section], int]:
+    """What `perf script -F comm,pid,tid,time,ip,sym,dso` printed; times are the wall clock's."""
+    found, damaged, frames, header = dict[int, _Stacks](), 0, list[str](), None
+    for line in (*_plain_lines(file), b""):
+        if header is None:
+            header = _OF_PERF.match(line)
+            damaged += header is None and bool(line.strip())
+        elif (frame := _FRAME_OF_PERF.match(line)) is not None:
+            symbol = frame["symbol"].decode("utf-8", "replace")
+            kind, _, python = symbol.partition("py::")
+            function, _, path = python.partition(":")
+            frames.append(python_frame(function, path, -1) if path and not kind else symbol)
+        elif not line.strip():
+            if header["pid"] is None:
+                raise _NotUsable(say("it does not say which process: print it with `perf script -F +pid`"))
+            pid, time_ns = int(header["pid"]), int(header["s"]) * 10**9 + int(header["part"].ljust(9, b"0"))
+            if pid not in found:
+                found[pid] = _Stacks(_Section(pid, ""))
+            found[pid].look(time_ns, int(header["tid"]), frames)
+            header, frames = None, []
+        else:
+            damaged += 1
+    return _by_wall_clock(found), damaged
+
+
+def _by_wall_clock(found: dict[int, _Stacks]) -> list[_Section]:
+    """The sections of these, whose times are the wall clock's."""
+    sections = [stacks.section for stacks in found.values()]
+    if not sections:
+        raise _NotUsable(say("it does not begin as a recording of samples does"))
+    for section in sections:
+        section.clocks.extend((look[0], look[0], look[0]) for look in (section.looks[0], section.looks[-1]))
+    return sections
+
+
+def _py_spy(file: Path) -> tuple[list[_Section], int]:
+    """What `py-spy record --format chrometrace` wrote of the first thread; NAME.pyspy.start has when it began."""
+    began = file.with_suffix(".start")
+    if not began.is_file():
+        raise _NotUsable(say("{file}, which has when it began (`date +%s.%N`), is missing", file=began.name))
+    try:
+        start_ns = int(Decimal(began.read_text(encoding="ascii")[:40].strip()) * 10**9)
+        events = json.loads(b"".join(_plain_lines(file)))
+        if not isinstance(events, list):
+            raise _NotUsable(say("it has no times: record it with `py-spy record --format chrometrace`"))
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise _NotUsable(say("it cannot be read: {error}", error=str(error)[:100])) from error
+    found, damaged, open_frames, since = dict[int, _Stacks](), 0, list[str](), 0
+    for event in events:
+        try:
+            kind, pid, time_ns = event["ph"], int(event["pid"]), start_ns + int(event["ts"]) * 1000
+            if event["tid"] != 0 or kind not in ("B", "E"):
+                continue  # the first thread alone is known by the system's number, which is that of its process
+            stacks = found.setdefault(pid, _Stacks(_Section(pid, "")))
+            if (time_ns - since) // _PY_SPY_NS > MOST_ROWS and open_frames:
+                raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
+            for instant in range(since, time_ns, _PY_SPY_NS) if open_frames else ():
+                stacks.look(instant, pid, open_frames[::-1])
+            since = time_ns
+            if kind == "B":
+                place = event["args"]
+                open_frames.append(python_frame(str(event["name"]), str(place["filename"]), int(place["line"])))
+            elif open_frames:
+                open_frames.pop()
+        except (KeyError, TypeError, ValueError, OverflowError):
+            damaged += 1
+    return _by_wall_clock(found), damaged
+
+
+def _plain_lines(file: Path) -> list[bytes]:
+    with file.open("rb") as text:
+        given = text.read(MOST_PLAIN_BYTES + 1)
+    if len(given) > MOST_PLAIN_BYTES:
+        raise _NotUsable(say("it is no recording of samples: its lines are too long, or too many"))
+    return given.split(b"\n")
+
+
+_READS: Final = {PERF: _perf, PY_SPY: _py_spy}
 
 
 def _take(section: _Section, kind: bytes, rest: bytes) -> bool:
@@ -239,7 +346,7 @@ class _Gathered:
                 raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
 
 
-def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, asked: WantedColumns) -> Trace:
+def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, asked: WantedColumns, kind: str) -> Trace:
     window = trace.span
     if not isinstance(window, Span):
         raise _NotUsable(say("the profile has no events to put it beside"))
@@ -249,7 +356,7 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, as
     count = len(gathered.rows)
     if not count:
         raise _NotUsable(say("its times are not those of the profile: it is of another run"))
-    source = gathered.code("python")
+    source = gathered.code(kind)
     strings = Strings(gathered.texts)
     names = ("start_ns", "end_ns", "pid", "tid", "stack")
     values = np.array(gathered.rows, np.int64).T
@@ -277,6 +384,8 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, as
     sentence = (
         say("{count} samples of Python's stacks; by its sleeps the sampler's clock is known within {error}", **parts)
         if clock.by_sleeps
+        else say("{count} samples of the processor by perf; their times are the wall clock's", count=f"{count:,}")
+        if kind == "cpu"
         else say("{count} samples of Python's stacks; their times are the wall clock's, read within {error}", **parts)
     )
     joined, damaged = _noted(joined, Severity.INFO, sentence, count), damaged + gathered.damaged
