@@ -3,8 +3,9 @@
     python release/figures.py
 
 `figures.json` holds each figure with the words that it stands in, the commit and the day at which it was stored (of the
-first ones: at which the README first said it, which may be later than they were measured), the code that it is about, and after how many days it is stale once that code has changed. Fails where a figure was edited in one
-place only, or is stale, and says which; measure again, and store value, commit and day.
+first ones: at which the README first said it, which may be later than they were measured), the code that it is about,
+and after how many days it is stale once that code has changed. Fails where a figure was edited in one place only, or is
+stale, and says which; measure again, and store value, commit and day.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def main() -> int:
     figures = json.loads((Path(__file__).parent / "figures.json").read_text())["figures"]
     found = complaints(figures, lambda page: (ROOT / page).read_text(), _changed, datetime.now(UTC).date())
     for complaint in found:
-        print(complaint)
+        sys.stdout.write(f"{complaint}\n")
     return bool(found)
 
 

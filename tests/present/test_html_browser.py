@@ -186,6 +186,7 @@ def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf,
         page.keyboard.press("ArrowLeft")
         is_ledger_of(page, steps, 0)
         page.reload()
+        page.locator("#steps summary").first.click()
         page.locator("#step-cursor").press("Enter")
         is_ledger_of(page, steps, 0)
 

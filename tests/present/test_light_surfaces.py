@@ -291,6 +291,6 @@ def test_the_page_has_the_roofline_and_gauges_of_light(odd_head: Path, without_s
         assert gpuledger("report", profile, f"--output={path}").exit_code == 0
     text = page.read_text()
     assert 'id="operator-roofline-chart"' in text
-    assert "aten::mm (8192x4096, 4096x32001): 138 TOP/s, 14.0 %" in text
+    assert "aten::mm (8192x4096, 4096x32001): 138 TFLOP/s, 14.0 %" in text
     assert "At light and never idle this step could take" in text
     assert 'id="operator-roofline-chart"' not in other.read_text()

@@ -251,7 +251,7 @@ TERMS = {
 """What Chinese engineers leave in English, units, and the families, which are names."""
 
 _QUOTED = re.compile(
-    r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$"
+    r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$|主要在 .*"
     r"|[\w/]+\.py:\d+.*|[A-Z]+(?:-[A-Z]+)+|\b(?:CAST|PRECISION|LAYOUT)\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
 )
 """Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions, lines."""

@@ -67,7 +67,7 @@ def test_what_a_notebook_shows_is_short_and_escaped() -> None:
 
 def test_reports_comparisons_and_alignments_show_themselves() -> None:
     report = report_of(DECODE)
-    assert repr(report).startswith("<Report: decode.sqlite.xz: GPU busy 1.2 %")
+    assert repr(report).startswith("<Report: decode.sqlite.xz: GPU busy 1.1 %")
     loop, batched = (plain(CAPTURES / f"moe_{name}.sqlite.xz") for name in ("loop", "batched_gemm"))
     compared = gpuledger.compare(loop, batched)
     assert repr(compared).startswith("<DiffReport: 92.8 % faster")

@@ -72,7 +72,7 @@ def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> FasterPart:
         parts=", ".join(shares.names(RangeRole.HOLDS)[-1:] or shares.names(RangeRole.PART)),
     )
     return FasterPart(
-        say("{what} {factor} x as fast", what=wanted, factor=f"{factor:g}"),
+        say("{what} {factor}x faster", what=wanted, factor=f"{factor:g}"),
         said,
         shares.whole_ns,
         chosen.host_ns,

@@ -229,7 +229,7 @@ class Changes:
                 f"waiting cannot be made faster ('{name}')", hint=f"--remove={Cause.SYNC} lets the waits return at once"
             )
         return ProgramChange(
-            say("{what} {factor} x as fast", what=name, factor=f"{factor:g}"),
+            say("{what} {factor}x faster", what=name, factor=f"{factor:g}"),
             self._what_changes(meant),
             self._scale(meant, 1 / factor),
             Turn.SCALES,
@@ -388,7 +388,7 @@ class Changes:
         _refuse_out_of_bounds(factor)
         steady = np.flatnonzero(self.fixes.steady)
         return ProgramChange(
-            say("a host {factor} x as fast", factor=f"{factor:g}"),
+            say("a host {factor}x faster", factor=f"{factor:g}"),
             say("all code and CUDA calls of all threads, but not what they wait for"),
             _scale_host(steady, 1 / factor),
             Turn.SCALES,

@@ -229,7 +229,7 @@ def _fragmentation(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequenc
     if worst.stranded_bytes < MUCH_STRANDED_BYTES or worst.stranded_share < MUCH_STRANDED_SHARE:
         return ()
     claim = say(
-        "{free} of {reserved} reserved ({share}) is free but stranded: in segments that still hold something, in "
+        "{free} of {reserved} reserved ({share}) is free but fragmented: in segments that still hold something, in "
         "pieces of at most {largest}",
         free=bytes_text(worst.stranded_bytes),
         reserved=bytes_text(worst.reserved_bytes),

@@ -121,7 +121,14 @@ _HEAD: Final = 18
 _NAMED: Final = 8
 """So many dots have their name beside them, the largest first."""
 
-_RATES: Final = ((1e15, "POP/s"), (1e12, "TOP/s"), (1e9, "GOP/s"), (1e6, "MOP/s"), (1e3, "kOP/s"), (1.0, "OP/s"))
+_RATES: Final = (
+    (1e15, "PFLOP/s"),
+    (1e12, "TFLOP/s"),
+    (1e9, "GFLOP/s"),
+    (1e6, "MFLOP/s"),
+    (1e3, "kFLOP/s"),
+    (1.0, "FLOP/s"),
+)
 
 
 @dataclass(frozen=True, slots=True)

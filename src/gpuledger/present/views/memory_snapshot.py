@@ -42,9 +42,9 @@ _MOMENTS: Final = (
     Column("reserved_bytes", say("Reserved, MB"), Unit.MB, page_name=say("Reserved")),
     Column("allocated_bytes", say("Allocated, MB"), Unit.MB, page_name=say("Allocated")),
     Column("awaiting_bytes", say("Awaiting free, MB"), Unit.MB, detail=2, page_name=say("Awaiting free")),
-    Column("stranded_bytes", say("Stranded, MB"), Unit.MB, page_name=say("Stranded")),
+    Column("stranded_bytes", say("Fragmented, MB"), Unit.MB, page_name=say("Fragmented")),
     Column("releasable_bytes", say("Can be given back, MB"), Unit.MB, page_name=say("Can be given back")),
-    Column("largest_free_bytes", say("Largest stranded, MB"), Unit.MB, detail=1, page_name=say("Largest stranded")),
+    Column("largest_free_bytes", say("Largest fragment, MB"), Unit.MB, detail=1, page_name=say("Largest fragment")),
 )
 _SEGMENTS: Final = (
     Column("address", say("Segment"), Unit.TEXT),
@@ -304,7 +304,7 @@ def _gpu_sheets(figures: SnapshotFigures) -> Iterator[Sheet]:
         )
         for segment in (failures[-1].layout if failures else figures.end).partly_used
     )
-    yield Sheet(f"segments_gpu{gpu}", say("Segments with stranded memory, GPU {gpu}", gpu=gpu), _SEGMENTS, stranded)
+    yield Sheet(f"segments_gpu{gpu}", say("Segments with fragmented memory, GPU {gpu}", gpu=gpu), _SEGMENTS, stranded)
     churn = tuple(
         (_path_cell(short.path), short.size_bytes, short.allocations, short.median_life_ns)
         for short in figures.short_lived

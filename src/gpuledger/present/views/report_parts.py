@@ -17,6 +17,7 @@ from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, mai
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.levels import COVERAGE
 from gpuledger.ledger.steps import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
@@ -133,7 +134,7 @@ def _placed_claim(finding: Finding) -> str:
 
 
 def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
-    """One figure: of the steady steps where there are any, with what they are of the window where that is not most."""
+    """One figure: of the steady steps where there are any, with what they are of the window where that is not all."""
     share = share_text(summary.busy_share if summary.steps is None else summary.steady_busy_share)
     works = say("GPU busy {share}", share=share)
     if several:
@@ -141,7 +142,7 @@ def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
     if summary.steps is not None:
         steps = say("{count} steady steps", count=count_text(summary.steps)) if summary.steps > 1 else say("one step")
         works = say("{works} over {steps}", works=works, steps=steps)
-        if summary.coverage < _MOSTLY:
+        if summary.coverage < COVERAGE:
             works = say("{works} ({coverage} of the window)", works=works, coverage=share_text(summary.coverage))
     if summary.unrecorded is not None:
         before = share_text(summary.unrecorded.share)

@@ -344,7 +344,7 @@ def questions_sheet(device: Device, findings: Sequence[Finding]) -> Sheet:
     worked = [(line, time) for line, time in by_size if line.kind is LineKind.COMPUTE]
     idle = [(line, time) for line, time in by_size if line.is_idle]
     rows += [
-        (f"--speedup={line.family}=2", say("{line} twice as fast", line=line.label), time // steps)
+        (f"--speedup={line.family}=2", say("{line} 2x faster", line=line.label), time // steps)
         for line, time in worked[:_MOST_LINES_ASKED]
     ]
     rows += [
@@ -357,6 +357,6 @@ def questions_sheet(device: Device, findings: Sequence[Finding]) -> Sheet:
         for kind, time in exposed.items()
         if time
     ]
-    rows.append(("--host=1.5", say("a host that is 1.5 times as fast"), None))
+    rows.append(("--host=1.5", say("a host 1.5x faster"), None))
     rows.append(("--launch-cost=2us", say("launch calls of 2 us each"), None))
     return Sheet("questions", say("What could be asked; several can be given"), _QUESTIONS, tuple(rows))
