@@ -83,8 +83,8 @@ def gather(stream: ByteStream, name: str, wanted: WantedColumns, limits: Limits,
     return gathering.finish(events)
 
 
-_NO_EVENT: Final = ("M", "s", "t", "f")
-"""Names of things, and arrows between events."""
+_NO_EVENT: Final = ("M", "s", "t", "f", "")
+"""Names of things, arrows between events, and what is empty."""
 _NOT_WORK: Final = ("Trace", "Record Window End", "Iteration Start", "mtia")
 """What the profiler says of itself; and what is counted elsewhere. By category, where there is none by name."""
 
@@ -146,7 +146,7 @@ class _Gathering:
             elif event.ph == "C":
                 self._unknown[f"counter {event.name}"] += 1
             elif event.ph not in _NO_EVENT and not (category or event.name).startswith(_NOT_WORK):
-                self._unknown[category or event.name] += 1
+                self._unknown[category or event.name or "no category"] += 1
         if samples:
             self._seen[GPU_METRICS] = self._seen.get(GPU_METRICS, 0) + len(samples)
             if Table.METRICS in self._wanted:

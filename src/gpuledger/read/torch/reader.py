@@ -393,10 +393,10 @@ def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows], limits: Limits)
 def _most_first(counts: Mapping[str, int]) -> list[str]:
     """The few with the most events."""
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    return [*names[:_KINDS_NAMED], *(["..."] if len(names) > _KINDS_NAMED else [])]
+    return [*(name[:_LONGEST_KIND] for name in names[:_KINDS_NAMED]), *(["..."] if len(names) > _KINDS_NAMED else [])]
 
 
-_KINDS_NAMED: Final = 4
+_KINDS_NAMED, _LONGEST_KIND = 4, 60
 _ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS, Table.METRICS)
 
 
