@@ -174,7 +174,11 @@ def test_times_far_apart_are_classes_where_most_steps_have_them() -> None:
 
 def test_a_call_as_short_as_a_kernel_gets_is_not_said_to_save_nothing_at_its_roof() -> None:
     """At 0.6 % of its roof and 1.8 us long: there is nothing to gain but by running fewer of them."""
-    [match] = matched_timeline(step(entry("a", 1_800)), [made("a", SHAPE, SHAPE, time=1_800, dram=0.006)]).matches
+    [match] = matched_timeline(
+        step(entry("a", 1_800)), [made("a", SHAPE, SHAPE, time=1_800, dram=0.0, sm=0.006)]
+    ).matches
     assert (match.saving_ns, match.is_too_short) == (0, True)
-    [longer] = matched_timeline(step(entry("a", 4_000)), [made("a", SHAPE, SHAPE, time=4_000, dram=0.006)]).matches
+    [longer] = matched_timeline(
+        step(entry("a", 4_000)), [made("a", SHAPE, SHAPE, time=4_000, dram=0.0, sm=0.006)]
+    ).matches
     assert (longer.saving_ns, longer.is_too_short) == (2_000, False)
