@@ -18,10 +18,8 @@ from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
 from gpuledger.analyse.align.operation_side import side
 from gpuledger.analyse.align.side_by_side import (
     CHECKS,
-    FAIL,
     KNOWN,
     NOT_MEASURED,
-    PASS,
     TIERS,
     WARN,
     KnownDifferences,
@@ -34,6 +32,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
+from gpuledger.verdicts import FAIL, PASS
 from support.command import CAPTURES, ROOT, gpuledger
 from support.schemas import schema_of
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, align_kernels, distinct, occurrences, similarity
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.side_by_side import CHECKS, FAIL, PASS, TIERS, WARN, KnownDifferences, known, short_label
+from gpuledger.analyse.align.side_by_side import CHECKS, TIERS, WARN, KnownDifferences, known, short_label
 from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
@@ -24,6 +24,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from gpuledger.verdicts import FAIL, PASS
 from support.trace_notation import of_tables, table
 
 

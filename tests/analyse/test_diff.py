@@ -259,7 +259,7 @@ def test_an_operator_of_a_trace_pairs_kernels_of_two_gpus(tmp_path: Path) -> Non
     runs = []
     for gpu, name, length in (("NVIDIA H100", "flash_fwd_kernel", 4), ("AMD Instinct MI300X", "attn_fwd", 40)):
         events = [
-            one | {"ts": one["ts"] + 100 * turn, "args": (args | {"correlation": turn})}
+            one | {"ts": float(str(one["ts"])) + 100 * turn, "args": (args | {"correlation": turn})}
             for turn in range(6)
             for one, args in (
                 (OP, {"Input Dims": [[8, 4]]}),

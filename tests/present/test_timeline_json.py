@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.timeline import EventFinder, EventSource, stream_cover
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.steps import Selection
 from gpuledger.present.writers.html.scripted import packed, steps_between
+from gpuledger.selection import Selection
 from gpuledger.trace.spans import total, union
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import Report

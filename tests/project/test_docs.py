@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 
 from support.command import ROOT, gpuledger
@@ -141,6 +142,7 @@ def test_the_readme_says_which_verbs_speak_chinese_and_print_tables() -> None:
         assert set(re.findall(r"`([a-z][a-z-]*)`", sentence)) == silent, readme
     for name in sorted(tables):
         [form] = [option for option in verb_named(name).params if option.name == "format_"]
+        assert isinstance(form.type, click.Choice)
         assert {"json", "csv"} <= set(form.type.choices), name
 
 

@@ -444,7 +444,7 @@ def counted_run(memory: str = "DRAM BW (%)") -> list[dict[str, Any]]:
 def test_counters_are_samples_and_say_what_kernels_use(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "a.json", counted_run(name), schemaVersion=1)
     assert Table.METRICS not in open_trace(path).tables  # read where they are asked for
-    trace = open_trace(path, only=Table, where_sampled=SAMPLES)
+    trace = open_trace(path, only=tuple(Table), where_sampled=SAMPLES)
     rows = columns_of(trace[Table.METRICS], "gpu", "name", "value")
     assert rows[:2] == [(0, "SM Active [%]", 80), (0, name.replace("(", "[").replace(")", "]"), 20)]
     assert {(0, "SM Clock [Hz]", 1_755_000_000), (0, "Power [W]", 513), (0, "Bytes", 2**33)} <= set(rows)
@@ -475,7 +475,7 @@ def test_counters_are_samples_and_say_what_kernels_use(name: str, tmp_path: Path
 )
 def test_what_is_no_share_of_a_gpu_is_not_taken_for_one(odd: dict[str, Any], tmp_path: Path) -> None:
     path = saved(tmp_path / "a.json", [*SMALL, odd, odd | {"ts": 50}, odd | {"ts": 60}], schemaVersion=1)
-    trace = open_trace(path, only=Table)
+    trace = open_trace(path, only=tuple(Table))
     if Table.METRICS in trace.tables:
         assert isinstance(gpu_samples(trace, 0), NotMeasured)
     else:
