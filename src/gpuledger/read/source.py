@@ -173,7 +173,7 @@ def foreign(source: Source) -> GpuledgerError | None:
     return None
 
 
-_ALIKE = 0.75
+_ALIKE = 0.6
 
 
 def _nearest(path: Path) -> str:
