@@ -20,7 +20,7 @@ def test_a_kernel_that_goes_from_a_graph_leaves_its_other_kernels(unpacked: Call
     trace = open_trace(unpacked("graph.sqlite"))
     [device] = analysed(trace)
     scene = scenario(trace, device)
-    fixes = Fixes(trace, scene, ())
+    fixes = Fixes(trace, scene)
     code = int(np.bincount(device.work.name[device.work.graph_node >= 0]).argmax())
     changed = apply_edits(scene.graph, [fixes.kernels([code])])
     gone = changed.operations.flags & OperationFlag.GONE != 0
