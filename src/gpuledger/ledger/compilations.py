@@ -22,6 +22,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, holds, union
+from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 
 LEAST_NS: Final = 500_000
@@ -63,7 +64,7 @@ def compilations(trace: Trace, host: Host, work: Activities) -> Compilations:
         own = host.calls_of(number)
         for compiler, spans in (
             (Compiler.CUDA_GRAPHS, _graphs(host, own)),
-            (Compiler.TORCH, _loaded(host, work, own)),
+            (Compiler.TORCH, _loaded(host, work, own, trace.strings)),
         ):
             rows = len(spans)
             parts.append((same(identity, rows), spans.start_ns, spans.end_ns, same(compiler.number, rows, np.int8)))
@@ -118,7 +119,7 @@ def _graphs(host: Host, own: Positions) -> Spans:
     return union(start[first], end[last])
 
 
-def _loaded(host: Host, work: Activities, own: Positions) -> Spans:
+def _loaded(host: Host, work: Activities, own: Positions, strings: Strings) -> Spans:
     """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next."""
     calls = host.calls
     loads = np.flatnonzero(
@@ -133,9 +134,9 @@ def _loaded(host: Host, work: Activities, own: Positions) -> Spans:
     launched = np.flatnonzero(work.launch >= 0)[::-1]
     activity[work.launch[launched]] = launched
     kernel = activity[own[launching[following]]]
-    of_inductor = calls.strings.each(work.name, lambda name: bool(KERNEL_OF_INDUCTOR.search(name)), np.bool_)
-    again = [
-        row >= 0 and of_inductor[row] and bool((work.name[:row] == work.name[row]).any()) for row in kernel.tolist()
-    ]
-    following = following[np.array(again, np.bool_)]
+    following, kernel = following[kernel >= 0], kernel[kernel >= 0]
+    of_inductor = strings.each(work.name[kernel], lambda name: bool(KERNEL_OF_INDUCTOR.search(name)), np.bool_)
+    first_run = np.empty(len(strings) + 1, np.int64)  # the last is for work without a name
+    first_run[work.name[::-1]] = np.arange(len(work))[::-1]
+    following = following[of_inductor & (first_run[work.name[kernel]] < kernel)]
     return union(calls["end_ns"][own[launching[following - 1]]], calls["start_ns"][own[launching[following]]])
