@@ -277,3 +277,20 @@ def test_which_gpus_have_bfloat16() -> None:
     assert [has_bfloat16(Gpu(name)) for name in ("Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA TITAN RTX")] == [False] * 3
     assert has_bfloat16(Gpu("NVIDIA H200")) is True
     assert has_bfloat16(Gpu("some GPU")) is has_bfloat16(None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "units", "gigabytes", "expected"),
+    [
+        ("GPU, name not recorded", (9, 4), 304, 206, 5.3e12),
+        ("GPU, name not recorded", (9, 4), 304, 275, 6.0e12),
+        ("GPU, name not recorded", (9, 4), 38, 24, None),  # a part of one
+        ("GPU, name not recorded", (9, 0), 132, 80, None),  # NVIDIA's always have a name
+        ("AMD something else", (9, 4), 304, 206, None),
+    ],
+)
+def test_an_amd_gpu_without_a_name_is_told_by_its_units_and_memory(
+    name: str, capability: tuple[int, int], units: int, gigabytes: int, expected: float | None
+) -> None:
+    found = peak_bytes_per_s(Gpu(name, compute_capability=capability, sm_count=units, memory_bytes=gigabytes * 10**9))
+    assert isinstance(found, NotMeasured) if expected is None else found == expected
