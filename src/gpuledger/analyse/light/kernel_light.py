@@ -222,7 +222,7 @@ does one of a kind that is not known, whose inputs would take less of its time."
 
 OLDER_PACE: Final = 0.65
 """Of Hopper's peak, what its tensor cores do while they are active with instructions of the GPUs before: FlashAttention
-2 with 8,192 positions reaches 0.657 (H200, shapes against active cycles), mma.sync 0.63 (arXiv 2402.13499)."""
+2 with 8,192 positions reaches 0.657 (H200, shapes against active cycles), the one program it was measured on."""
 
 SHORT_NS: Final = 10_000
 
