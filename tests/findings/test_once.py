@@ -65,7 +65,7 @@ def test_code_that_is_loaded_before_the_steps_is_told_after_what_they_lose() -> 
     run = told(program)
     said = str(verdict(run))
     assert run.devices[0].step_count == 20
-    assert said.index("per step while the host runs its own code.") < said.index("Before the steps, start-up takes 1.5")
+    assert said.index("per step while the host runs its own code") < said.index("Before the steps, start-up takes 1.5")
     assert run.findings[0].saving_ns < 20 * 301_000
 
 

@@ -24,7 +24,8 @@ def test_a_file_alone_is_reported_on(tmp_path: Path) -> None:
     profile = rpd(tmp_path / "run.rpd")
     alone, asked = gpuledger(str(profile), "--format=json"), gpuledger("report", str(profile), "--format=json")
     assert (alone.exit_code, alone.stdout) == (0, asked.stdout)
-    assert gpuledger(str(tmp_path / "none.rpd")).exit_code == 2
+    missing = gpuledger(str(tmp_path / "none.rpd"))
+    assert (missing.exit_code, missing.stderr) == (1, "error: none.rpd: no such file\n")
 
 
 def test_info_of_an_amd_profile(tmp_path: Path) -> None:

@@ -658,7 +658,7 @@ RULES: Final = (
     Rule(
         "RECOMPILE",
         _compiled_again,
-        None,
+        advice.RECOMPILE[Compiler.OTHER][1],
         edit=Fixes.compiled,
         triggers=(QueueTrigger.COMPILE,),
     ),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from gpuledger.changes.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
 from gpuledger.findings.finding import Finding, PlainSaving
+from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.books import EXPOSED, LineKind
+from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
@@ -325,9 +326,9 @@ def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
 
 
 _QUESTIONS: Final = (
-    Column("ask", say("Ask"), Unit.TEXT),
-    Column("about", say("About"), Unit.TEXT),
-    Column("time_ns", say("Time per step"), Unit.NS),
+    Column("ask", say("Ask"), Unit.TEXT, is_prose=True),
+    Column("about", say("About"), Unit.TEXT, is_prose=True),
+    Column("time_ns", say("Per step"), Unit.NS),
 )
 _MOST_LINES_ASKED: Final = 4
 
@@ -335,20 +336,18 @@ _MOST_LINES_ASKED: Final = 4
 def questions_sheet(device: Device, findings: Sequence[Finding]) -> Sheet:
     """What `whatif` can be asked of a profile: its findings, its largest lines, and the host; each as it is typed."""
     steps = device.step_count
-    rows: list[tuple[Cell, ...]] = [
-        (f"--fix={found.code}", found.claim, found.saving_ns // steps)
-        for found in findings
-        if found.edit is not None and found.saving_ns and found.gpu == device.gpu
-    ]
+    fixable = [found for found in findings if found.edit is not None and found.saving_ns and found.gpu == device.gpu]
+    rows: list[tuple[Cell, ...]] = [(f"--fix={found.code}", found.claim, found.saving_ns // steps) for found in fixable]
+    fixed = {idle_label(trigger) for found in fixable for trigger in RULE_OF[found.code].triggers}
     by_size = sorted(device.shown_ns.items(), key=lambda item: -item[1])
     worked = [(line, time) for line, time in by_size if line.kind is LineKind.COMPUTE]
-    idle = [(line, time) for line, time in by_size if line.is_idle]
+    idle = [(line, time) for line, time in by_size if line.is_idle and line.label not in fixed]
     rows += [
-        (f"--speedup={line.family}=2", say("{line} 2x faster", line=line.label), time // steps)
+        (f"--speedup=line:{line.family}=2", say("{line} 2x faster", line=line.label), time // steps)
         for line, time in worked[:_MOST_LINES_ASKED]
     ]
     rows += [
-        (f"--remove={shlex.quote(line.label)}", say("without {line}", line=line.label), time // steps)
+        (f'--remove="{line.label}"', say("without {line}", line=line.label), time // steps)
         for line, time in idle[:_MOST_LINES_ASKED]
     ]
     exposed = {kind: sum(amount for line, amount in by_size if line.kind is kind) for kind in EXPOSED}
