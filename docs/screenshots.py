@@ -84,6 +84,8 @@ def take(shot: Shot, browser: Browser, folder: Path) -> None:
     """One picture."""
     page = browser.new_page(viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.scheme)
     page.goto((folder / f"{shot.page}.html").as_uri())
+    if shot.at:  # a section, which may be folded
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
     if shot.click is not None:
         selector, across = shot.click
         box = page.locator(selector).bounding_box()
