@@ -63,9 +63,9 @@ def test_without_rocprofv3_it_says_where_to_get_it(tmp_path: Path) -> None:
 def test_what_a_tool_of_that_name_writes_is_checked_and_reported(tmp_path: Path) -> None:
     recorded, folder = rocpd(tmp_path / "made.db"), tmp_path / "bin"
     folder.mkdir()
-    (folder / "rocprofv3").write_text(
-        f"""#!{sys.executable}
-import os, shutil, subprocess, sys
+    (folder / "rocprofv3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder}/rocprofv3.py" "$@"\n')
+    (folder / "rocprofv3.py").write_text(
+        f"""import os, shutil, subprocess, sys
 if "--version" in sys.argv:
     sys.exit(print("version: 1.1.0"))
 given = dict(word[2:].split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)

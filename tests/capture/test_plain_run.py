@@ -271,3 +271,16 @@ def test_each_process_has_one_window_whatever_else_is_noted(
     found, reason = parse_windows("\n".join([*junk, *lines, *lines]))
     assert reason is None
     assert sorted(found or ()) == sorted(length for _, length in windows.values())
+
+
+def test_from_a_path_that_ld_preload_would_part_it_is_loaded_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "a folder" / "native" / "_plain_window.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.setattr("gpuledger.capture.record.__file__", str(library.parent.parent / "record.py"))
+    found = window_library.__wrapped__()
+    assert found is not None
+    assert " " not in str(found)
+    assert found.resolve() == library

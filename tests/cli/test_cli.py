@@ -240,7 +240,7 @@ def test_a_verb_starts_no_threads_that_it_never_uses_and_hands_nothing_on(own: s
 
 
 def test_a_closed_pipe_is_no_error(decode: Path) -> None:
-    command = f"{sys.executable} -m gpuledger stats {decode} --format=csv --report=nvtx_kern_sum | head -1"
+    command = f"'{sys.executable}' -m gpuledger stats {decode} --format=csv --report=nvtx_kern_sum | head -1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False)
     assert ran.stdout.startswith(b"NVTX Range,Style,PID")
     assert b"Traceback" not in ran.stderr

@@ -73,7 +73,7 @@ def test_one_command_measures_compares_and_writes_the_page(work: Path, export: P
     nsys = tmp_path / "nsys"  # says what NVIDIA's would, by way of ours
     nsys.write_text(
         f"#!/bin/sh\n[ $1 = --version ] && echo 'nsys version 1.2.3.4' && exit\nfor last; do :; done\n"
-        f"{sys.executable} -m gpuledger stats $last --report={contests.TABLES} --format=csv\n"
+        f'"{sys.executable}" -m gpuledger stats "$last" --report={contests.TABLES} --format=csv\n'
     )
     nsys.chmod(0o755)
     options = (f"--sizes={KERNELS}", f"--events={EVENTS}", "--only", "stats", "report", "torch")

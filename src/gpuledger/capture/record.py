@@ -9,6 +9,7 @@ that it started are gone, what was recorded is kept, and the manifest says so.
 from __future__ import annotations
 
 import array
+import atexit
 import fcntl
 import os
 import re
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +47,7 @@ FIRST: Final = (
 )
 _SHOWN_LINES: Final = 10
 _NOTE: Final = re.compile(r"(\d{1,9}) (\d{1,19})(?: (\d{1,19}))?")
+_PARTED: Final = re.compile(r"[\s:]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ def nsys_plain(
         reason = "--delay and --duration cut the window by time, in which a plain run gets further"
     elif library is None:
         reason = "gpuledger was installed without its compiled parts, so it has no library that sees windows"
-    elif re.search(r"[\s:]", str(library)):
+    elif _PARTED.search(str(library)):  # the folder of temporary files, too
         reason = f"no library can be loaded into a program from a path with a blank or a colon: {library}"
     else:
         reason = _not_twice(command) or ""
@@ -169,9 +172,20 @@ def torch_plain(
     )
 
 
+@cache
 def window_library() -> Path | None:
-    """The library that sees windows; None where it was not built."""
-    return next(iter(sorted((Path(__file__).parent / "native").glob("_plain_window*.so"))), None)
+    """The library that sees windows; None where it was not built.
+
+    LD_PRELOAD parts names at blanks and colons: from such a path it is loaded through a link, until this process ends.
+    """
+    library = next(iter(sorted((Path(__file__).parent / "native").glob("_plain_window*.so"))), None)
+    if library is None or not _PARTED.search(str(library)):
+        return library
+    folder = tempfile.mkdtemp(prefix="gpuledger-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    link = Path(folder) / library.name
+    link.symlink_to(library)
+    return link
 
 
 def _notes(place: CapturePlace) -> Path:
