@@ -390,7 +390,7 @@ def _compiled_again(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return ()
     chosen = device.gaps_of(QueueTrigger.COMPILE)
     lost = lost_time(device, chosen, QueueTrigger.COMPILE)
-    known = compilations(subject.trace, device.host, device.work)
+    known = compilations(device.host, device.work)
     spent_ns, compiled = dict.fromkeys(Compiler, 0), 0
     for part in lost.by_thread:
         for compiler in Compiler:

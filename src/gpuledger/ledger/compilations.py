@@ -57,8 +57,9 @@ class Compilations:
         return union(self.start_ns[mine], self.end_ns[mine])
 
 
-def compilations(trace: Trace, host: Host, work: Activities) -> Compilations:
+def compilations(host: Host, work: Activities) -> Compilations:
     """All that is known of them."""
+    trace = host.trace
     parts = [_recorded(trace), _sampled(trace)]
     for number, identity in enumerate(host.threads.tolist()):
         own = host.calls_of(number)

@@ -387,7 +387,7 @@ class _Booking:
         if not 0 < self.host.launches_per_capture <= ANEW:  # to record a graph takes less than to compile
             late &= length >= COLD_START_NS
         if late.any():
-            stretches = compilations(self.host.trace, self.host, self.work)
+            stretches = compilations(self.host, self.work)
             for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[late]]):
                 gap = np.flatnonzero(late)[of_thread]
                 spans = stretches.of(int(self.host.threads[number]))
