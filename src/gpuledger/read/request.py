@@ -47,8 +47,7 @@ _LOSSES: Final = {
     "outside-recording": "{count} GPU operations lie outside the time that the host was recorded in, by up to {time}: "
     "their times cannot be right, nor any sum over the whole profile",
     "planes-not-gpu": "{count} events of {plane} were left out: only GPUs are supported",
-    "ranges-unnamed": "{count} NVTX events have no name, as the export has no column for texts: ranges, and steps "
-    "by them, cannot be told apart",
+    "ranges-unnamed": "{count} of {of} NVTX ranges have no name: they, and steps by them, cannot be told apart",
     "rows-damaged": "{file}: {count} rows are damaged and were left out",
     "rows-dropped": "{count} rows of {table} have no usable {columns} and were left out",
     "rows-twice": "{count} of {of} GPU operations are in the profile twice: counts, and sums of their times, are too "
