@@ -28,6 +28,7 @@ GPU_METRICS: Final = "GPU_METRICS"
 _LOSSES: Final = {
     "blocks-damaged": "{count} blocks of the report are damaged; the events in them were left out",
     "events-damaged": "{count} events of the report are damaged and were left out",
+    "events-missing": "the report should hold {of} events, and holds {held}",
     "events-begin-end": "{count} events are given by begin and end, which torch does not do; left out",
     "events-unreadable": "{count} events could not be read and were left out",
     "events-untimed": "{count} events have no usable time or duration and were left out or truncated",
