@@ -120,6 +120,23 @@ def test_a_cut_report_says_so_and_gives_what_is_whole(opened: Callable[[bytes], 
     assert {0, 20, 200} <= seen
 
 
+def test_a_block_that_is_gone_or_there_twice_is_missed(opened: Callable[[bytes], Trace]) -> None:
+    """A report counts its events itself: nothing else gives away a block that was taken out whole."""
+    blocks = [[kernel(10 * number, 10 * number + 5)] * 20 for number in range(4)]
+    counted_first = report(*blocks)
+    one = report_files.block(varint(len(plain := message({1: blocks[2]}))) + plain)
+    assert counted_first.count(one) == 1
+    notes = {
+        put: [str(note.sentence) for note in opened(counted_first.replace(one, put)).health if "missing" in note.code]
+        for put in (one, b"", one * 2)
+    }
+    assert notes == {
+        one: [],
+        b"": ["the report should hold 80 events, and holds 60"],
+        one * 2: ["the report should hold 80 events, and holds 100"],
+    }
+
+
 def test_a_loss_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "cut.nsys-rep"
     content = report(*([call(100 * n, 100 * n + 10, n), kernel(100 * n + 20, 100 * n + 90, n)] for n in range(1, 40)))

@@ -5,6 +5,7 @@ Whatever one was, the next call is answered soon; and the server and all that it
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -107,6 +108,11 @@ def attacks() -> Iterator[Attack]:
     yield from (Attack(f"line {line[:30]!r}", line=line) for line in _LINES)
 
 
+def can_try() -> bool:
+    """Whether what a server needs is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("mcp", "duckdb", "jsonschema"))
+
+
 class RunningServer:
     """`gpuledger mcp` on a folder, spoken to line by line."""
 
@@ -122,7 +128,9 @@ class RunningServer:
         about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
         self.answer(self.ask("initialize", about), 60)
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-        self.handle: str = self.call("open_profile", 60, path=profile)["structuredContent"]["handle"]
+        opened = self.call("open_profile", 60, path=profile)
+        assert "structuredContent" in opened, opened
+        self.handle: str = opened["structuredContent"]["handle"]
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -229,7 +237,7 @@ def cases(bench: Bench) -> Iterator[Verdict]:
     while True:
         folder = bench.empty("served")
         profile = an_export(folder, bench.chance)
-        yield from _attacked(RunningServer(folder, profile.name), profile, bench)
+        yield from _attacked(RunningServer(folder, str(profile.relative_to(folder))), profile, bench)
 
 
 def _attacked(server: RunningServer, profile: Path, bench: Bench) -> Iterator[Verdict]:
