@@ -331,6 +331,7 @@ class _ExportReading:
 
     def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         event = raw.pop("class")
+        self._add(counted("ranges-gone", int(not len(keep)), table=table))
         name = self._nvtx_names(raw["name"], keep, table)
         domain = self._nvtx_domains(raw, event, name)
         kind = np.full(len(event), NULL, np.int64)
