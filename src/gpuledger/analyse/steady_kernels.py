@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
-from gpuledger.analyse.operators.operators import OPERATOR
+from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
@@ -23,6 +23,7 @@ from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, eleme
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
@@ -241,6 +242,16 @@ class SteadyKernels:
             side = LaunchSide(self._trace, device.host, device.work)
             places = graph_places(side, side) if side.may_have_graphs else None
         return GraphOperators(places, self._work, self.operations) if places and places.places else None
+
+    def annotated(self, which: Positions, is_meant: Callable[[str], bool]) -> tuple[list[str], Positions]:
+        """The annotations that are meant, and of each of some kernels the one that it was launched in; -1 for none."""
+        ranges, launch = self._trace[Table.RANGES], self._work.launch[self.operations[which]]
+        mine = np.flatnonzero(ranges.codes("kind") == self._strings.code(ANNOTATION)) if len(which) else which
+        meant = mine[self._strings.each(ranges.codes("name")[mine], is_meant, np.bool_)]
+        number = np.full(len(which), -1, np.intp)
+        if len(meant):
+            number[launch >= 0] = innermost(ranges.at(meant), self._host.calls.at(launch[launch >= 0]))
+        return [text or "" for text in self._strings.decode(ranges.codes("name")[meant])], number
 
     def texts(self, which: Positions) -> set[str]:
         """The different names of some of them."""

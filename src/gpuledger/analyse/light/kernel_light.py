@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
+from gpuledger.analyse.light.paged_attention import batch_lengths, paged_count, says_lengths
 from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
@@ -286,7 +287,10 @@ def _from_shapes(
     figures[2] = np.where(is_open & ~np.isnan(figures[0]), kernels.took_ns, figures[2])
     is_long = kernels.took_ns > SHORT_NS  # others mostly begin and end
     figures[:, is_open & ~by_bytes & is_long & ~(figures[0] >= UNSEEN * kernels.took_ns)] = np.nan
-    _put_routed(kernels, kinds, kind, figures, roof_of := np.where(does_it, roof[kind], LightRoof.UNKNOWN), per_byte)
+    roof_of = np.where(does_it, roof[kind], LightRoof.UNKNOWN)
+    blocks = np.fmax(kernels.blocks, operators.blocks) if isinstance(operators, GraphOperators) else kernels.blocks
+    _put_routed(kernels, kinds, kind, blocks, figures, roof_of, per_byte)
+    _put_paged(kernels, kinds, kind, rows, figures, roof_of, per_byte)
     figures[:, is_told & ~does_it] = 0.0  # they do something for a product that is not the product
     return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
 
@@ -295,6 +299,7 @@ def _put_routed(
     kernels: SteadyKernels,
     kinds: Sequence[tuple[str, Inputs | None]],
     kind: Positions,
+    blocks: Ints,
     figures: Floats,
     roof: NDArray[Any],
     per_byte: float,
@@ -302,7 +307,7 @@ def _put_routed(
     """Experts' products, of which only the rows are among their operator's inputs."""
     routed = np.flatnonzero(kernels.named(is_routed_product) & np.isnan(figures[0]) & (kind >= 0))
     for number, here in RowsByKey.of(kind[routed]):
-        given, blocks = kinds[number][1], kernels.blocks
+        given = kinds[number][1]
         first, which = group(kernels.names[routed[here]], blocks[routed[here]])
         order = np.sort(first)  # as they were launched
         launched = [(routed_product(kernels.text(place)), int(blocks[place])) for place in routed[here[order]].tolist()]
@@ -311,6 +316,30 @@ def _put_routed(
             whole, limit = _product_ns(kernels.gpu, count, np.zeros(len(SINGLE), np.bool_), per_byte)
             mine = routed[here[which == which[place]]]
             figures[:, mine] = np.array([whole, whole * MOST_BOUND, whole])[:, None]
+            roof[mine] = limit
+
+
+def _put_paged(
+    kernels: SteadyKernels,
+    kinds: Sequence[tuple[str, Inputs | None]],
+    kind: Positions,
+    rows: Positions,
+    figures: Floats,
+    roof: NDArray[Any],
+    per_byte: float,
+) -> None:
+    """Attention whose lengths an engine says in the annotation around the step."""
+    unknown = np.flatnonzero(kernels.of_families(frozenset({"attention"})) & np.isnan(figures[0]) & (kind >= 0))
+    texts, said = kernels.annotated(unknown, says_lengths)
+    first, number = group(kind[unknown], said)
+    for group_number, place in enumerate(first.tolist()):
+        given, lengths = kinds[kind[unknown[place]]][1], batch_lengths(texts[said[place]]) if said[place] >= 0 else None
+        count = None if given is None or lengths is None else paged_count(given, lengths)
+        if count is not None:
+            whole, limit = _product_ns(kernels.gpu, count, np.zeros(len(SINGLE), np.bool_), per_byte)
+            mine = unknown[number == group_number]
+            part = kernels.took_ns[mine] / np.maximum(np.bincount(rows[mine], kernels.took_ns[mine])[rows[mine]], 1)
+            figures[:, mine] = np.array([whole, whole * MOST_BOUND, whole])[:, None] * part
             roof[mine] = limit
 
 
