@@ -340,11 +340,7 @@ class SteadyKernels:
         """The same by what Nsight Compute counted, then ns and clock of a launch as profiled; None where none was."""
         if self.counted is None or not len(self):
             return None
-        shapes, number = self._launches
-        names = [self._strings.text(int(shape[0])) or "" for shape in shapes]
-        keys: list[Any] = [
-            (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
-        ]
+        keys, number = self.launched
         launches = self.counted.launches(keys)
         counted = [{} if launch is None else launch.percent for launch in launches]
         took, hertz = np.array([(np.nan, np.nan) if one is None else (one.took_ns, one.hertz) for one in launches]).T
@@ -353,6 +349,15 @@ class SteadyKernels:
             for roof in ({_ROOFS[0]}, set(MEMORY[:2]), {_ROOFS[1]})
         )
         return *(roof[number] / 100 for roof in roofs), took[number], hertz[number]
+
+    @cached_property
+    def launched(self) -> tuple[list[Any], Positions]:
+        """The different names, grids and blocks, as texts and triples, and for each kernel the number of its own."""
+        shapes, number = self._launches
+        names = [self._strings.text(int(shape[0])) or "" for shape in shapes]
+        return [
+            (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
+        ], number
 
     @cached_property
     def _launches(self) -> tuple[Ints, Positions]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.light.compiled_products import REGIONS, RegionSizes, finishes_product
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.light.paged_attention import batch_lengths, paged_count, says_lengths
@@ -291,6 +292,7 @@ def _from_shapes(
     blocks = np.fmax(kernels.blocks, operators.blocks) if isinstance(operators, GraphOperators) else kernels.blocks
     _put_routed(kernels, kinds, kind, blocks, figures, roof_of, per_byte)
     _put_paged(kernels, kinds, kind, rows, figures, roof_of, per_byte)
+    _put_compiled(kernels, kinds, kind, figures, roof_of, per_byte)
     figures[:, is_told & ~does_it] = 0.0  # they do something for a product that is not the product
     return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
 
@@ -341,6 +343,34 @@ def _put_paged(
             part = kernels.took_ns[mine] / np.maximum(np.bincount(rows[mine], kernels.took_ns[mine])[rows[mine]], 1)
             figures[:, mine] = np.array([whole, whole * MOST_BOUND, whole])[:, None] * part
             roof[mine] = limit
+
+
+def _put_compiled(
+    kernels: SteadyKernels,
+    kinds: Sequence[tuple[str, Inputs | None]],
+    kind: Positions,
+    figures: Floats,
+    roof: NDArray[Any],
+    per_byte: float,
+) -> None:
+    """Products in compiled regions, by what these were given and how they were launched."""
+    regions = [number for number, (name, _) in enumerate(kinds) if name in REGIONS]
+    mine = kernels.is_matrix & np.isnan(figures[0]) & is_among(kind, regions) if regions else np.zeros(0, np.bool_)
+    if not mine.any():
+        return
+    figures[:, mine & kernels.named(finishes_product)] = 0.0
+    sizes = RegionSizes(given for number in regions if (given := kinds[number][1]) is not None)
+    products, (launched, number) = np.flatnonzero(mine & np.isnan(figures[0])), kernels.launched
+    singles = np.stack([kernels.multiply_in(single) for single in SINGLE], axis=1)
+    for which, here in RowsByKey.of(number[products]):
+        places, counts = products[here], sizes.counts(*launched[which][:2])
+        told = sorted(_product_ns(kernels.gpu, count, singles[places[0]], per_byte) for count in counts)
+        whole, limits = np.array([ns for ns, _ in told]), np.array([limit for _, limit in told], np.int8)
+        largest = np.searchsorted(whole, kernels.took_ns[places], side="right") - 1
+        places, largest = places[largest >= 0], largest[largest >= 0]
+        if len(places):
+            figures[:, places] = whole[largest], np.full(len(places), whole[0]), whole[largest]
+            roof[places] = limits[largest]
 
 
 SINGLE: Final = ("fp32", "tf32", "fp64")
