@@ -62,8 +62,8 @@ class RegionSizes:
                 which |= (tiles[0] == grid[0]) & (tiles[1] == grid[1]) & is_shared
         found = {}
         for rows, columns, depth in self._sizes[which].tolist():
-            moved = width * (rows * columns + columns * depth + rows * depth)
-            found[2 * rows * columns * depth] = Count(2 * rows * columns * depth, self.kind, True, moved)
+            flops, moved = 2 * rows * columns * depth, width * (rows * columns + columns * depth + rows * depth)
+            found[flops] = Count(flops, self.kind, is_bound=True, moved_bytes=moved)
         return [found[flops] for flops in sorted(found)]
 
 

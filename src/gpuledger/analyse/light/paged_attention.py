@@ -1,8 +1,8 @@
 """Attention over a cache in pages: how long its sequences are is not among its operator's inputs.
 
 SGLang and vLLM write it into the annotation around a step, of prompts and of tokens that are made:
-`execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)` has sums over the requests of queries,
-keys, queries squared, and queries times keys. Layers that look back over a window only need less: it is a bound.
+`execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)` has sums over the requests of
+queries, keys, queries squared, and queries times keys. Layers that look back over a window only need less: a bound.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def paged_count(given: Inputs, lengths: BatchLengths) -> Count | None:
     tensors = [at for at, shape in enumerate(given.shapes) if len(shape) > 2]
     if not tensors or len(query := given.shapes[tensors[0]]) != 3 or query[0] < lengths.queries or not query[1]:
         return None
-    tokens, heads, width = query
+    heads, width = query[1:]
     read = [at for at in tensors[1:] if given.shapes[at][-1] == width and _divides(given.shapes[at][-2], heads)]
     read = [at for at in read if given.shapes[at] != query] or read
     if len(read) < 2:

@@ -242,9 +242,7 @@ class _Namer:
         columns = (of_call[calls].T.tolist() for of_call in (places.of_call, places.inputs_of, places.blocks_of))
         return [self._agreed_place(*map(frozenset, column), source) for column in zip(*columns, strict=True)]
 
-    def _agreed_place(
-        self, places: frozenset[int], inputs: frozenset[int], blocks: frozenset[int], source: str
-    ) -> int:
+    def _agreed_place(self, places: frozenset[int], inputs: frozenset[int], blocks: frozenset[int], source: str) -> int:
         if (places, inputs, blocks, source) not in self._agreed:
             paths = {self._places.names[number] for number in places}
             lines = {self._places.lines[number] for number in places}
