@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR
-from gpuledger.analyse.utilization.kernel_use import UseOfKernels
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseOfKernels
 from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
@@ -325,6 +325,13 @@ class SteadyKernels:
         compute, memory = self._sampled(_ROOFS, max), self._sampled(MEMORY, sum)
         return None if compute is None or memory is None else np.maximum(compute, memory)
 
+    @property
+    def sampled_clock_hz(self) -> NDArray[np.float64]:
+        """The clock while each kernel ran, by samples; without any of it, the mean of all; NaN for neither."""
+        mean = np.full(len(self), np.nan if self.sampled_hz is None else self.sampled_hz)
+        own = mean if self._use is None else self._by_launch(self._use, lambda kernel: kernel.clock_hz)
+        return np.where(np.isnan(own), mean, own)
+
     @cached_property
     def sampled_roofs(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
         """How near each kernel is to the peak of tensor cores, of memory, and of issue slots, 0 to 1, by samples."""
@@ -373,17 +380,24 @@ class SteadyKernels:
         """Some counters of each kernel together, 0 to 1; NaN where they were not sampled, None where nothing was."""
         if self._use is None:
             return None
-        by_launch = {
-            (kernel.name, *kernel.grid, *kernel.block): together(percent)
-            for kernel in self._use.kernels
-            if (percent := [kernel.figures[metric].percent for metric in metrics if metric in kernel.figures])
-        }
+
+        def percent(kernel: KernelUse) -> float | None:
+            sampled = [kernel.figures[metric].percent for metric in metrics if metric in kernel.figures]
+            return together(sampled) if sampled else None
+
+        return self._by_launch(self._use, percent) / 100
+
+    def _by_launch(self, use: UseOfKernels, figure: Callable[[KernelUse], float | None]) -> NDArray[np.float64]:
+        """Of each kernel what samples say of those of its name, grid and block; NaN for nothing."""
+        by_launch = {(kernel.name, *kernel.grid, *kernel.block): figure(kernel) for kernel in use.kernels}
         shapes, number = self._launches
-        canonical = [parse(self._strings.text(int(shape[0])) or "").canonical for shape in shapes]
-        percent = [
-            by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
-        ]
-        return np.array(percent)[number] / 100
+        keys = zip(self._canonical, shapes[:, 1:].tolist(), strict=True)
+        found = [by_launch.get((name, *shape)) for name, shape in keys]
+        return np.array([np.nan if one is None else one for one in found], np.float64)[number]
+
+    @cached_property
+    def _canonical(self) -> list[str]:
+        return [parse(self._strings.text(code) or "").canonical for code in self._launches[0][:, 0].tolist()]
 
 
 def all_steady(trace: Trace, device: Device, use: SampledUse | NotMeasured | None = None) -> SteadyKernels:
