@@ -184,7 +184,7 @@ def _unpacked(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "light"
 
 
-@pytest.mark.parametrize("name", (*some(AGREE, 2), *DOES_MORE))
+@pytest.mark.parametrize("name", [*some(AGREE, 2), *DOES_MORE])
 def test_shapes_samples_and_counters_agree_on_a_programs_light(
     name: str, light: Path, sampled: Path, counted: Path, tmp_path: Path
 ) -> None:
