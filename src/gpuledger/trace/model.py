@@ -89,6 +89,8 @@ class GraphPlace:
     """The line of code that launched it, where stacks were recorded and all places that fit agree on it."""
     inputs: str = ""
     """What the innermost operator was given, where that was recorded and all places that fit agree on it."""
+    blocks: int = 0
+    """How many were launched at the capture, likewise; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
