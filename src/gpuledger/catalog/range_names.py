@@ -95,6 +95,7 @@ _KERNELS: Final = (
 )
 _RESIZES: Final = regex(r"(?:up|down|grid)_?sampl", re.IGNORECASE)  # images, not tokens
 _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
+_OF_GROUPS: Final = regex(r"GroupProblemShape")  # of CUTLASS, among the arguments of a `device_kernel`
 
 
 def phase_of_range(name: str) -> str:
@@ -124,6 +125,12 @@ def layer_of_range(name: str) -> int:
 is_unfused_norm: Final = name_matcher(r"rsqrt", words=("rsqrt",))
 """Whether a kernel is the part of an RMS norm, made of elementwise kernels, that no other work has."""
 
+is_sum_of_product: Final = name_matcher(r"split_?k_?reduce", words=("splitk", "split_k"))
+"""Whether a kernel only sums up the parts of a GEMM that ran before it."""
+
+is_backward: Final = name_matcher(r"bwd|backward", words=("bwd", "backward"))
+"""Whether a kernel is called after a backward pass."""
+
 
 def phase_of_kernel(name: str, family: str) -> str:
     """The phase that a kernel of a family tells by its own name; empty where it may be of any."""
@@ -135,7 +142,7 @@ def phase_of_kernel(name: str, family: str) -> str:
         return ""
     text = parse(name).qualified.lower()
     if family == "gemm":
-        return EXPERTS if _OF_EXPERTS.search(text) else ""
+        return EXPERTS if _OF_EXPERTS.search(text) or _OF_GROUPS.search(name) else ""
     phase = next((phase for phase, pattern in _KERNELS if pattern.search(text)), "")
     if family == COMMUNICATION:
         return phase if phase in (DISPATCH, COMBINE) else COMMUNICATION
