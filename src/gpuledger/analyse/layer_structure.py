@@ -52,6 +52,7 @@ _NOTHING: Final = -1
 _PHASE: Final = {name: number for number, name in enumerate(PHASES)}
 _NORMS: Final = (_NORM, _PART_OF_NORM)
 _IN_NORM: Final = (_ELEMENTWISE, _COPY)  # what a norm of several kernels is made of, besides its mean
+_BEFORE_MEAN: Final = 2  # the residual added, and the squares
 _MOST_AFTER_ROOT: Final = 3  # times the root, a cast, times the weight
 
 Phases = NDArray[np.int16]
@@ -199,12 +200,16 @@ class LayerStructure:
         """With a norm between parts goes the residual added before it; one of several kernels is all of them."""
         norm, kind = _PHASE[NORM], self._kind
         named = self._norm_rows[self.phase[self._norm_rows] == norm]
-        before = named[(named > 0) & (kind[named] == _NORM)] - 1
-        self.phase[before[kind[before] == _ELEMENTWISE]] = norm
+        before = named[(named > 1) & (kind[named] == _NORM)] - 1
+        sliced = before[(kind[before] == _COPY) & (kind[before - 1] == _ELEMENTWISE)]
+        self.phase[np.concatenate((before[kind[before] == _ELEMENTWISE], sliced, sliced - 1))] = norm
         for root in named[kind[named] == _PART_OF_NORM].tolist():
-            start, end, means = root - 1, root + 1, 0
+            start, end, means, sums = root - 1, root + 1, 0, 0
             while start >= 0 and (kind[start] in _IN_NORM or (kind[start] == _REDUCTION and not means)):
                 means += int(kind[start] == _REDUCTION)
+                sums += int(means > 0 and kind[start] == _ELEMENTWISE)
+                if sums > _BEFORE_MEAN:
+                    break
                 start -= 1
             while end < min(root + 1 + _MOST_AFTER_ROOT, len(kind)) and kind[end] in _IN_NORM:
                 end += 1
@@ -219,7 +224,10 @@ class LayerStructure:
         stop = begins + int(stops[0]) if len(stops) else end
         products = self._gemms[slice(*np.searchsorted(self._gemms, (begins, stop)))]
         if len(products):
-            self.phase[begins : products[-1] + 1], begins = _PHASE[HEAD], int(products[-1]) + 1
+            ends = int(products[-1]) + 1
+            while ends < end and self._kind[ends] in (_SUM, _COPY):  # of logits
+                ends += 1
+            self.phase[begins:ends], begins = _PHASE[HEAD], ends
         sampled = np.flatnonzero(self._told[begins:end] == _PHASE[SAMPLING_PHASE])
         if len(sampled):
             self.phase[begins : begins + 1 + int(sampled[-1])] = _PHASE[SAMPLING_PHASE]

@@ -79,8 +79,11 @@ _RANGES: Final = tuple(
         (ATTENTION, rf"attn|attention|{_ALONE}(?:mla|mha|gqa|sdpa|dsa){_ENDED}"),
         (DENSE, rf"mlp{_ENDED}|{_ALONE}ffn{_ENDED}|feed_?forward"),
         (MIXTURE, r"moe|mixture"),
+        (HEAD, r"lm_?head|compute_logits"),
     )
 )
+_NORM_RANGE: Final = regex(r"(?:^|\.)(?:norm|ln_(?:\d|f)|(?:input|pre|post|final)\w*norm)$")
+"""Norms between parts; those of queries and keys are attention's."""
 _NOT_A_RANGE: Final = regex(r"norm|init|build|metadata|prepare|cache_update|triton_")
 """What stands beside a phase, as `input_layernorm` and `prepare_attn`; and compiled kernels, which list operators."""
 
@@ -108,6 +111,8 @@ def _phase_of_unnumbered(name: str) -> str:
     module = _MODULE.match(name)
     # `Qwen3MoeAttention` -> `qwen3_moe_attention`
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", module["kind"]).lower() if module else name.lower()
+    if _NORM_RANGE.search(text):
+        return NORM
     if _NOT_A_RANGE.search(text):
         return ""
     return next((phase for phase, pattern in _RANGES if pattern.search(text)), "")
