@@ -193,6 +193,7 @@ def _named(value: str) -> tuple[str, str]:
     metavar="DIR|GLOB",
     help="Profiles of all ranks of the job, to tell waiting from transfer.",
 )
+@names_option
 @step_options
 @limit_option
 @page_options
