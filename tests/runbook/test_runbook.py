@@ -166,7 +166,10 @@ BAD = [
     ),
     (changed(11, "  - {bench: [moe], 'our own: line': 3}"), ":11: item 1 of 'steps': unknown key 'our own: line'"),
     (changed(11, "  - bench: []"), ":11: 'bench' of item 1 of 'steps': an empty command"),
-    (changed(11, "  - as: x"), ":11: item 1 of 'steps': expected one of the keys capture, bench, report, command"),
+    (
+        changed(11, "  - as: x"),
+        ":11: item 1 of 'steps': expected one of the keys capture, bench, report, phases, fleet, whatif, command",
+    ),
     (
         changed(11, "  - {bench: [moe], needs: cuda}"),
         ":11: 'needs' of item 1 of 'steps': unknown 'cuda'; there are: gpu, nsys, ncu, torch",

@@ -1,17 +1,20 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. Of phases, fleet and
+whatif, which are tables, `NAME.ROW.COLUMN` is a row by what stands in its first column, and `NAME.COLUMN` the largest
+value of the first table that has it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
 from gpuledger.records import dataclass
-from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
+from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReadingStep, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
@@ -50,10 +53,13 @@ class Documents:
 
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def figure(self, key: str) -> Figure:
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
+        if dot and name in self.tables:
+            return _in_tables(self.tables[name], rest, key)
         if dot and name in every:
             return _valued(_inside(every[name], rest), key, list(every[name]), ends=_ends(every[name], rest))
         for result in self.results.values():
@@ -85,13 +91,14 @@ def documents_of(book: Runbook, cell: MatrixCell, choices: Choices) -> Documents
     folder = choices.cell_folder(cell)
     results: dict[str, Mapping[str, Any]] = {}
     reports: dict[str, Mapping[str, Any]] = {}
+    tables: dict[str, Mapping[str, Any]] = {}
     for step in cell.steps(book, choices.size):
-        kind = reports if isinstance(step, ReportStep) else results
+        kind = reports if isinstance(step, ReportStep) else tables if isinstance(step, ReadingStep) else results
         if step.name and not isinstance(step, CaptureStep):
             document = json_at(folder / f"{step.name}.json")
             if document is not None:
                 kind[step.name] = document
-    return Documents(results, reports)
+    return Documents(results, reports, tables)
 
 
 def nanoseconds(key: str, value: Value) -> int | None:
@@ -117,6 +124,28 @@ def _ends(document: Mapping[str, Any], key: str) -> tuple[float, float] | None:
         case [int() | float() as low, int() | float() as high]:
             return min(low, high), max(low, high)
     return None
+
+
+def _in_tables(document: Mapping[str, Any], key: str, whole_key: str) -> Figure:
+    """A figure of the tables that a verb of ours wrote; see above for what a key may be."""
+    every = [table["rows"] for table in document.get("tables", ())]
+    wanted, _, column = key.rpartition(".")
+    named = [(_plain(str(next(iter(row.values()), ""))), row) for rows in every for row in rows]
+    if wanted:
+        rows = [row for name, row in named if name == _plain(wanted) and column in row]
+        known = [f"{name}.{column}" for name, row in named if column in row]
+    else:
+        rows = next((rows for rows in every if rows and column in rows[0]), [])
+        known = [name for rows in every for name in (rows[0] if rows else ())]
+    if not rows:
+        return Figure(None, f"no figure is called '{whole_key}'; {suggestion(key, known)}", wrong=True)
+    values = [row[column] for row in (rows[:1] if wanted else rows)]
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return _valued(max(numbers) if numbers else values[0], whole_key, ())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
 def _valued(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass
 from gpuledger.runbook import engine as states
@@ -100,6 +102,12 @@ class RunSummary:
     def variables(self) -> dict[str, str]:
         """What the runbook, its size and --set give, in the same way."""
         return shown_settings(self.choices.variables)
+
+    @property
+    def via(self) -> str | None:
+        """Where its programs ran, if not here."""
+        via = self.book.via
+        return None if via is None else shlex.join(without_secrets(shlex.split(via)))
 
     @property
     def misses(self) -> list[str]:

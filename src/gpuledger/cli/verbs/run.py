@@ -69,6 +69,12 @@ def _pair(value: str) -> tuple[str, str]:
     callback=one_by_one(_pair),
     help="Only cells with this value.",
 )
+@click.option(
+    "--via",
+    metavar="PREFIX",
+    help="Run its programs elsewhere, e.g. --via='ssh HOST' or --via='kubectl exec POD --'; figures and profiles are "
+    "copied back.",
+)
 @click.option("--dry-run", is_flag=True, help="Print every command of every cell; run nothing.")
 @click.option("--keep-going", is_flag=True, help="Where a cell fails, go on with the next.")
 @click.option("--again", is_flag=True, help="Run finished cells again too.")
@@ -83,6 +89,7 @@ def run(
     size: str | None,
     set_: tuple[tuple[str, str], ...],
     picked: tuple[tuple[str, str], ...],
+    via: str | None,
     dry_run: bool,
     keep_going: bool,
     again: bool,
@@ -104,6 +111,7 @@ def run(
       gpuledger run moe-launches --dry-run
       gpuledger run moe-launches --size=small --set iters=5
       gpuledger run matrix.yaml --cell mode=grouped --again -o runs/tuesday
+      gpuledger run serve-experts --via='ssh gpu-1' --set ranks_as=processes
 
     Exit codes: 0 done, 1 a step failed, 3 a target was missed, 130 interrupted.
     """
@@ -112,8 +120,8 @@ def run(
         books = [runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped_runbooks()]
         output.show(listing_document(books))
         return
-    book, here = _find_runbook(runbook)
-    lacking = missing(all_needs(book) if book.sizes == {} else ("gpu", *all_needs(book)))
+    book, here = _find_runbook(runbook, via)
+    lacking = missing(all_needs(book) if book.sizes == {} or book.via else ("gpu", *all_needs(book)))
     choices = Choices(
         chosen := _size(book, size, lacking),
         _variables(book, chosen, set_),
@@ -161,12 +169,12 @@ def _end(summary: RunSummary, document: Document, output: Output) -> None:
         sys.exit(summary.exit_code)
 
 
-def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
+def _find_runbook(runbook: str, via: str | None) -> tuple[Runbook, Path]:
     path = Path(runbook)
     if runbook in shipped_runbooks() and not path.is_file():
-        return runbook_of(shipped_text(runbook), f"{runbook}.yaml"), Path.cwd()
+        return runbook_of(shipped_text(runbook), f"{runbook}.yaml", via), Path.cwd()
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return runbook_of(runbook_text(path), str(path)), path.parent
+        return runbook_of(runbook_text(path), str(path), via), path.parent
     hint = "give the path of a .yaml file, or one of the names of `gpuledger run --list`"
     raise GpuledgerError(f"no runbook '{runbook}'; {suggestion(runbook, shipped_runbooks())}", hint=hint)
 

@@ -129,7 +129,10 @@ def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]
     for job in jobs:
         if job.needs:
             lines.append(f"# {job.title}, where there is: {', '.join(job.needs)}")
-        lines += [set_ + shell_lines(command)[0] for command in job.commands]
+        if job.left:
+            lines.append(f"# {job.title}: {', '.join(job.left)} comes back from {job.remote and job.remote.folder}")
+        before = set_ if job.remote is None else ""
+        lines += [before + shell_lines(command)[0] for command in job.typed(environment)]
     return lines
 
 
@@ -165,6 +168,8 @@ def _about(summary: RunSummary) -> str:
     parts = [f"{finished} of {len(summary.cells)} cells finished"]
     if summary.choices.size:
         parts.append(f"size {summary.choices.size}")
+    if summary.book.via is not None:
+        parts.append(f"by {summary.via}")
     parts += [f"{name} {value}" for name, value in summary.variables.items()]
     return " · ".join(parts)
 
