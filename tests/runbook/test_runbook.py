@@ -473,6 +473,44 @@ def test_figures_are_found_by_key() -> None:
     assert Documents().figure("x").reason == "the cell left no result"
 
 
+TABLES = {
+    "schema": "gpuledger.phases/1",
+    "tables": [
+        {"table": "empty", "title": "", "rows": []},
+        {
+            "table": "phases_gpu0",
+            "title": "",
+            "rows": [
+                {"phase": "dispatch", "per_step_ns": 5.0, "visits": None},
+                {"phase": "other work", "per_step_ns": 7.0, "visits": 2},
+            ],
+        },
+        {"table": "gaps", "title": "", "rows": [{"from": "dispatch", "idle_ns": 3, "cause": "idle.sync"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("phases.dispatch.per_step_ns", 5.0, ""),
+        ("phases.other_work.per_step_ns", 7.0, ""),
+        ("phases.dispatch.idle_ns", 3, ""),
+        ("phases.per_step_ns", 7.0, ""),
+        ("phases.cause", "idle.sync", ""),
+        ("phases.dispatch.visits", None, "not measured"),
+        ("phases.dispach.per_step_ns", None, "did you mean 'dispatch.per_step_ns'?"),
+        ("phases.idle", None, "did you mean 'idle_ns'?"),
+        ("fleet.wait_ns", None, "there is no fleet of this cell"),
+    ],
+)
+def test_figures_of_tables_are_found_by_row_and_column(key: str, value: object, said: str) -> None:
+    figure = Documents(tables={"phases": TABLES}, undone=frozenset({"fleet"})).figure(key)
+    assert figure.value == value
+    assert said in figure.reason
+    assert figure.wrong == ("did you mean" in said)
+
+
 def test_times_by_their_ending() -> None:
     assert [nanoseconds(key, 1.5) for key in ("a_ms", "a_us", "a_s", "a_ns", "a")] == [
         1_500_000,

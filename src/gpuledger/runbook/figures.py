@@ -54,10 +54,13 @@ class Documents:
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    undone: frozenset[str] = frozenset()  # steps of the runbook that left nothing in this cell
 
     def figure(self, key: str) -> Figure:
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
+        if dot and name in self.undone:
+            return Figure(None, f"there is no {name} of this cell")
         if dot and name in self.tables:
             return _in_tables(self.tables[name], rest, key)
         if dot and name in every:
@@ -98,7 +101,8 @@ def documents_of(book: Runbook, cell: MatrixCell, choices: Choices) -> Documents
             document = json_at(folder / f"{step.name}.json")
             if document is not None:
                 kind[step.name] = document
-    return Documents(results, reports, tables)
+    known = {step.name for step in book.steps if step.name and not isinstance(step, CaptureStep)}
+    return Documents(results, reports, tables, frozenset(known - {*results, *reports, *tables}))
 
 
 def nanoseconds(key: str, value: Value) -> int | None:

@@ -141,7 +141,7 @@ def _blocks(summary: RunSummary) -> list[Block]:
         Heading(f"Runbook {summary.book.name}", 1),
         Paragraph(summary.book.question),
         Paragraph(_about(summary)),
-        SheetBlock(_matrix(summary)),
+        SheetBlock(_filled(_matrix(summary))),
     ]
     if summary.comparisons:
         blocks += [Heading("Comparisons"), SheetBlock(_filled(_comparisons(summary.comparisons)))]
@@ -203,7 +203,9 @@ def _matrix(summary: RunSummary) -> Sheet:
 
 
 def _headed(key: str) -> str:
-    return heading(key.rpartition(".")[2])
+    """`phases.dispatch.per_visit_ns`: 'Dispatch per visit'."""
+    *_, row, column = ("", *key.split("."))
+    return heading(f"{row}_{column}" if key.count(".") > 1 else column)
 
 
 def _shown(key: str, value: object) -> str:
@@ -310,6 +312,11 @@ def _not_done(summary: RunSummary) -> tuple[str, ...]:
         for each in summary.savings
         if each.measured_ns is None or each.predicted_ns is None
     ]
+    aimed_at = {target.target.key for target in summary.targets}
+    for key in summary.book.show:
+        figures = [row.figures[key] for row in summary.cells if row.record.state == FINISHED]
+        if figures and key not in aimed_at and all(each.value is None for each in figures):
+            lines.append(f"figure {key}: {figures[0].reason}")
     for target in summary.targets:
         if target.figure.value is None and not target.figure.wrong:
             cell = f" in {target.cell.title}" if target.cell else ""
