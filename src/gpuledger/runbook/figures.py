@@ -23,6 +23,7 @@ from gpuledger.verdicts import FAIL, PASS
 
 Value = int | float | str | bool | None
 _ABSENT: Final = object()
+_KINDS: Final = {"compute": "compute", "idle": "idle", "comm": "communication", "copy": "copies"}
 _NS: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 
 
@@ -71,6 +72,22 @@ class Documents:
         if not self.results:
             return Figure(None, "the cell left no result")
         return _valued(_ABSENT, key, [name for result in self.results.values() for name in result])
+
+    def step_parts(self) -> tuple[tuple[str, float], ...]:
+        """What takes a step, in nanoseconds: its phases where a step of the runbook tells them, else kinds of time."""
+        for document in self.tables.values():
+            rows = [row for table in document.get("tables", ()) for row in table["rows"] if "phase" in row]
+            if parts := tuple((str(row["phase"]), row["per_step_ns"]) for row in rows if row["phase"] != "total"):
+                return parts
+        for document in self.reports.values():
+            devices, steps = document.get("devices") or (), document.get("steps") or {}
+            step_ns, kinds = steps.get("median_ns") or 0, dict[str, float]()
+            for line in devices[0].get("ledger", ()) if devices else ():
+                kind = _KINDS.get(str(line["line"]).partition(".")[0], "other work")
+                kinds[kind] = kinds.get(kind, 0.0) + line["share"] * step_ns
+            if parts := tuple((kind, ns) for kind, ns in kinds.items() if ns):
+                return parts
+        return ()
 
     def finding(self, report: str, code: str | None) -> ReportedFinding | None:
         """The step of a report, and the finding with this code, else the one that promises most."""

@@ -36,6 +36,8 @@ class CellRow:
     kept: bool
     figures: Mapping[str, Figure]
     finding: ReportedFinding | None
+    parts: tuple[tuple[str, float], ...] = ()
+    """What takes a step, with its nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def summarise(
         left = documents.get(cell, Documents())
         finding = next((left.finding(report, None) for report in left.reports), None)
         figures = {key: left.figure(key) for key in book.show}
-        rows.append(CellRow(cell, records[cell], cell.folder in ran.kept, figures, finding))
+        rows.append(CellRow(cell, records[cell], cell.folder in ran.kept, figures, finding, left.step_parts()))
     comparisons = tuple(_comparison(compared) for compared in ran.comparisons)
     corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
     savings, slow = list[SavingRow](), list[str]()

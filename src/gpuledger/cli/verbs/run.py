@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from gpuledger.capture.secrets import without_secrets
 from gpuledger.cli.inputs import one_by_one, words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
@@ -153,6 +155,8 @@ def run(
         document = summary_document(summary)
         write_whole(choices.folder / "summary.md", write(document, "md"))
         write_whole(choices.folder / "summary.json", write(document, "json"))
+        typed = shlex.join(["gpuledger", "run", runbook, *([f"--size={chosen}"] if chosen else []), *_given(set_, via)])
+        write_whole(choices.folder / "summary.html", write(document, "html", command=typed))
     _end(summary, document, output)
 
 
@@ -167,6 +171,12 @@ def _end(summary: RunSummary, document: Document, output: Output) -> None:
         raise summary.failures[0]
     if summary.exit_code:
         sys.exit(summary.exit_code)
+
+
+def _given(set_: Sequence[tuple[str, str]], via: str | None) -> list[str]:
+    """What a run was given, to be typed again; what looks like a secret is not shown."""
+    place = [] if via is None else [f"--via={shlex.join(without_secrets(shlex.split(via)))}"]
+    return [*(f"--set={name}={value}" for name, value in shown_settings(dict(set_)).items()), *place]
 
 
 def _find_runbook(runbook: str, via: str | None) -> tuple[Runbook, Path]:
