@@ -142,7 +142,9 @@ TABLES: Final[tuple[QueryTable, ...]] = (
     ),
     _book_table(
         "lines",
-        say("the time of one line of the time breakdown in one step, or beside the steps; the lines of a step sum to it"),
+        say(
+            "the time of one line of the time breakdown in one step, or beside the steps; the lines of a step sum to it"
+        ),
         _GPU,
         _OF_STEP,
         ("is_steady", "BOOLEAN", "whether it lies in the steady steps, which reports are about"),
@@ -205,7 +207,11 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("saving_ns", "BIGINT", "what fixing it would save in the steady steps, as profiled"),
         ("saving_per_step_ns", "BIGINT", "the same for one step; NULL without steps"),
         ("low_per_step_ns", "BIGINT", "the low end of that: of the run without the profiler"),
-        ("then_ns", "BIGINT", "what it would save once those before it are fixed; NULL where that cannot be determined"),
+        (
+            "then_ns",
+            "BIGINT",
+            "what it would save once those before it are fixed; NULL where that cannot be determined",
+        ),
         ("plain_low_ns", "BIGINT", "what it would save without the profiler, at least"),
         ("plain_high_ns", "BIGINT", "the same, at most"),
         ("lost_ns", "BIGINT", "time that is lost to it and to nothing else"),
