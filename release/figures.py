@@ -5,10 +5,10 @@
 
 `figures.json` holds each figure with the words that it stands in, the commit and the day at which it was stored (of the
 first ones: at which the README first said it, which may be later than they were measured), the code that it is about,
-and after how many days it is stale once that code has changed. A figure of speed also holds what `make bench-quick` found
-on the same day: processor time of small tasks over that of a fixed piece of work, which no machine's mood changes much.
-Fails where a figure was edited in one place only, is stale, or is of code that takes half as long again by now, and says
-which; measure again, and store value, commit, day and ratios.
+and after how many days it is stale once that code has changed. A figure of speed also holds what `make bench-quick`
+found on the same day: processor time of small tasks over that of a fixed piece of work, which no machine's mood changes
+much. Fails where a figure was edited in one place only, is stale, or is of code that takes half as long again by now,
+and says which; measure again, and store value, commit, day and ratios.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def complaints(
 
 
 def slower(figures: list[dict[str, Any]], ratios: dict[str, float]) -> list[str]:
-    """Figures whose code takes longer than when they were measured, by the ratios of `make bench-quick`, then and now."""
+    """Figures whose code takes longer than when they were measured, by the ratios of `make bench-quick`."""
     return [
         f"{figure['name']}: {task} takes {ratios[task]:.2f} x the reference now, {stored:.2f} x at {figure['commit']}"
         for figure in figures
