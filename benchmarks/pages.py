@@ -2,7 +2,6 @@
 
     .venv/bin/python benchmarks/pages.py --sizes 1e6,5e6
 
-
 Per size: seconds and processor time of `report -o page.html`, cold, the fastest of some runs; bytes of the page; and in
 Chromium (playwright) the time from its opening until the timeline has been drawn again after a first key. It fails
 above what was promised: 3 s for 1 M kernels, 7 s for 5 M, 2 MB, half a second. On a machine that others use too, the
