@@ -86,7 +86,7 @@ _WARNINGS: Final = {
     "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
     "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
     "metrics-implausible": "{count} samples of GPU counters in percent lie outside 0 to 100: how well kernels use the "
-    "GPU is told without them",
+    "GPU is judged without them",
     "names-cut": "{count} names longer than {longest} bytes were truncated",
     "names-missing": "{count} names are missing from the export; their events show the string's number",
     "ranges-open": "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
