@@ -167,7 +167,7 @@ def test_the_fit_finds_what_a_token_and_a_request_cost(made: tuple[Trace, Servin
     costs = {cost.term: cost.each_ns for cost in model.costs}
     assert costs["step"] == pytest.approx(BASE, rel=0.01)
     assert costs["prefill token"] == pytest.approx(PER_PREFILL, rel=0.01)
-    assert costs["decode token"] + costs.get("request", 0) == pytest.approx(PER_REQUEST, rel=0.01)
+    assert costs["decode token"] == pytest.approx(PER_REQUEST, rel=0.01)
     assert model.error < 1e-3
     assert model.r2 > 0.999
     assert sum(cost.share for cost in model.costs) == pytest.approx(1, abs=1e-3)

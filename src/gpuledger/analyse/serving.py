@@ -2,8 +2,8 @@
 
 A step's GPU time is from the start of the first work launched in its range, on the stream that does most, to the end of
 the last; up to the next step's there is a bubble, in which the GPU is idle or does what no step launched. The time of
-a step is fitted as a sum of what its batch costs: a base, and so much for each prefill token, decode token and request,
-none of them negative. How good that is, steps say that the fit had not seen.
+a step is fitted as a sum of what its batch costs: a base, and so much for each token and request of prefill and of
+decode, none of them negative. How good that is, steps say that the fit had not seen.
 
 Tokens per second are those of the steps over the time from the first step's start to the last one's end. A request that
 decodes gets a token from every step that decodes, so the time from one such step's end to the next is what a user waits
@@ -103,6 +103,8 @@ class KindOfStep:
     decode_tokens: int
     median_ns: int
     total_ns: int
+    error: float | None
+    """The median error of the fit, of steps that it had not seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +295,8 @@ def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel 
 def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:
     """What a step may cost something for, by step; only what varies, and not twice."""
 
-    def column(*fields: str) -> Floats:
-        return np.array([sum(getattr(batch, name) for name in fields) for batch in batches], np.float64)
+    def column(name: str) -> Floats:
+        return np.array([getattr(batch, name) for batch in batches], np.float64)
 
     prefill, decode = column("prefill_tokens"), column("decode_tokens")
     candidates = {
@@ -302,7 +304,8 @@ def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:
         say("prefill token"): prefill,
         say("decode token"): decode,
         say("step with prefill"): (prefill > 0).astype(np.float64),
-        say("request"): column("prefill_requests", "decode_requests"),
+        say("prefill request"): column("prefill_requests"),
+        say("decode request"): column("decode_requests"),
         say("row of the graph"): np.where(padded > 0, padded, decode),
         say("token of context"): column("context_tokens"),
         say("pair of tokens in prefill's attention"): column("pairs"),
@@ -392,7 +395,9 @@ def _kinds(steps: tuple[ServedStep, ...]) -> tuple[KindOfStep, ...]:
         if len(lengths):
             prefill = sum(max(step.batch.prefill_tokens, 0) for step in of_kind)
             decode = sum(step.batch.decode_tokens for step in of_kind)
-            kinds.append(KindOfStep(kind, len(of_kind), prefill, decode, round(median(lengths)), int(lengths.sum())))
+            figures = len(of_kind), prefill, decode, round(median(lengths)), int(lengths.sum())
+            off = [abs(step.predicted_ns / step.length_ns - 1) for step in of_kind if step.predicted_ns is not None]
+            kinds.append(KindOfStep(kind, *figures, median(np.array(off)) if off else None))
     return tuple(kinds)
 
 

@@ -33,10 +33,6 @@ class Batch:
     pairs: int = UNKNOWN
     """Pairs of new tokens and tokens before them that attention of prefill computes."""
 
-    @property
-    def requests(self) -> int:
-        return self.prefill_requests + self.decode_requests
-
 
 _POSITIONAL: Final = (
     # vLLM; and with the lengths that TraceLens has vLLM and SGLang write: sq new tokens, sk tokens that attention reads

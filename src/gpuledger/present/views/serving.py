@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.serving import BASE, BetweenSteps, Serving
+from gpuledger.analyse.serving import BASE, BetweenSteps, KindOfStep, Serving
 from gpuledger.catalog.batches import UNKNOWN
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Column, Sheet, Unit, plain, share_column
@@ -111,6 +111,10 @@ def _host_words(part: BetweenSteps) -> str:
     return _PARTS.get(part.doing, part.doing)
 
 
+def _error_percent(kind: KindOfStep) -> float | None:
+    return None if kind.error is None else 100 * kind.error
+
+
 def _price_sentence(answer: Serving) -> Message | None:
     price = answer.price_of_million(answer.decode_tokens)
     if price is None:
@@ -164,6 +168,7 @@ def _kinds_sheet(answer: Serving) -> Sheet:
             Column("median_ns", say("Median"), Unit.NS),
             Column("total_ns", say("Total"), Unit.NS),
             share_column("share_percent", say("of the window"), "total_ns", answer.window_ns),
+            Column("error_percent", say("Error of the fit"), Unit.SHARE_PERCENT, _error_percent),
         ),
         answer.kinds,
     )
