@@ -409,11 +409,23 @@ def _weighted(values: Ints, weights: Ints, *shares: float) -> list[int]:
 
 
 def _token_times(steps: tuple[ServedStep, ...]) -> tuple[int, int] | NotMeasured:
-    decoding = [step for step in steps if step.batch.decode_requests > 0]
-    if len(decoding) < 2:
-        return NotMeasured(say("fewer than two steps decode"))
-    apart = np.diff(furthest(np.array([step.end_ns for step in decoding])))
-    usual, slow = _weighted(apart, np.array([step.batch.decode_requests for step in decoding[1:]]), 0.5, 0.99)
+    """From token to token: those that decode on since the last step that did, those that join since their prompt's."""
+    waits, read = list[tuple[int, int]](), list[int]()
+    last_ns, decoding = 0, 0
+    for step in steps:
+        batch = step.batch
+        if batch.decode_requests > 0:
+            joining = max(batch.decode_requests - decoding, 0)
+            # the last that read are those that join: of a prompt in parts, the last part
+            waits += [(step.end_ns - ended, 1) for ended in read[len(read) - min(joining, len(read)) :]]
+            read = []
+            waits.append((step.end_ns - last_ns, min(batch.decode_requests, decoding)))
+            last_ns, decoding = step.end_ns, batch.decode_requests
+        read += [step.end_ns] * batch.prefill_requests
+    apart, weight = np.array([wait for wait in waits if wait[1] > 0] or [(0, 0)], np.int64).T
+    if not weight.sum():
+        return NotMeasured(say("no request decodes twice"))
+    usual, slow = _weighted(apart, weight, 0.5, 0.99)
     return usual, slow
 
 

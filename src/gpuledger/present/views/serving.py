@@ -17,6 +17,8 @@ _PARTS = {
     "scheduling": say("scheduling"),
     "preparing inputs": say("preparing inputs"),
 }
+_TOLD = 0.005
+"""What makes up less of the steps is in the table alone."""
 _PADS = 0.05
 """From this share of rows on, padding is worth a sentence."""
 
@@ -85,6 +87,7 @@ def _cost_sentence(answer: Serving) -> Message:
         if number or cost.term != BASE
         else precise_time_text(cost.each_ns)
         for number, cost in enumerate(model.costs)
+        if cost.share >= _TOLD
     ]
     return say(
         "A step takes {terms} (R² {r2}); of steps that the fit had not seen, half are within {error}.",
