@@ -46,13 +46,13 @@ def shown(store: Path, *words: str) -> str:
 
 
 def test_a_run_keeps_its_figures_and_duckdb_reads_them_all(store: Path) -> None:
-    rows = duckdb.sql(
+    rows = duckdb.execute(
         f"SELECT commit, value, low, high FROM '{store}/*.parquet' WHERE figure = 'step' ORDER BY date_utc"
     ).fetchall()
     assert [row[0] for row in rows] == [f"c{number:02}" for number in range(12)]
     assert {row[1] for row in rows} == {1_400_400.0, 1_600_400.0}
     assert all(low <= value <= high for _, value, low, high in rows)
-    figures = {row[0] for row in duckdb.sql(f"SELECT DISTINCT figure FROM '{store}/*.parquet'").fetchall()}
+    figures = {row[0] for row in duckdb.execute(f"SELECT DISTINCT figure FROM '{store}/*.parquet'").fetchall()}
     assert figures >= {"step", "launches", "line:compute.gemm", "line:idle.host_code"}
 
 
