@@ -248,3 +248,16 @@ def test_any_text_makes_valid_xml(name: str, said: str) -> None:
     document = junit_xml(name, [Case(name, said, said)]).split("\n", 1)[1]
     [suite] = ElementTree.fromstring(document)  # noqa: S314
     assert suite.get("tests") == "1"
+
+
+def test_a_comment_for_a_pull_request_has_the_verdict_the_parts_and_the_places(unpacked: Callable[[str], Path]) -> None:
+    before, after = unpacked("experts_batched.sqlite"), unpacked("experts_loop.sqlite")
+    comment = gpuledger("diff", before, after, "--comment").stdout
+    assert comment.startswith("<!-- gpuledger -->\n\n### gpuledger: FAIL\n\n**")
+    assert "| step&gt;0% |" in comment  # the gate where none is given
+    assert "| idle: the queue ran dry | +10.8 ms |" in comment
+    assert "- range dispatch\\_single, host time: 707 us -&gt; 12.0 ms" in comment
+    assert gpuledger("diff", after, before, "--comment").stdout.splitlines()[2] == "### gpuledger: PASS"
+    tripped = gpuledger("diff", before, after, "--comment", "--fail-on=launches>0", "--lang=zh")
+    assert tripped.exit_code == 3
+    assert "### gpuledger：FAIL" in tripped.stdout
