@@ -417,12 +417,12 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
     )
 
 
-def json_by(name: str, *values: Any) -> Callable[[], Json]:
+def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
     """What programs read, by the function of `present.json` that writes it, MODULE.FUNCTION: only JSON loads it."""
     module, _, function = name.partition(".")
 
     def written() -> Json:
-        document: Json = getattr(import_module(f"gpuledger.present.json.{module}"), function)(*values)
+        document: Json = getattr(import_module(f"gpuledger.present.json.{module}"), function)(*values, **options)
         return document
 
     return written
