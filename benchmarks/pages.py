@@ -31,8 +31,8 @@ FIRST_ANSWER: Final = """async () => {
 }"""
 
 
-def first_answer_s(page: Path) -> float | None:
-    """From the page's opening to its first answer, the fastest of three; None without a browser."""
+def first_answer_s(page: Path) -> tuple[float, float] | None:
+    """From the page's opening to its first answer, on the clock and of the processor; None without a browser."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         return None
@@ -43,11 +43,15 @@ def first_answer_s(page: Path) -> float | None:
         seconds = []
         for _ in range(3):
             tab = browser.new_page(viewport={"width": 1440, "height": 900})
+            session = tab.context.new_cdp_session(tab)
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
             tab.goto(page.as_uri())
-            seconds.append(float(tab.evaluate(FIRST_ANSWER)))
+            on_the_clock = float(tab.evaluate(FIRST_ANSWER))
+            spent = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+            seconds.append((on_the_clock, float(spent["TaskDuration"])))
             tab.close()
         browser.close()
-    return min(seconds)
+    return min(first for first, _ in seconds), min(cpu for _, cpu in seconds)
 
 
 def main() -> None:
@@ -62,12 +66,12 @@ def main() -> None:
             wrong.append(f"{kernels:,} kernels: {run.reason}")
             continue
         size, first_s = page.stat().st_size, first_answer_s(page)
-        said = "no browser" if first_s is None else f"first answer {first_s:.2f} s"
+        said = "no browser" if first_s is None else f"first answer {first_s[0]:.2f} s, {first_s[1]:.2f} s CPU"
         print(f"{kernels:>10,} kernels {run.wall_s:6.2f} s {run.cpu_s:6.2f} s CPU {size:>10,} B  {said}", flush=True)
         promised = PROMISED_S.get(kernels)
         wrong += [f"{kernels:,} kernels take {run.wall_s:.1f} s"] if promised and run.wall_s > promised else []
         wrong += [f"a page of {size:,} B"] if size > MOST_BYTES else []
-        wrong += [f"the first answer after {first_s:.2f} s"] if first_s is not None and first_s > MOST_FIRST_S else []
+        wrong += [f"the first answer {said}"] if first_s is not None and first_s[0] > MOST_FIRST_S else []
     if wrong:
         sys.exit("\n".join(f"error: {line}" for line in wrong))
 

@@ -139,7 +139,7 @@ def test_the_model_is_its_own_mock(model: Trace) -> None:
     checked = aligned(model, model, mock_range="attention", tier="same-module")
     assert (checked.verdict, verdicts(checked)) == (PASS, {})
     assert all(row.level == "exact" and row.same_shape and row.ratio == 1.0 for row in checked.sides.rows)
-    assert checked.conclusion == "ALIGNED: the mock runs what the model runs, in 1.00 x its time."
+    assert checked.conclusion == "ALIGNED: the mock runs what the model runs, in 1.00x its time."
 
 
 def test_the_same_module_has_to_be_closer(attn: Trace, model: Trace) -> None:
@@ -344,7 +344,7 @@ def test_text_fits_a_terminal(unpacked: Unpack) -> None:
     assert lines[0] == "attn.sqlite against decode.sqlite"
     assert lines[2].startswith("ALIGNED WITH REMARKS: ")
     assert any(
-        re.fullmatch(r"latency per forward  WARN     22\.8 us  .* 25\.9 us \(1\.14 x faster\)", e) for e in lines
+        re.fullmatch(r"latency per forward  WARN     22\.8 us  .* 25\.9 us \(1\.14x faster\)", e) for e in lines
     )
 
 

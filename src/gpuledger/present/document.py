@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import say
@@ -414,6 +415,17 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
         for number, (title, short, inside) in enumerate(titled)
         if inside
     )
+
+
+def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
+    """What programs read, by the function of `present.json` that writes it, MODULE.FUNCTION: only JSON loads it."""
+    module, _, function = name.partition(".")
+
+    def written() -> Json:
+        document: Json = getattr(import_module(f"gpuledger.present.json.{module}"), function)(*values, **options)
+        return document
+
+    return written
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
@@ -23,6 +23,7 @@ from gpuledger.present.document import (
     SheetBlock,
     Tile,
     chapters,
+    json_by,
 )
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.junit import Case, junit_xml
@@ -30,9 +31,6 @@ from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.align import AlignJson
 
 CHECKS: Final = say("Checks")
 
@@ -82,16 +80,10 @@ def align_document(made: Alignment, health: Sequence[Note]) -> Document:
     first = (Heading(title(made), 1), Paragraph(made.conclusion), Paragraph(about(made)), checks_block(made))
     return Document(
         blocks=lambda: (Group((*first, *evidence_blocks(made, health))),),
-        data=lambda: _json(made, health),
+        data=json_by("align.align_json", made, health),
         sheets=lambda: (_every_row(made.sides.rows),),
         page=lambda: _page(made, health),
     )
-
-
-def _json(made: Alignment, health: Sequence[Note]) -> AlignJson:
-    from gpuledger.present.json.align import align_json
-
-    return align_json(made, health)
 
 
 def _page(made: Alignment, health: Sequence[Note]) -> Page:

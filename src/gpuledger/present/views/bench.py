@@ -9,7 +9,7 @@ scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving
 from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
@@ -26,12 +26,10 @@ from gpuledger.present.document import (
     Remarks,
     SheetBlock,
     SheetTitle,
+    json_by,
 )
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.diagnosis import DiagnosisJson
 
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _LONG: Final = 32
@@ -330,16 +328,10 @@ def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore
             Group(tuple(tables)),
             Remarks(notes, 6),
         ),
-        data=lambda: _diagnosis_json(benchmark, scores),
+        data=json_by("diagnosis.diagnosis_json", benchmark, scores),
         sheets=lambda: (_cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True),),
         remarks=notes,
     )
-
-
-def _diagnosis_json(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> DiagnosisJson:
-    from gpuledger.present.json.diagnosis import diagnosis_json
-
-    return diagnosis_json(benchmark, scores)
 
 
 def _diagnosis_headline(benchmark: DiagnosisBenchmark) -> Message:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpuledger.analyse.path_summary import BesidePath, OperationOnPath, PathSide, PathSummary, side_of
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
-from gpuledger.present.document import Document, Paragraph, SheetBlock, SheetTitle
+from gpuledger.present.document import Document, Paragraph, SheetBlock, SheetTitle, json_by
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.trace.model import Note
 from gpuledger.units import count_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.tables import CriticalJson
 
 _SIDES: Final = {
     PathSide.HOST: say("host"),
@@ -39,18 +36,15 @@ def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Seq
     sentences = [Paragraph(sentence) for summary in summaries for sentence in path_sentences(summary)]
     remarks = [Paragraph(remark) for summary in summaries for remark in path_remarks(summary)]
 
-    def json() -> CriticalJson:
-        from gpuledger.present.json.tables import critical_json
-
-        return critical_json(profile, zero_ns, [sentence.text for sentence in sentences], sheets, notes)
-
     return Document(
         blocks=lambda: (
             *sentences,
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
             *remarks,
         ),
-        data=json,
+        data=json_by(
+            "tables.critical_json", profile, zero_ns, [sentence.text for sentence in sentences], sheets, notes
+        ),
         sheets=lambda: tuple(sheets),
         remarks=tuple(remark.text for remark in remarks),
         page=lambda: tables_page(profile, (*sentences, *remarks), sheets),

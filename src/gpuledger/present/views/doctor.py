@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.capture_checks import CaptureCheck
-from gpuledger.present.document import Document, Drawn
+from gpuledger.present.document import Document, Drawn, json_by
 from gpuledger.present.safe_text import display_width, visible, wrapped
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terminal import Terminal
@@ -18,7 +18,6 @@ from gpuledger.units import bytes_text
 if TYPE_CHECKING:
     from gpuledger.doctor.check import DoctorCheck
     from gpuledger.doctor.checks import Diagnosis
-    from gpuledger.present.json.inventory import DoctorJson
 
 _MARKS: Final = {"ok": "✓", "warning": "!", "problem": "✗", "not checked": "-"}
 _WORDS: Final = max(map(len, _MARKS))
@@ -33,15 +32,9 @@ def doctor_document(found: Diagnosis) -> Document:
     """The checks; JSON is the document gpuledger.doctor/1."""
     return Document(
         blocks=lambda: (Drawn(lambda terminal, _: _text(found, terminal), lambda _: _markdown(found)),),
-        data=lambda: _json(found),
+        data=json_by("inventory.doctor_json", found),
         sheets=lambda: (_sheet(found, with_fixes=True),),
     )
-
-
-def _json(found: Diagnosis) -> DoctorJson:
-    from gpuledger.present.json.inventory import doctor_json
-
-    return doctor_json(found)
 
 
 def _text(found: Diagnosis, terminal: Terminal) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.fleet import FleetJson
 
 LATE: Final = say("Who is late, and when")
 
@@ -98,17 +95,11 @@ def fleet_document(merged: Merged, late: Sheet | None) -> doc.Document:
             *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in tables),
             *((doc.Remarks(closing),) if closing else ()),
         ),
-        data=lambda: _json(merged),
+        data=doc.json_by("fleet.fleet_json", merged),
         sheets=lambda: (*merged.tables, *([late] if late else [])),
         remarks=tuple(f"{name}: {why}" for name, why in merged.failed),
         page=lambda: _page(merged),
     )
-
-
-def _json(merged: Merged) -> FleetJson:
-    from gpuledger.present.json.fleet import fleet_json
-
-    return fleet_json(merged)
 
 
 def _shown(finding: Finding) -> doc.ShownFinding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
 from gpuledger.messages import Message, joined, say
@@ -20,6 +19,7 @@ from gpuledger.present.document import (
     Remarks,
     SheetBlock,
     SheetTitle,
+    json_by,
 )
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -28,9 +28,6 @@ from gpuledger.system.kept_files import KeptOfProfile
 from gpuledger.trace.model import CORRECTED, Decoding, NotMeasured, Origin, Severity, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.inventory import InfoJson
 
 
 def info_document(
@@ -65,7 +62,7 @@ def info_document(
             ),
             Only(Medium.TEXT, (*private, Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))),
         ),
-        data=lambda: _json(name, trace, found, kept, verbose=verbose),
+        data=json_by("inventory.info_json", name, trace, found, kept, verbose=verbose),
         sheets=lambda: (_rows_sheet(trace, found),),
     )
 
@@ -104,12 +101,6 @@ def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
     ours = [("gpuledger", table) for table in found.rows]
     theirs = [(trace.origin.tool, table) for table in trace.origin.source_rows]
     return Sheet.of("rows", "Rows", columns, (*ours, *theirs))
-
-
-def _json(name: str, trace: Trace, found: Contents, kept: KeptOfProfile | None, *, verbose: bool) -> InfoJson:
-    from gpuledger.present.json.inventory import info_json
-
-    return info_json(name, trace, found, kept, verbose=verbose)
 
 
 def _kept_lines(kept: KeptOfProfile | None) -> list[str]:

@@ -28,6 +28,7 @@ from gpuledger.present.document import (
     Section,
     SheetBlock,
     chapters,
+    json_by,
     not_measured,
 )
 from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain
@@ -38,7 +39,6 @@ from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.answers.kernels import KernelsAnswer
-    from gpuledger.present.json.kernels import KernelsJson
 
 LIMITERS: Final = {
     "DRAM": say("DRAM"),
@@ -127,16 +127,10 @@ def kernels_document(answer: KernelsAnswer) -> Document:
     """The whole answer of `gpuledger kernels`; JSON is the document gpuledger.kernels/1."""
     return Document(
         blocks=lambda: (Group(tuple(_blocks(answer))),),
-        data=lambda: _json(answer),
+        data=json_by("kernels.kernels_json", answer),
         sheets=lambda: (_figures_sheet(answer),),
         page=lambda: _page(answer),
     )
-
-
-def _json(answer: KernelsAnswer) -> KernelsJson:
-    from gpuledger.present.json.kernels import kernels_json
-
-    return kernels_json(answer)
 
 
 def _page(answer: KernelsAnswer) -> Page:

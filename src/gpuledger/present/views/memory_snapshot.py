@@ -10,12 +10,11 @@ from typing import Final
 from gpuledger.analyse.memory.allocations import Holder, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
-from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Severity
@@ -28,14 +27,9 @@ _SHOWN: Final = 2
 _MOST_HOLDERS: Final = 10
 _MOST_LEAKS: Final = 10
 
-_SIZE: Final = Column("bytes", "MB", Unit.MB, page_name=say("Size"))
-_WHERE: Final = Column("where", say("Allocated by"), Unit.TEXT)
-_HELD: Final = (
-    _WHERE,
-    _SIZE,
-    Column("share", say("Share"), Unit.SHARE_PERCENT),
-    Column("allocations", say("Allocations"), Unit.COUNT),
-)
+_WHERE: Final = Column("where", say("Allocated by"), Unit.TEXT, lambda held: _path_cell(held.path))
+_SIZE: Final = Column("bytes", "MB", Unit.MB, "size_bytes", page_name=say("Size"))
+_COUNT: Final = Column("allocations", say("Allocations"), Unit.COUNT)
 _MOMENTS: Final = (
     Column("moment", say("Moment"), Unit.TEXT),
     Column("since_start_ns", say("After"), Unit.NS),
@@ -47,30 +41,20 @@ _MOMENTS: Final = (
     Column("largest_free_bytes", say("Largest fragment, MB"), Unit.MB, detail=1, page_name=say("Largest fragment")),
 )
 _SEGMENTS: Final = (
-    Column("address", say("Segment"), Unit.TEXT),
-    Column("total_bytes", "MB", Unit.MB, page_name=say("Size")),
-    Column("used_bytes", say("In use, MB"), Unit.MB, page_name=say("In use")),
+    Column("address", say("Segment"), Unit.TEXT, lambda segment: f"0x{segment.address:x}"),
+    Column("total_bytes", "MB", Unit.MB, "size_bytes", page_name=say("Size")),
+    Column("used_bytes", say("In use, MB"), Unit.MB, "active_bytes", page_name=say("In use")),
     Column("free_bytes", say("Free, MB"), Unit.MB, page_name=say("Free")),
     Column("largest_free_bytes", say("Largest free, MB"), Unit.MB, page_name=say("Largest free")),
     Column("blocks", say("Blocks"), Unit.COUNT),
 )
-_LEAKS: Final = (
-    _WHERE,
-    _SIZE,
-    Column("allocations", say("Allocations"), Unit.COUNT),
-    Column("steps", say("In steps"), Unit.COUNT),
-)
-_CHURN: Final = (
-    _WHERE,
-    _SIZE,
-    Column("allocations", say("Allocations"), Unit.COUNT),
-    Column("median_life_ns", say("Lives (median)"), Unit.NS),
-)
+_LEAKS: Final = (_WHERE, _SIZE, _COUNT, Column("steps", say("In steps"), Unit.COUNT))
+_CHURN: Final = (_WHERE, _SIZE, _COUNT, Column("median_life_ns", say("Lives (median)"), Unit.NS))
 _FINDINGS: Final = (
     Column("code", say("Finding"), Unit.TEXT),
     Column("gpu", "GPU", Unit.ID),
-    Column("claim", say("Claim"), Unit.TEXT),
-    Column("fix", say("Fix"), Unit.TEXT),
+    Column("claim", say("Claim"), Unit.TEXT, lambda finding: capitalised(finding.claim)),
+    Column("fix", say("Fix"), Unit.TEXT, lambda finding: finding.fix or ""),
     Column("confidence", say("Confidence"), Unit.TEXT),
 )
 
@@ -246,18 +230,9 @@ def snapshot_findings(analysed: SnapshotAnswer) -> doc.Findings:
     )
 
 
-def _findings_sheet(findings: Sequence[Finding]) -> Sheet:
-    """Findings for programs."""
-    rows = tuple(
-        (finding.code, finding.gpu, capitalised(finding.claim), finding.fix or "", finding.confidence)
-        for finding in findings
-    )
-    return Sheet("findings", say("What to do"), _FINDINGS, rows)
-
-
 def sheets_with_findings(analysed: SnapshotAnswer) -> list[Sheet]:
     """For programs: the findings, then the tables of all GPUs."""
-    return [_findings_sheet(analysed.findings), *snapshot_sheets(analysed)]
+    return [Sheet.of("findings", say("What to do"), _FINDINGS, analysed.findings), *snapshot_sheets(analysed)]
 
 
 def snapshot_sheets(analysed: SnapshotAnswer) -> list[Sheet]:
@@ -273,58 +248,32 @@ def _gpu_sheets(figures: SnapshotFigures) -> Iterator[Sheet]:
         *((say("out of memory"), failed.layout) for failed in failures),
         (say("end"), figures.end),
     ]
-    reserved = tuple(
-        (
-            name,
-            figures.since_start_ns(moment.moment),
-            moment.reserved_bytes,
-            moment.allocated_bytes,
-            moment.awaiting_bytes,
-            moment.stranded_bytes,
-            moment.releasable_bytes,
-            moment.largest_free_bytes,
-        )
-        for name, moment in moments
-    )
-    yield Sheet(f"reserved_gpu{gpu}", say("Reserved memory and its parts, GPU {gpu}", gpu=gpu), _MOMENTS, reserved)
+    sizes = [column.key for column in _MOMENTS[2:]]
+    reserved = [
+        {"moment": name, "since_start_ns": figures.since_start_ns(layout.moment)}
+        | {size: getattr(layout, size) for size in sizes}
+        for name, layout in moments
+    ]
+    yield Sheet.of(f"reserved_gpu{gpu}", say("Reserved memory and its parts, GPU {gpu}", gpu=gpu), _MOMENTS, reserved)
     by_line, by_stack = say("Peak by line, GPU {gpu}", gpu=gpu), say("Peak by stack, GPU {gpu}", gpu=gpu)
     yield _held_sheet(f"peak_lines_gpu{gpu}", by_line, figures.peak_lines, figures.peak_bytes)
     yield _held_sheet(f"peak_stacks_gpu{gpu}", by_stack, figures.peak_stacks, figures.peak_bytes)
     for failed in failures[-1:]:
         title = say("Held when memory ran out, GPU {gpu}", gpu=gpu)
         yield _held_sheet(f"oom_held_gpu{gpu}", title, failed.held, failed.layout.allocated_bytes)
-    leaks = tuple(
-        (_path_cell(leak.path), leak.size_bytes, leak.allocations, leak.steps)
-        for leak in figures.leaks.leaks[:_MOST_LEAKS]
-    )
-    yield Sheet(f"leaks_gpu{gpu}", say("Never freed, step after step, GPU {gpu}", gpu=gpu), _LEAKS, leaks)
-    stranded = tuple(
-        (
-            f"0x{segment.address:x}",
-            segment.size_bytes,
-            segment.active_bytes,
-            segment.free_bytes,
-            segment.largest_free_bytes,
-            segment.blocks,
-        )
-        for segment in (failures[-1].layout if failures else figures.end).partly_used
-    )
-    yield Sheet(f"segments_gpu{gpu}", say("Segments with fragmented memory, GPU {gpu}", gpu=gpu), _SEGMENTS, stranded)
-    churn = tuple(
-        (_path_cell(short.path), short.size_bytes, short.allocations, short.median_life_ns)
-        for short in figures.short_lived
-    )
-    yield Sheet(f"short_lived_gpu{gpu}", say("Allocated and freed again, GPU {gpu}", gpu=gpu), _CHURN, churn)
+    leaks, layout = figures.leaks.leaks[:_MOST_LEAKS], failures[-1].layout if failures else figures.end
+    yield Sheet.of(f"leaks_gpu{gpu}", say("Never freed, step after step, GPU {gpu}", gpu=gpu), _LEAKS, leaks)
+    title = say("Segments with fragmented memory, GPU {gpu}", gpu=gpu)
+    yield Sheet.of(f"segments_gpu{gpu}", title, _SEGMENTS, layout.partly_used)
+    title = say("Allocated and freed again, GPU {gpu}", gpu=gpu)
+    yield Sheet.of(f"short_lived_gpu{gpu}", title, _CHURN, figures.short_lived)
 
 
 def _held_sheet(name: str, title: str, holders: Sequence[Holder], whole: int) -> Sheet:
-    shown = with_rest(holders)
-    rows = tuple(
-        (_holder_cell(holder), holder.size_bytes, 100 * holder.size_bytes / max(whole, 1), holder.allocations)
-        for holder in shown
-    )
-    total = (say("total"), whole, 100.0, sum(holder.allocations for holder in holders))
-    return Sheet(name, title, _HELD, rows, (total,) if shown else ())
+    columns = replace(_WHERE, get=_holder_cell), _SIZE, share_column("share", say("Share"), "size_bytes", whole), _COUNT
+    count = sum(holder.allocations for holder in holders)
+    total = {"where": say("total"), "bytes": whole, "share": 100.0, "allocations": count}
+    return Sheet.of(name, title, columns, with_rest(holders), [total] if holders else [])
 
 
 def with_rest(held: Sequence[Holder]) -> tuple[Holder, ...]:

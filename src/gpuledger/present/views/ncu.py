@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.analyse.kernels.ncu_plan import HARDLY, LITTLE, NcuPlan, PlannedKernel
 from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, MatchedTimeline
@@ -32,6 +32,7 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
     ShellCommands,
+    json_by,
 )
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit, share_column
@@ -47,9 +48,6 @@ from gpuledger.present.views.kernels import (
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.kernels import NcuPlanJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +89,9 @@ def plan_document(proposal: Proposal) -> Document:
             Only(Medium.TEXT, (Remarks(remarks), Remarks((last,)))),
             Only(Medium.MARKDOWN, (Remarks((*remarks, last)),)),
         ),
-        data=lambda: _json(proposal),
+        data=json_by("kernels.plan_json", proposal),
         sheets=lambda: (every,),
     )
-
-
-def _json(proposal: Proposal) -> NcuPlanJson:
-    from gpuledger.present.json.kernels import plan_json
-
-    return plan_json(proposal)
 
 
 def _plan_sheet(plan: NcuPlan, kernels: Sequence[PlannedKernel], title: str, *more: Column) -> Sheet:

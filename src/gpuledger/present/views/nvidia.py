@@ -7,19 +7,16 @@ shown. Without ends of ranges there are only instances to print.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpuledger.analyse import nvidia_tables
 from gpuledger.analyse.nvidia_tables import NvidiaReport
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import short_function_name
-from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle, json_by
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.model import Note, NotMeasured, Severity, Trace
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.tables import StatsJson
 
 
 class NvidiaTable(NamedTuple):
@@ -197,14 +194,9 @@ def stats_document(profile: str, named: Sequence[NamedSheet], notes: Iterable[No
     remarks = tuple(_remarks(named, notes))
     tables = [SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets]
 
-    def json() -> StatsJson:
-        from gpuledger.present.json.tables import stats_json
-
-        return stats_json(profile, named, notes)
-
     return Document(
         blocks=lambda: (*tables, Remarks(remarks, 6)) if remarks else tuple(tables),
-        data=json,
+        data=json_by("tables.stats_json", profile, named, notes),
         sheets=lambda: sheets,
         remarks=remarks,
     )

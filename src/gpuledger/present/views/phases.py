@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.analyse.phase_costs import BetweenPhases, PhaseCost, PhaseCosts, PhaseWait
 from gpuledger.analyse.work_phases import ToldBy
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
-from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle
+from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle, json_by
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.units import share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.tables import PhasesOfLayersJson
 
 Waits = tuple[PhaseWait, ...] | NotMeasured
 
@@ -69,18 +66,15 @@ def phases_document(
         for what, table, why in missing
     ]
 
-    def json() -> PhasesOfLayersJson:
-        from gpuledger.present.json.tables import phases_json
-
-        return phases_json(profile, zero_ns, sheets, [(table, why) for _, table, why in missing], notes)
-
     return Document(
         blocks=lambda: (
             *sentences,
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
             *doubts,
         ),
-        data=json,
+        data=json_by(
+            "tables.phases_json", profile, zero_ns, sheets, [(table, why) for _, table, why in missing], notes
+        ),
         sheets=lambda: tuple(sheets),
         remarks=tuple(doubt.text for doubt in doubts),
         page=lambda: tables_page(

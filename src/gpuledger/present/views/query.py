@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.messages import Message, say
-from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle, json_by
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.sql.answer import QueryAnswer, Value
 from gpuledger.sql.tables import QueryTable
 from gpuledger.trace.model import Note
 from gpuledger.units import count_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.inventory import QueryJson, QuerySchemaJson
 
 SHOWN: Final = 50
 """So many rows are shown to people; programs get all of them."""
@@ -32,16 +29,10 @@ def query_document(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> 
             SheetBlock(answer_sheet(answer, SHOWN, exact=False), tells_hidden=True),
             *([Remarks(told)] if told else []),
         ),
-        data=lambda: _json(profile, answer, notes),
+        data=json_by("inventory.query_json", profile, answer, notes),
         sheets=lambda: (answer_sheet(answer, len(answer.rows), exact=True),),
         remarks=tuple(answer.notes) + ((_cut(answer),) if answer.is_cut else ()),
     )
-
-
-def _json(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> QueryJson:
-    from gpuledger.present.json.inventory import query_json
-
-    return query_json(profile, answer, notes)
 
 
 def answer_sheet(answer: QueryAnswer, most: int, *, exact: bool) -> Sheet:
@@ -103,15 +94,9 @@ def schema_document(tables: Sequence[QueryTable]) -> Document:
     more = Remarks((say("The columns of one: gpuledger query --schema {table}", table=tables[0].name),))
     return Document(
         blocks=lambda: blocks if len(tables) == 1 else (*blocks, more),
-        data=lambda: _schema_json(tables),
+        data=json_by("inventory.query_schema_json", tables),
         sheets=lambda: sheets,
     )
-
-
-def _schema_json(tables: Sequence[QueryTable]) -> QuerySchemaJson:
-    from gpuledger.present.json.inventory import query_schema_json
-
-    return query_schema_json(tables)
 
 
 def _tables_sheet(tables: Sequence[QueryTable]) -> Sheet:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gpuledger.present.document import (
     Block,
@@ -21,6 +20,7 @@ from gpuledger.present.document import (
     Points,
     SheetBlock,
     SheetTitle,
+    json_by,
 )
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
@@ -33,15 +33,12 @@ from gpuledger.runbook.summary import CellRow, ComparisonRow, RunSummary, Target
 from gpuledger.units import share_text, three_figures, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
-if TYPE_CHECKING:
-    from gpuledger.present.json.runbook import RunbookJson, RunbooksJson
-
 
 def summary_document(summary: RunSummary) -> Document:
     """A run; JSON is the document gpuledger.runbook/1."""
     return Document(
         blocks=lambda: (Group(tuple(_blocks(summary))),),
-        data=lambda: _json(summary),
+        data=json_by("runbook.runbook_json", summary),
         sheets=lambda: (_matrix_values(summary),),
         page=lambda: _page(summary),
     )
@@ -52,12 +49,6 @@ def _page(summary: RunSummary) -> Page:
 
     tables = _blocks(summary)[3:]  # the page has its own first lines
     return runbook_page(summary, {key: _headed(key) for key in summary.book.show}, _about(summary), tables)
-
-
-def _json(summary: RunSummary) -> RunbookJson:
-    from gpuledger.present.json.runbook import runbook_json
-
-    return runbook_json(summary)
 
 
 def _axis_columns(book: Runbook) -> list[Column]:
@@ -122,15 +113,9 @@ def listing_document(books: Sequence[Runbook]) -> Document:
             Only(Medium.TEXT, (*(Points(book.name, (book.question,)) for book in books), last)),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED),)),
         ),
-        data=lambda: _listing_json(sheet),
+        data=json_by("runbook.runbooks_json", sheet),
         sheets=lambda: (sheet,),
     )
-
-
-def _listing_json(sheet: Sheet) -> RunbooksJson:
-    from gpuledger.present.json.runbook import runbooks_json
-
-    return runbooks_json(sheet)
 
 
 def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from gpuledger.messages import say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, always_shown
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.tables import TablesJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +60,9 @@ def tables_document(
     first += [doc.Remarks(tuple(always))] if always else []
     people = sheets if shown is None else shown
 
-    def json() -> TablesJson:
-        from gpuledger.present.json.tables import answer_json
-
-        return answer_json(verb, profile, zero_ns, sheets, notes)
-
     return doc.Document(
         blocks=lambda: (*first, *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in people)),
-        data=json,
+        data=doc.json_by("tables.answer_json", verb, profile, zero_ns, sheets, notes),
         sheets=lambda: tuple(sheets),
         page=lambda: tables_page(profile, list(map(doc.Paragraph, chain(*sentences, always))), people),
     )

@@ -5,7 +5,7 @@ a step's kernels in order), and one stretch of a run as a picture.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +22,17 @@ from gpuledger.present.charts.amounts import ticks
 from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.digits import shape_text
-from gpuledger.present.document import Block, Chart, Conclusion, Document, Paragraph, SheetBlock, SheetTitle, Tell
+from gpuledger.present.document import (
+    Block,
+    Chart,
+    Conclusion,
+    Document,
+    Paragraph,
+    SheetBlock,
+    SheetTitle,
+    Tell,
+    json_by,
+)
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
@@ -32,9 +42,6 @@ from gpuledger.present.views.utilization import against_blocks, shown_sheet, use
 from gpuledger.trace.model import Note
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.json.utilization import StepKernelsJson
 
 _COLUMNS: Final = (
     Column("number", "#", Unit.ID),
@@ -116,18 +123,13 @@ def timeline_document(
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
     opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
 
-    def json() -> StepKernelsJson:
-        from gpuledger.present.json.utilization import step_kernels_json
-
-        return step_kernels_json(profile, answer.use, answer.against, in_order, notes, zero_ns)
-
     return Document(
         blocks=lambda: (
             *opening,
             *(block for compared in answer.against or () for block in against_blocks(compared)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
-        data=json,
+        data=json_by("utilization.step_kernels_json", profile, answer.use, answer.against, in_order, notes, zero_ns),
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
         page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(answer)),
     )

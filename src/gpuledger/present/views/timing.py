@@ -11,14 +11,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import joined, say
-from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.document import (
+    Conclusion,
+    Document,
+    Medium,
+    Only,
+    Opening,
+    Remarks,
+    SheetBlock,
+    SheetTitle,
+    json_by,
+)
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
 from gpuledger.verdicts import DoubtfulFigure
 
 if TYPE_CHECKING:
-    from gpuledger.present.json.timing import TimeJson, TimePairJson
     from gpuledger.system.nvml import GpuReadings, SampledRange
     from gpuledger.timing.timer import TimedPair, Timing
 
@@ -37,23 +46,17 @@ def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatche
             Only(Medium.TEXT, (SheetBlock(sheet), *((Remarks(marked, 6),) if notes else ()))),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),
         ),
-        data=lambda: _json(name, timing, gpu, unwatched),
+        data=json_by("timing.timing_json", name, timing, gpu, unwatched),
         sheets=lambda: (_figures_sheet([_figures(name, timing, gpu)]),),
         remarks=marked,
     )
-
-
-def _json(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> TimeJson:
-    from gpuledger.present.json.timing import timing_json
-
-    return timing_json(name, timing, gpu, unwatched)
 
 
 def _figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, Any]:
     """One row, so that the rows of several operations make a table."""
     from gpuledger.json_types import builtins
 
-    document = builtins(_json(name, timing, gpu, ""))
+    document = builtins(json_by("timing.timing_json", name, timing, gpu, "")())
     apart = ("schema", "interval_ns", "samples_ns", "gpu", "gpu_not_watched")
     low, high = document["interval_ns"] or (None, None)
     seen = {key: None if gpu is None else getattr(gpu, key) for key in ("sm_mhz", "memory_mhz", "power_mw")}
@@ -259,7 +262,7 @@ def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadin
             Only(Medium.TEXT, (SheetBlock(sheet), *closing)),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *closing)),
         ),
-        data=lambda: _pair_json(names, pair, gpu, unwatched),
+        data=json_by("timing.timing_pair_json", names, pair, gpu, unwatched),
         sheets=lambda: (_pair_rows(names, pair, gpu),),
         remarks=notes,
     )
@@ -339,12 +342,6 @@ def _pair_notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None
     for name, timing in zip(names, (pair.first, pair.second), strict=True):
         notes += [say("{which}: {what}", which=name, what=note) for note in launch_remarks(timing)]
     return [*notes, *gpu_remarks(gpu, unwatched)]
-
-
-def _pair_json(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> TimePairJson:
-    from gpuledger.present.json.timing import timing_pair_json
-
-    return timing_pair_json(names, pair, gpu, unwatched)
 
 
 def _pair_rows(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:

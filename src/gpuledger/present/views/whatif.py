@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.changes.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
 from gpuledger.findings.finding import Finding, PlainSaving
@@ -14,7 +14,7 @@ from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
-from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle, json_by
 from gpuledger.present.finding_words import unsure_words
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
@@ -23,22 +23,14 @@ from gpuledger.present.views.tables import tables_page
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
 
-if TYPE_CHECKING:
-    from gpuledger.present.json.tables import WhatIfJson
-
 
 def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns: int) -> Document:
     """The answer for every format; JSON is the document gpuledger.whatif/1."""
     sheets = _sheets(answer)
 
-    def json() -> WhatIfJson:
-        from gpuledger.present.json.tables import whatif_json
-
-        return whatif_json(profile, zero_ns, sheets, notes)
-
     return Document(
         blocks=lambda: _blocks(answer, sheets),
-        data=json,
+        data=json_by("tables.whatif_json", profile, zero_ns, sheets, notes),
         sheets=lambda: sheets,
         page=lambda: tables_page(
             profile,

@@ -6,7 +6,7 @@ Times in JSON are whole nanoseconds, per step.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Controls, Interval
@@ -28,6 +28,7 @@ from gpuledger.present.document import (
     SheetBlock,
     Tile,
     chapters,
+    json_by,
 )
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
@@ -52,9 +53,6 @@ from gpuledger.present.views.diff.tables import (
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
-if TYPE_CHECKING:
-    from gpuledger.present.json.diff import DiffJson
-
 _LONGEST_NAME: Final = 48
 
 HOST_ALONE: Final = say(
@@ -71,16 +69,10 @@ def diff_document(compared: Compared) -> Document:
     parts = Sheet.of("diff_parts", "Parts", columns, found.parts, foot=({"part": "total", "ns": found.delta_ns},))
     return Document(
         blocks=lambda: (Group(tuple(diff_blocks(compared))),),
-        data=lambda: _json(compared),
+        data=json_by("diff.diff_json", compared),
         sheets=lambda: (parts,),
         page=lambda: _page(compared),
     )
-
-
-def _json(compared: Compared) -> DiffJson:
-    from gpuledger.present.json.diff import diff_json
-
-    return diff_json(compared)
 
 
 def _page(compared: Compared) -> Page:
