@@ -16,6 +16,7 @@ from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.light.paged_attention import BatchLengths, batch_lengths, paged_count
 from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
+from gpuledger.analyse.operators.costs import operator_costs
 from gpuledger.analyse.steady_kernels import all_steady
 from gpuledger.catalog.kernel_names import emitted_operator, without_ids
 from gpuledger.catalog.kernel_types import routed_product
@@ -274,6 +275,20 @@ def test_ranges_that_torch_emitted_under_nsys(unpacked: Callable[[str], Path]) -
     at_peak_ns = 2 * 512 * 1024 * 1024 / 989.4e12 * 1e9
     assert light.light_ns[products] == pytest.approx(at_peak_ns, rel=0.01)
     assert (light.source == LightSource.SHAPES).mean() > 0.9
+
+
+def test_ops_lists_operators_that_torch_emitted_under_nsys(unpacked: Callable[[str], Path]) -> None:
+    trace = open_trace(unpacked("emit_nvtx.sqlite"))
+    [device] = analyse_devices(trace, "emit_nvtx", Selection())
+    costs = operator_costs(trace, device)
+    by_name = {one.name: one for one in costs.operators.by_name}
+    assert costs.operators.attributed_share == 1.0
+    assert (by_name["aten::mm"].count, by_name["aten::addmm"].count) == (11 * 4, 6 * 4)
+    assert costs.operators.annotated_share < 0.5  # what torch emitted is no annotation of the program
+    assert costs.work.flops == 17 * 4 * 2 * 512 * 1024 * 1024
+    assert {work.kind for work in costs.work.work} == {"bf16"}
+    assert costs.work.mfu == pytest.approx(costs.work.flops / 989.4e12 * 1e9 / device.steady_ns, rel=0.01)
+    assert costs.lit["aten::mm"].source is LightSource.SHAPES
 
 
 @pytest.mark.parametrize(
