@@ -59,7 +59,7 @@ def always_shown(notes: Iterable[Note]) -> list[str]:
 DAMAGE: Final = frozenset(
     {
         *("ids-repeated", "kernels-timeless", "launches-lost", "outside-recording", "rows-twice"),
-        *("starts-before-launch", "stream-order", "stream-overlap", "sync-before-end"),
+        *("starts-before-launch", "starts-late", "stream-order", "stream-overlap", "sync-before-end"),
     }
 )
 """The codes of notes on what cannot be true: no cause of idle time, and no saving, is believed after one of them."""
