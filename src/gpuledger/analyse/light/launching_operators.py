@@ -48,6 +48,8 @@ class LaunchingOperators:
                 rows = ranges.at(mine)
             else:
                 mine, rows = emitted_ranges(ranges, np.flatnonzero(is_there))
+                if not (rows.codes("inputs") != NO_TEXT).any():  # without sizes they say nothing here
+                    mine, rows = mine[:0], rows.between(slice(0))
         around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
         if len(mine):
             around[used] = innermost(rows, calls)

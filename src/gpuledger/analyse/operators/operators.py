@@ -127,7 +127,8 @@ def with_types(rows: Rows, operator: Positions, kernels: Codes, texts: Strings) 
     `operator` and `kernels` are of activities: which of the rows launched each, and its name.
     """
     first, number = group(rows.codes("name"), rows.codes("inputs"))
-    launched = np.flatnonzero(operator >= 0)
+    has_sizes = np.append(rows.codes("inputs") != NO_TEXT, np.False_)  # the last one is for -1
+    launched = np.flatnonzero(has_sizes[operator])
     once = launched[group(number[operator[launched]], kernels[launched])[0]]
     said: dict[int, set[str]] = {}
     for kind, code in zip(number[operator[once]].tolist(), kernels[once].tolist(), strict=True):
