@@ -16,9 +16,10 @@ from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.light.paged_attention import BatchLengths, batch_lengths, paged_count
 from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
+from gpuledger.analyse.operators.costs import operator_costs
 from gpuledger.analyse.steady_kernels import all_steady
 from gpuledger.catalog.kernel_names import emitted_operator, without_ids
-from gpuledger.catalog.kernel_types import routed_product
+from gpuledger.catalog.kernel_types import needed_share, routed_product
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.selection import Selection
 from support.launched_ops import Launch, Op, traced
@@ -221,6 +222,28 @@ def test_what_is_written_counts_once_whether_it_is_handed_over_or_not() -> None:
     assert moved_bytes("aiter::rmsnorm", _given(((64, 256), BF16)), None) == both
 
 
+SOFTMAX = (
+    "void at::native::(anonymous namespace)::cunn_SoftMax{}<4, float, float, float, at::native::{}Epilogue>(float*)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        (SOFTMAX.format("Forward", "LogSoftMaxForward"), 1 / 2),
+        (SOFTMAX.format("Forward", "SoftMaxForward"), 1 / 2),
+        (SOFTMAX.format("ForwardSmem", "LogSoftMaxForward"), 1),  # in shared memory
+        (SOFTMAX.format("Backward", "LogSoftMaxBackward"), 3 / 4),
+        (SOFTMAX.format("Backward", "SoftMaxBackward"), 3 / 5),
+        (SOFTMAX.format("BackwardSmem", "SoftMaxBackward"), 1),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, x>", 1),
+        ("cunn_SoftMax" + "x" * 100_000, 1),
+    ],
+)
+def test_softmax_reads_its_rows_again(name: str, share: float) -> None:
+    assert needed_share(name) == share
+
+
 @pytest.mark.parametrize(("name", "once"), [("aten::copy_", True), ("aten::sort", False), ("fbgemm::permute", False)])
 def test_which_operators_are_known_to_go_once(name: str, once: bool) -> None:
     assert goes_once(name) is once
@@ -274,6 +297,22 @@ def test_ranges_that_torch_emitted_under_nsys(unpacked: Callable[[str], Path]) -
     at_peak_ns = 2 * 512 * 1024 * 1024 / 989.4e12 * 1e9
     assert light.light_ns[products] == pytest.approx(at_peak_ns, rel=0.01)
     assert (light.source == LightSource.SHAPES).mean() > 0.9
+
+
+def test_ops_lists_operators_that_torch_emitted_under_nsys(unpacked: Callable[[str], Path]) -> None:
+    trace = open_trace(unpacked("emit_nvtx.sqlite"))
+    [device] = analyse_devices(trace, "emit_nvtx", Selection())
+    costs = operator_costs(trace, device)
+    by_name = {one.name: one for one in costs.operators.by_name}
+    assert costs.operators.attributed_share == 1.0
+    assert (by_name["aten::mm"].count, by_name["aten::addmm"].count) == (11 * 4, 6 * 4)
+    assert (
+        costs.operators.annotated_ns < 0.5 * costs.operators.device_ns
+    )  # what torch emitted is no annotation of the program
+    assert costs.work.flops == 17 * 4 * 2 * 512 * 1024 * 1024
+    assert {work.kind for work in costs.work.work} == {"bf16"}
+    assert costs.work.mfu == pytest.approx(costs.work.flops / 989.4e12 * 1e9 / device.steady_ns, rel=0.01)
+    assert costs.lit["aten::mm"].source is LightSource.SHAPES
 
 
 @pytest.mark.parametrize(

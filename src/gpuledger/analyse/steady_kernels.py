@@ -120,7 +120,7 @@ class SteadyKernels:
         codes = self._strings.distinct(self.names)
         return [self._strings.text(code) or "" for code in codes], np.searchsorted(codes, self.names)
 
-    def of_names(self, figure: Callable[[str], int], dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    def of_names(self, figure: Callable[[str], float], dtype: DTypeLike = np.int64) -> NDArray[Any]:
         """What a name says of each kernel, asked once for each of the different names."""
         texts, position = self._texts
         return np.array([figure(text) for text in texts], dtype)[position]

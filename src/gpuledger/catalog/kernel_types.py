@@ -131,6 +131,23 @@ def aligned_elements(name: str) -> int:
 pads_channels: Final = name_matcher(r"AddPaddingKernel", 0, ("addpadding",))
 """Whether a kernel only widens a tensor's channels to what a convolution's kernel takes."""
 
+_REREADS: Final = (
+    (regex(r"cunn_SoftMaxForward(?!Smem)(?![A-Za-z])"), 2 / 4),  # for the maximum, for the sum, and for the result
+    (
+        regex(r"cunn_SoftMaxBackward(?!Smem)(?![A-Za-z]).{0,200}\bLogSoftMaxBackward"),
+        3 / 4,
+    ),  # gradients are summed first
+    (regex(r"cunn_SoftMaxBackward(?!Smem)(?![A-Za-z])"), 3 / 5),
+)
+
+
+def needed_share(name: str) -> float:
+    """Of what a kernel moves where its rows fit in no cache, what it has to: PyTorch's softmax reads them again."""
+    if "cunn_SoftMax" not in name:
+        return 1.0
+    return next((share for pattern, share in _REREADS if pattern.search(name[:LOOKED_AT])), 1.0)
+
+
 is_masked_attention: Final = name_matcher(r"fmha_cutlass[FB]_(?:bf|f)16", 0, ("fmha_cutlass",))
 """Whether fused attention takes any mask: PyTorch's memory-efficient kernels, made for GPUs of 2020."""
 

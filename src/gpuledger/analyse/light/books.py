@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_light import KernelLight, LightRoof, LightSource, kernel_light
+from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
+from gpuledger.analyse.light.unrecorded_products import LightRoof
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
 from gpuledger.ledger.books import LineKind

@@ -35,6 +35,7 @@ from gpuledger.catalog.kernel_types import (
     is_before_hopper,
     list_element_bytes,
     list_kernel,
+    needed_share,
     pads_channels,
 )
 from gpuledger.records import dataclass
@@ -171,10 +172,12 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
             figures, limited = _from_shapes(kernels, launching, per_byte)
             put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        figures, limited = _from_counters(kernels, *kernels.sampled_roofs, kernels.took_ns, kernels.sampled_clock_hz)
+        figures, limited = _from_counters(
+            kernels, per_byte, *kernels.sampled_roofs, kernels.took_ns, kernels.sampled_clock_hz
+        )
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
     if kernels.counted_roofs is not None:
-        figures, limited = _from_counters(kernels, *kernels.counted_roofs)
+        figures, limited = _from_counters(kernels, per_byte, *kernels.counted_roofs)
         put(np.ones(count, np.bool_), figures, LightSource.NCU, limited)
     moved = _launched_bytes(kernels)
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
@@ -185,18 +188,27 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
 
 
 def _from_counters(
-    kernels: SteadyKernels, tensor: Floats, memory: Floats, issue: Floats, took: NDArray[Any], hertz: Floats
+    kernels: SteadyKernels,
+    per_byte: float,
+    tensor: Floats,
+    memory: Floats,
+    issue: Floats,
+    took: NDArray[Any],
+    hertz: Floats,
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
     """Light by the nearest roof that has a counter. Percent are of the clock that there was, peaks of the GPU's own.
 
     `took` and `hertz` are of when they were counted: another run has another clock. Tensor cores are active for
-    longer with instructions of older GPUs, and what only pads is needed by nobody.
+    longer with instructions of older GPUs, what only pads is needed by nobody, and what is read again once.
     Arithmetic outside tensor cores has no counter: the slots in which instructions are issued are what it is at most,
     and of products in single or double precision they are about what it is.
     """
     pace = _clock_share(kernels, hertz)
     if kernels.gpu is not None and kernels.gpu.compute_capability == (9, 0):
         pace[kernels.named(is_before_hopper)] *= OLDER_PACE
+    memory = memory * np.where(
+        _leaves_cache(kernels, memory * took / per_byte), kernels.of_names(needed_share, float), 1.0
+    )
     plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
     share = np.fmax(arithmetic, memory)
@@ -207,6 +219,18 @@ def _from_counters(
     point, high = (needed * np.clip(side, 0, 1) for side in (share, most))
     return (point, point, high), limited
 
+
+def _leaves_cache(kernels: SteadyKernels, moved_bytes: Floats) -> NDArray[np.bool_]:
+    """Whether the rows that a GPU's blocks go through at once, one each, are more than its cache holds."""
+    gpu = kernels.gpu
+    at_once = ROWS_AT_ONCE * (gpu.sm_count or 0) if gpu is not None else 0
+    cache = (gpu.l2_bytes if gpu is not None else None) or CACHE_BYTES
+    rows: NDArray[np.bool_] = moved_bytes / MOST_PASSES / np.maximum(kernels.blocks, 1) * at_once > cache
+    return rows
+
+
+ROWS_AT_ONCE, MOST_PASSES, CACHE_BYTES = 2, 4, 50 << 20
+"""Of a multiprocessor with blocks of 1,024 threads; how often softmax goes through a row; and an H100's cache."""
 
 UNSEEN, ISSUES = 0.1, 0.4
 """A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not. So

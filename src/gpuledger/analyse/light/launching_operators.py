@@ -14,18 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.operators.arithmetic import Inputs, parse_inputs
-from gpuledger.analyse.operators.operators import OPERATOR
-from gpuledger.attribution.ranges import Nest
-from gpuledger.catalog.kernel_names import emitted_operator
-from gpuledger.catalog.kernel_types import torch_type
+from gpuledger.analyse.operators.operators import OPERATOR, emitted_ranges, nested, with_types
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import GraphPlace, GraphPlaces, Trace
 from gpuledger.trace.statistics import largest
-from gpuledger.trace.strings import NO_TEXT, Strings
-from gpuledger.trace.tables import Rows, Table
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Table
 
 MOST_KINDS: Final = 300
 """So many operators with other inputs are looked at: programs have hundreds, of which few take most of the time."""
@@ -47,20 +44,20 @@ class LaunchingOperators:
             first, last = calls["start_ns"].min(), calls["end_ns"].max()
             is_there = (ranges["start_ns"] <= last) & (ranges["end_ns"] >= first)
             mine = np.flatnonzero((ranges.codes("kind") == code) & is_there) if code != NO_TEXT else mine
-            if len(mine):
+            if is_recorded := len(mine) > 0:
                 rows = ranges.at(mine)
             else:
-                mine, rows = _emitted(ranges, np.flatnonzero(is_there))
-        place = np.full(len(ranges) + 1, -1, np.intp)  # the last one is for -1
-        place[mine] = np.arange(len(mine))
-        self.nest: Final = Nest(rows, place[ranges["parent"][mine]] if len(mine) else mine)
-        self._texts: Final = trace.strings
-        self._kernel: Final = work.name[activities]
+                mine, rows = emitted_ranges(ranges, np.flatnonzero(is_there))
+                if not (rows.codes("inputs") != NO_TEXT).any():  # without sizes they say nothing here
+                    mine, rows = mine[:0], rows.between(slice(0))
         around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
         if len(mine):
-            around[used] = innermost(self.nest.rows, calls)
+            around[used] = innermost(rows, calls)
         self.row: Final[Positions] = around[launch]
         """Of each activity; -1 for none."""
+        if len(mine) and not is_recorded:
+            rows = with_types(rows, self.row, work.name[activities], trace.strings)
+        self.nest: Final = nested(rows, ranges, mine)
         self._took_ns: Final = (work.end_ns - work.start_ns)[activities]
 
     def __len__(self) -> int:
@@ -89,23 +86,10 @@ class LaunchingOperators:
         """The different names, with what they were given: of those whose kernels take the most, and of ALWAYS."""
         rows, (first, _, is_told) = self.nest.rows, self._groups
         names, inputs = (rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs"))
-        kinds = [
+        return [
             (name or "", parse_inputs(given) if told else None)
             for name, given, told in zip(names, inputs, is_told.tolist(), strict=True)
         ]
-        if all(given is None or given.types for _, given in kinds):
-            return kinds
-        return [
-            (name, self._typed(given, number) if given is not None and not given.types else given)
-            for number, (name, given) in enumerate(kinds)
-        ]
-
-    def _typed(self, given: Inputs, number: int) -> Inputs:
-        """With the type that the names of its kernels say, where they say one."""
-        mine = (self.row >= 0) & (self.kind[self.row] == number)
-        said = {torch_type(self._texts.text(code) or "") for code in distinct(self._kernel[mine]).tolist()}
-        named = [kind for kind in said if kind is not None]
-        return given._replace(types=tuple(named) * len(given.shapes)) if len(named) == 1 else given
 
     def around(self, chosen: NDArray[np.bool_]) -> Positions:
         """Of each activity the innermost of the chosen operators that it was launched in; -1 for none."""
@@ -119,21 +103,6 @@ class LaunchingOperators:
         mine = mine[group(*(rows.codes(key)[mine] for key in ("name", "inputs")))[0]]
         named = zip(rows.codes("name")[mine].tolist(), rows.strings.decode(rows.codes("inputs")[mine]), strict=True)
         return [(codes[code], given) for code, text in named if (given := parse_inputs(text)) is not None]
-
-
-def _emitted(ranges: Rows, there: Positions) -> tuple[Positions, Rows]:
-    """Which of these ranges PyTorch emitted for operators; and these, with their bare names and inputs."""
-    names = ranges.codes("name")[there]
-    codes = [code for code in ranges.strings.distinct(names) if code != NO_TEXT]
-    told = {code: emitted for code in codes if (emitted := emitted_operator(ranges.strings.text(code) or ""))}
-    there = there[is_among(names, list(told))]
-    chosen = ranges.only("start_ns", "end_ns", "pid", "tid").at(there)
-    strings = Strings(dict.fromkeys(text for pair in told.values() for text in pair))
-    columns = {column: chosen[column] for column in ("start_ns", "end_ns", "pid", "tid")}
-    for at, column in enumerate(("name", "inputs")):
-        number = {code: strings.code(pair[at]) if pair[at] else NO_TEXT for code, pair in told.items()}
-        columns[column] = np.array([number[code] for code in ranges.codes("name")[there].tolist()], np.int32)
-    return there, Rows(ranges.schema, columns, strings)
 
 
 class GraphOperators:

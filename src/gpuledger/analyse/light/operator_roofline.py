@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gpuledger.analyse.light.kernel_light import SINGLE, LightRoof, kernel_light
+from gpuledger.analyse.light.kernel_light import kernel_light
 from gpuledger.analyse.light.moved_bytes import moved_bytes
+from gpuledger.analyse.light.unrecorded_products import SINGLE, LightRoof
 from gpuledger.analyse.operators.arithmetic import count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_flops

@@ -238,9 +238,12 @@ class _Namer:
 
     def _common_places(self, calls: NDArray[np.intp], source: str) -> list[int]:
         """For each column of `calls`, the number of what their places have in common."""
-        places = self._places
-        columns = (of_call[calls].T.tolist() for of_call in (places.of_call, places.inputs_of, places.blocks_of))
-        return [self._agreed_place(*map(frozenset, column), source) for column in zip(*columns, strict=True)]
+        known = self._places
+        columns = (of_call[calls].T.tolist() for of_call in (known.of_call, known.inputs_of, known.blocks_of))
+        return [
+            self._agreed_place(frozenset(places), frozenset(inputs), frozenset(blocks), source)
+            for places, inputs, blocks in zip(*columns, strict=True)
+        ]
 
     def _agreed_place(self, places: frozenset[int], inputs: frozenset[int], blocks: frozenset[int], source: str) -> int:
         if (places, inputs, blocks, source) not in self._agreed:

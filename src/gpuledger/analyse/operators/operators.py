@@ -11,12 +11,16 @@ that launched nothing count with the operator around them, or if they begin in t
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.attribution.ranges import Nest, levels
+from gpuledger.catalog.kernel_names import emitted_operator
+from gpuledger.catalog.kernel_types import torch_type
 from gpuledger.catalog.range_names import PROFILER_STEP
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
@@ -24,11 +28,11 @@ from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, group, same
+from gpuledger.trace.keys import Positions, distinct, group, is_among, same
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, parents, shares_in_order
-from gpuledger.trace.strings import NO_TEXT, Codes
-from gpuledger.trace.tables import Table
+from gpuledger.trace.strings import NO_TEXT, Codes, Strings
+from gpuledger.trace.tables import Rows, Table
 
 Flags = NDArray[np.bool_]
 
@@ -86,14 +90,82 @@ def nest(trace: Trace, kind: str) -> Nest:
     ranges = trace[Table.RANGES]
     code = trace.strings.code(kind)
     mine = np.flatnonzero(ranges.codes("kind") == code) if code != NO_TEXT else np.empty(0, np.intp)
+    return nested(ranges.at(mine), ranges, mine)
+
+
+def nested(rows: Rows, ranges: Rows, mine: Positions) -> Nest:
+    """These rows, which are some of the ranges."""
     place = np.full(len(ranges) + 1, -1, np.intp)  # the last one is for -1
     place[mine] = np.arange(len(mine))
-    return Nest(ranges.at(mine), place[ranges["parent"][mine]])
+    return Nest(rows, place[ranges["parent"][mine]] if len(mine) else mine)
+
+
+def emitted_ranges(ranges: Rows, there: Positions) -> tuple[Positions, Rows]:
+    """Which of these ranges PyTorch emitted for operators; and these, with their bare names and inputs."""
+    names = ranges.codes("name")[there]
+    codes = [code for code in ranges.strings.distinct(names) if code != NO_TEXT]
+    told = {code: emitted for code in codes if (emitted := emitted_operator(ranges.strings.text(code) or ""))}
+    there = there[is_among(names, list(told))]
+    first, number = group(ranges.codes("name")[there])
+    texts = [told[code] for code in ranges.codes("name")[there[first]].tolist()]
+    return there, _renamed(ranges.only("start_ns", "end_ns", "pid", "tid").at(there), texts, number)
+
+
+def _renamed(rows: Rows, texts: Sequence[tuple[str, str]], number: Positions) -> Rows:
+    """The ranges with other names and inputs, of which each has one pair."""
+    strings = Strings(dict.fromkeys(text for pair in texts for text in pair))
+    columns = {column: rows[column] for column in ("start_ns", "end_ns", "pid", "tid")}
+    for at, column in enumerate(("name", "inputs")):
+        codes = [strings.code(pair[at]) if pair[at] else NO_TEXT for pair in texts]
+        columns[column] = np.array(codes, np.int32)[number]
+    return Rows(rows.schema, columns, strings)
+
+
+def with_types(rows: Rows, operator: Positions, kernels: Codes, texts: Strings) -> Rows:
+    """Emitted ranges, which hold sizes: with the type that the names of their kernels say, where they say one.
+
+    `operator` and `kernels` are of activities: which of the rows launched each, and its name.
+    """
+    first, number = group(rows.codes("name"), rows.codes("inputs"))
+    has_sizes = np.append(rows.codes("inputs") != NO_TEXT, np.False_)  # the last one is for -1
+    launched = np.flatnonzero(has_sizes[operator])
+    once = launched[group(number[operator[launched]], kernels[launched])[0]]
+    said: dict[int, set[str]] = {}
+    for kind, code in zip(number[operator[once]].tolist(), kernels[once].tolist(), strict=True):
+        if (named := torch_type(texts.text(code) or "")) is not None:
+            said.setdefault(kind, set()).add(named)
+    names, inputs = (rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs"))
+    typed = [
+        (name or "", _typed(given or "", said.get(kind, set())))
+        for kind, (name, given) in enumerate(zip(names, inputs, strict=True))
+    ]
+    return _renamed(rows, typed, number)
+
+
+def _typed(sizes: str, types: set[str]) -> str:
+    """Sizes as JSON, and behind them for each the one type; as they are where there is none, or several."""
+    try:
+        count = len(json.loads(sizes)) if sizes and len(types) == 1 else 0
+    except (ValueError, RecursionError):
+        return sizes
+    return f"{sizes}\n{json.dumps([*types] * count)}" if count else sizes
+
+
+def _emitted(trace: Trace) -> tuple[Nest, Nest]:
+    """Operators that PyTorch emitted as annotations, and the other annotations."""
+    ranges = trace[Table.RANGES]
+    there = np.flatnonzero(ranges.codes("kind") == trace.strings.code(ANNOTATION))
+    mine, rows = emitted_ranges(ranges, there)
+    others = there[~is_among(there, mine)]
+    return nested(rows, ranges, mine), nested(ranges.at(others), ranges, others)
 
 
 def ops(trace: Trace, device: Device) -> Ops:
     """The operators of the steady stretch and their work on one GPU."""
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
+    is_recorded = len(operators) > 0
+    if not is_recorded:
+        operators, annotations = _emitted(trace)
     activities, host = device.work, device.host
     launching = activities.launch
     used = distinct(launching[launching >= 0])
@@ -105,6 +177,8 @@ def ops(trace: Trace, device: Device) -> Ops:
     steady = steady[device.begins_steady(activities.start_ns[steady])]
     length, call = activities.end_ns[steady] - activities.start_ns[steady], launching[steady]
     operator = around[0, call]
+    if len(operators) and not is_recorded:
+        operators = Nest(with_types(operators.rows, operator, activities.name[steady], trace.strings), operators.parent)
     annotation_path = Paths(annotations).of_row
     annotated = annotation_path[around[1, call]] >= 0
     is_graph = activities.family[steady] == activities.families.index(GRAPH_FAMILY)

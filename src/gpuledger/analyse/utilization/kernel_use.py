@@ -265,7 +265,8 @@ def _clocks(values: Mapping[GpuMetric, Floats], shares: SampleShares, columns: F
     clock = values[GpuMetric.SM_CLOCK][shares.used]
     sums = [np.append(0.0, np.cumsum(shares.times(one))) for one in (clock, np.ones(len(clock)))]
     hertz, covered = (sides[columns.first + columns.parts] - sides[columns.first] for sides in sums)
-    return np.divide(hertz, covered, out=np.full(len(hertz), np.nan), where=covered > 0)
+    clocks: Floats = np.where(covered > 0, hertz / np.where(covered > 0, covered, 1.0), np.nan)
+    return clocks
 
 
 def _figures(
