@@ -153,4 +153,6 @@ def test_any_figures_give_levels_that_hold_every_run(values: list[float]) -> Non
 
 
 def test_a_figure_that_no_run_has() -> None:
-    assert trend(made_history(0), "none").missing == 30
+    assert trend(made_history(0), "none").runs == ()
+    nothing = [replace(run, figures={"step": replace(run.figures["step"], value=0.0)}) for run in made_history(0)]
+    assert (len(trend(nothing, "step").runs), trend(nothing, "step").changes) == (30, ())

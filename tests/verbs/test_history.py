@@ -58,13 +58,13 @@ def test_a_run_keeps_its_figures_and_duckdb_reads_them_all(store: Path) -> None:
 
 def test_the_trend_names_the_commit(store: Path) -> None:
     said = shown(store, "trend")
-    assert "▁▁▁▁▁▁██████ 1.40 ms to 1.60 ms" in said
+    assert "step: ▁▁▁▁▁▁██████\n" in said
     assert "Code: +14.3 % at c06." in said
     tables = {table["table"]: table["rows"] for table in json.loads(shown(store, "trend", "--format=json"))["tables"]}
     [change] = tables["changes"]
     assert (change["verdict"], change["last_before"], change["first_after"]) == ("code", "c05", "c06")
-    assert (change["before_value"], change["after_value"]) == pytest.approx((1_400_400, 1_600_400))
-    assert [row["unit"] for row in tables["runs"]] == ["ns"] * 12
+    assert (change["before_ns"], change["after_ns"]) == (1_400_400, 1_600_400)
+    assert [row["value_ns"] for row in tables["runs"]] == [1_400_400] * 6 + [1_600_400] * 6
     assert shown(store, "trend", "--format=csv").startswith("Verdict,")
     assert "代码" in shown(store, "trend", "--lang=zh")
 
