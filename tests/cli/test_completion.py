@@ -18,6 +18,7 @@ FREE = {
     "sql",
     "time_ns",
     "over_ns",
+    "gpu_hour_price",
     "speedup",
     "light",
     "reachable",

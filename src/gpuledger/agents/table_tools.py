@@ -77,6 +77,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
 
     launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
     GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
+    serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
     phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
     opened, asked = profiles.of(handle), AskedPart(**part)

@@ -27,6 +27,9 @@ VERBS: Final = {
     "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
     "gaps": _question("Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps."),
     "steps": _question("List the steps of PROFILE: usual length, drift, unusual ones and what made them so."),
+    "serving": _question(
+        "Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps."
+    ),
     "launches": _question("Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead."),
     "memory": _question("Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak."),
     "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
@@ -70,7 +73,7 @@ VERBS: Final = {
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "launches", "steps", "critical", "memory", "overlap"),
+    "Why the GPU is idle": ("gaps", "launches", "steps", "serving", "critical", "memory", "overlap"),
     "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
