@@ -103,14 +103,23 @@ def test_a_damaged_file_is_named_and_left_out(store: Path, tmp_path: Path) -> No
     assert [note["severity"] for note in health] == ["loss"] * 4
 
 
+def test_figures_that_are_none_and_names_that_nobody_knows(store: Path, tmp_path: Path) -> None:
+    [first, second, *_] = sorted(store.iterdir())
+    for path, change in ((first, "value * 'nan'::DOUBLE AS value"), (second, "'line:\x1b[2J' AS figure")):
+        duckdb.execute(f"COPY (SELECT * REPLACE ({change}) FROM '{path}') TO '{tmp_path / path.name}'")
+    held = read_store(tmp_path)
+    assert (len(held.runs), len(held.damaged)) == (1, 1)
+    assert "\x1b" not in shown(tmp_path, "trend")
+
+
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     profile = saved(tmp_path, "run", 1000)
     facts = RunFacts("same", "2026-01-01T00:00:00.000Z")
     with ThreadPoolExecutor(8) as pool:
-        runs = list(pool.map(lambda _: add_run([profile], tmp_path / "store", facts)[0].run, range(24)))
-    assert len(set(runs)) == 24
+        runs = list(pool.map(lambda _: add_run([profile], tmp_path / "store", facts)[1].stem, range(12)))
+    assert len(set(runs)) == 12
     assert {path.stem for path in (tmp_path / "store").iterdir()} == set(runs)
-    assert len(read_store(tmp_path / "store").runs) == 24
+    assert len(read_store(tmp_path / "store").runs) == 12
 
 
 def test_a_real_profile_with_its_phases(unpacked: object, tmp_path: Path) -> None:
@@ -129,3 +138,17 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "is no folder" in ran.stderr
     assert "holds no runs" in gpuledger("history", "trend", f"--store={tmp_path}").stderr
+
+
+def test_a_manifest_of_anybodys_names_no_file_and_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands beside a profile is as untrusted as the profile."""
+    profile = saved(tmp_path, "run", 1000)
+    hostile = {"started_utc": "../../../x", "git": {"commit": "--output=/tmp/x"}, "presets": 3 * [None]}
+    monkeypatch.setattr("gpuledger.verbs.history.manifest_of", lambda _: hostile)
+    _, path = add_run([profile], tmp_path / "store", RunFacts())
+    assert path.parent == tmp_path / "store"
+    [run] = read_store(tmp_path / "store").runs
+    assert not run.commit.startswith("-")
+    _, path = add_run([profile], tmp_path / "store", RunFacts("--output=/tmp/x"))
+    assert path.is_file()
+    assert len(read_store(tmp_path / "store").runs) == 2

@@ -6,11 +6,13 @@ The store is a folder of Parquet files, one per run, a row per figure: `SELECT *
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,32 +47,25 @@ from gpuledger.verbs.diff import Sides
 from gpuledger.verbs.shown import ShownAnswer, ShownResult
 from gpuledger.version import own_version
 
-_OF_RUN: Final = {
-    **dict.fromkeys(("run", "date_utc", "commit", "commit_utc", "subject"), "string"),
-    "is_dirty": "bool",
-    **dict.fromkeys(("machine", "gpu", "driver"), "string"),
-    "clock_hz": "double",
-    **dict.fromkeys(("tool", "method"), "string"),
-    "steps": "int64",
-    "gpuledger": "string",
-}
-_OF_FIGURE: Final = {"figure": "string", "unit": "string", "value": "double", "low": "double", "high": "double"}
+_KINDS: Final = {"str": "string", "bool": "bool", "int": "int64", "float": "double", "float | None": "double"}
+_OF_RUN: Final = {part.name: _KINDS[str(part.type)] for part in fields(StoredRun) if part.name != "figures"}
+_OF_FIGURE: Final = {"figure": "string", **{part.name: _KINDS[str(part.type)] for part in fields(RunFigure)}}
 _NEEDED: Final = ("figure", "unit", "value")
-_BASELINE: Final = {"baseline": "string"}
-"""Of the first row alone: what `diff --save-baseline` writes."""
+_BASELINE: Final = {"baseline": "string"}  # of the first row alone: what `diff --save-baseline` writes
 
+_HASH: Final = re.compile(r"[0-9a-f]{7,64}")
 _GIT_S: Final = 10.0
 _MOST_COMMITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the user says of a run; what is not said is taken from the profile, its manifest, git and this machine."""
+    """What the user says of a run; what is not said is taken from the profile, its manifest and git."""
 
     commit: str = ""
     date_utc: str = ""
     machine: str = ""
-    clock_hz: float | None = None
+    clock_mhz: float | None = None
     method: str = ""
 
 
@@ -82,7 +77,7 @@ def add_run(
     *,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> tuple[StoredRun, Path]:
+) -> tuple[ShownAnswer[StoredRun], Path]:
     """Profiles, which are runs of the same, as one run in the store; and its file."""
     origins, phase_ns = list[Origin](), Counter[str]()
 
@@ -95,11 +90,11 @@ def add_run(
     origin = origins[0] if origins else Origin(side.tool, "")
     manifest = manifest_of(Path(profiles[0])) if Path(profiles[0]).is_file() else NotMeasured("")
     known: dict[str, Any] = {} if isinstance(manifest, NotMeasured) else manifest
-    date_utc = facts.date_utc or known.get("started_utc") or origin.started_utc or utc(time.time())
-    commit, commit_utc, subject, is_dirty = _commit(facts.commit, known.get("git") or {})
-    method = (facts.method, " ".join(known.get("presets", ())), ",".join(sorted(origin.asked_for or ())))
+    date_utc = facts.date_utc or str(known.get("started_utc") or origin.started_utc or utc(time.time()))
+    commit, commit_utc, subject, is_dirty = _commit(facts.commit, known.get("git"))
+    method = (facts.method, " ".join(map(str, known.get("presets") or ())), ",".join(sorted(origin.asked_for or ())))
     run = StoredRun(
-        run=f"{date_utc[:19].replace(':', '').replace('-', '')}-{(commit or 'run')[:10]}-{secrets.token_hex(4)}",
+        run=re.sub(r"[^\w-]", "", f"{date_utc[:19]}_{commit[:10]}_{secrets.token_hex(4)}", flags=re.ASCII),
         date_utc=date_utc,
         commit=commit,
         commit_utc=commit_utc or date_utc,
@@ -108,30 +103,28 @@ def add_run(
         machine=facts.machine,
         gpu=side.gpu_name or "",
         driver=origin.driver_version or "",
-        clock_hz=facts.clock_hz or side.busy_clock_hz or side.clock_hz,
+        clock_hz=facts.clock_mhz * 1e6 if facts.clock_mhz else side.busy_clock_hz or side.clock_hz,
         tool=f"{side.tool} {origin.tool_version or ''}".strip(),
         method="; ".join(filter(None, method)),
         steps=side.steps,
         gpuledger=own_version(),
         figures=side_figures(side, {phase: ns / side.steps for phase, ns in phase_ns.items() if ns}),
     )
-    of_run = {name: getattr(run, name) for name in _OF_RUN}
-    parts = {
-        name: {part.name: getattr(figure, part.name) for part in fields(figure)} for name, figure in run.figures.items()
-    }
-    rows = [{**of_run, "figure": name, **values} for name, values in parts.items()]
+    content = asdict(run)
+    rows = [{"figure": name, **figure, **content} for name, figure in content.pop("figures").items()]
     rows[0]["baseline"] = msgspec.json.encode(baseline_json(side)).decode()
     path = store / f"{run.run}{ENDING}"
     write_rows(path, {**_OF_RUN, **_OF_FIGURE, **_BASELINE}, rows)
-    return run, path
+    return ShownAnswer((run,), lambda: runs_document(store.name, [run])), path
 
 
-def _commit(given: str, recorded: dict[str, Any]) -> tuple[str, str, str, bool]:
+def _commit(given: str, recorded: object) -> tuple[str, str, str, bool]:
     """Its name, when it was made, its first line, and whether files differed from it; '' where that is not known."""
-    here = None if given or recorded else commit_of(Path())
-    name = given or recorded.get("commit") or (here.commit if here else "")
-    is_dirty = not given and bool(recorded.get("dirty") or (here and here.is_dirty))
-    told = _git("log", "-1", "--format=%H%n%ct%n%s", name, "--") if name and not name.startswith("-") else []
+    noted = recorded if isinstance(recorded, dict) and _HASH.fullmatch(str(recorded.get("commit"))) else None
+    here = None if given or noted else commit_of(Path())
+    name = given or (noted["commit"] if noted else here.commit if here else "")
+    is_dirty = not given and bool(noted.get("dirty") if noted else here and here.is_dirty)
+    told = _git("log", "-1", "--format=%H%n%ct%n%s", "--end-of-options", name, "--") if name else []
     if len(told) < 3 or not told[1].isdecimal():
         return name, "", "", is_dirty
     return told[0], utc(int(told[1])), told[2], is_dirty
@@ -176,7 +169,8 @@ def read_store(store: Path) -> RunStore:
 def _stored(name: str, rows: Sequence[dict[str, Any]]) -> StoredRun:
     first = {part: rows[0][part] for part in _OF_RUN}
     needed = [*(first[part] for part in first if part != "clock_hz"), *(row[key] for row in rows for key in _NEEDED)]
-    if None in needed or first["run"] != name:
+    numbers = [first["clock_hz"], *(row[key] for row in rows for key in ("value", "low", "high"))]
+    if None in needed or first["run"] != name or not all(map(math.isfinite, filter(None, numbers))):
         raise UnreadableProfile(f"{name}{ENDING}: is not whole, or holds another run than its name says")
     figures = {row["figure"]: RunFigure(row["value"], row["unit"], row["low"], row["high"]) for row in rows}
     return StoredRun(**first, figures=figures)
@@ -235,5 +229,6 @@ def _blamed(held: RunStore, change: LevelChange) -> BlamedChange:
         for runs in (change.before[-NEAREST:], change.after[:NEAREST])
     )
     ends = change.last_before.commit, change.first_after.commit
-    commits = _git("log", f"-{_MOST_COMMITS}", "--format=%h %s", f"{ends[0]}..{ends[1]}", "--") if all(ends) else []
+    known = all(map(_HASH.fullmatch, ends))  # a store may be anybody's
+    commits = _git("log", f"-{_MOST_COMMITS}", "--format=%h %s", "..".join(ends), "--") if known else []
     return BlamedChange(change, tuple(commits), compare(before, after, anyway=True))

@@ -12,6 +12,7 @@ from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Conclusion, Document, Heading, Remarks, SheetBlock
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.views.diff.comment import mark, where_to_look
 from gpuledger.present.views.diff.tables import kernels_sheet, signed_share
@@ -38,7 +39,10 @@ class BlamedChange(NamedTuple):
 def figure_name(figure: str) -> str:
     """What people call a figure: lines have the words of a report."""
     kind, _, name = figure.partition(":")
-    return Line(name).label if kind == "line" else figure
+    try:
+        return Line(name).label if kind == "line" else visible(figure)
+    except ValueError:  # of another version, or nobody's
+        return visible(figure)
 
 
 def _document(store: str, sheets: Sequence[Sheet], sentences: Sequence[str], damaged: Sequence[str]) -> Document:

@@ -31,16 +31,8 @@ def diff_comment(compared: Compared) -> Document:
     blocks.append(Conclusion(say("{told}.", told=verdict_text(found))))
     if compared.outcomes:
         blocks.append(SheetBlock(gates_sheet(compared.outcomes)))
-    parts = parts_sheet(found)
-    drawn = [place for place, column in enumerate(parts.columns) if column.key != "bar"]
-
-    def without_bars(rows: tuple[tuple[object, ...], ...]) -> tuple[tuple[object, ...], ...]:
-        return tuple(tuple(row[place] for place in drawn) for row in rows)
-
-    if parts.rows:
-        columns = tuple(parts.columns[place] for place in drawn)
-        rows, foot = without_bars(parts.rows[:_MOST_PARTS]), without_bars(parts.foot)
-        blocks.append(SheetBlock(replace(parts, columns=columns, rows=rows, foot=foot)))  # type: ignore[arg-type]
+    if (parts := parts_sheet(found)).rows:
+        blocks.append(SheetBlock(replace(parts, rows=parts.rows[:_MOST_PARTS])))
     if places := where_to_look(compared):
         blocks.append(Points(say("Where to look"), tuple(places)))
     notes = ((HOST_ALONE,) if found.is_host_alone else ()) + found.notes
