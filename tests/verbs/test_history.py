@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -152,3 +154,23 @@ def test_a_manifest_of_anybodys_names_no_file_and_no_option(tmp_path: Path, monk
     _, path = add_run([profile], tmp_path / "store", RunFacts("--output=/tmp/x"))
     assert path.is_file()
     assert len(read_store(tmp_path / "store").runs) == 2
+
+
+def test_git_names_the_commits_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve commits, two of them without a run, the slow one among them; runs are added in another order."""
+    files = [saved(tmp_path, "fast", 400_000), saved(tmp_path, "slow", 600_000)]
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "init", "-q"], check=True)
+    for number in range(12):
+        when = {"GIT_COMMITTER_DATE": f"2026-01-{number + 1:02}T00:00:00Z"}
+        words = ["git", *author, "commit", "-q", "--allow-empty", "-m", f"Change {number}"]
+        subprocess.run(words, check=True, env={**os.environ, **when})
+    for number in (11, 0, 1, 2, 3, 4, 7, 8, 9, 10):
+        add_run([files[number >= 6]], tmp_path / "store", RunFacts(f"HEAD~{11 - number}"))
+    assert [run.subject for run in read_store(tmp_path / "store").runs][4:6] == ["Change 4", "Change 7"]
+    said = shown(tmp_path / "store", "blame")
+    assert re.search(r"Code: \+14\.3 % at [0-9a-f]{10} Change 7\.", said)
+    assert re.search(r"Commits in between: \w+ Change 7; \w+ Change 6; \w+ Change 5\.", " ".join(said.split()))

@@ -28,6 +28,7 @@ NEAREST: Final = 5  # runs on each side that a change is told by
 SHUFFLES: Final = 499
 SEED: Final = 20_261_118
 CHANCE: Final = 0.01  # a change is one if shuffled runs differ by as much no more often
+_WORTH_TELLING: Final = 0.1  # up to this chance it is listed as noise that more runs may show to be a change
 FEWEST: Final = 2  # runs of a window: one alone says nothing
 _STANDS_OUT: Final = 3.0  # standard deviations beyond both neighbours
 _FURTHEST: Final = 5.0  # standard deviations that a residual may be out, where chances are counted
@@ -121,16 +122,17 @@ class LevelChange:
         return self.after_value / self.before_value - 1
 
     @property
-    def moved_ns(self) -> dict[str, tuple[float, float]]:
-        """Times before and after, medians of the nearest runs, the largest change first; 0 where no run has it."""
+    def moved_ns(self) -> dict[str, tuple[float | None, float | None]]:
+        """Times before and after, medians of the nearest runs, the largest change first; None where no run has it."""
         sides = self.before[-NEAREST:], self.after[:NEAREST]
         times = {name: figure for run in (*sides[0], *sides[1]) for name, figure in run.figures.items()}
         moved = {name: (_middle(sides[0], name), _middle(sides[1], name)) for name in times if times[name].unit == "ns"}
-        return dict(sorted(moved.items(), key=lambda both: -abs(both[1][1] - both[1][0])))
+        return dict(sorted(moved.items(), key=lambda both: -abs((both[1][1] or 0) - (both[1][0] or 0))))
 
 
-def _middle(runs: Sequence[StoredRun], name: str) -> float:
-    return median(np.array([run.figures[name].value for run in runs if name in run.figures] or [0.0]))
+def _middle(runs: Sequence[StoredRun], name: str) -> float | None:
+    values = [run.figures[name].value for run in runs if name in run.figures]
+    return median(np.array(values)) if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ class _Levels:
     def __init__(self, runs: Sequence[StoredRun], values: Floats, edges: Sequence[int]) -> None:
         self.runs, self.values, self.edges = runs, values, edges
         self.cuts, self.chances = _best_cuts(values, edges)[0], dict[int, float]()
+        self.doubtful = dict[int, float]()
         random = np.random.default_rng(SEED)
         while doubted := [cut for cut in self.cuts if cut not in edges]:
             self.chances = {cut: _chance(values, self.cuts, cut, random) for cut in doubted}
@@ -204,6 +207,7 @@ class _Levels:
             if self.chances[worst] <= CHANCE:
                 break
             self.cuts.remove(worst)  # the least sure goes first, and the others are looked at again
+            self.doubtful |= {worst: self.chances[worst]} if self.chances[worst] <= _WORTH_TELLING else {}
         self.rest = _residuals(values, self.cuts)
         self.sigma = 1.4826 * median(np.abs(self.rest))
 
@@ -212,6 +216,9 @@ class _Levels:
         out = np.flatnonzero(np.abs(self.rest) > 2 * _STANDS_OUT * max(self.sigma, LEAST_SHARE / _OTHER_LEVEL))
         found += [self._alone(run) for run in out.tolist() if len(self.rest[self._level(run)]) > FEWEST]
         found += [change for edge in self.edges[1:-1] if (change := self._between(edge)) is not None]
+        for cut, chance in self.doubtful.items():
+            level = self._level(cut)
+            found.append(self._change(NOISE, slice(level.start, cut), slice(cut, level.stop), chance))
         return tuple(sorted(found, key=lambda change: change.first_after.place))
 
     def _level(self, run: int) -> slice:

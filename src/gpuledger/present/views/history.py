@@ -170,9 +170,9 @@ def _moved_sheet(change: LevelChange, number: int) -> Sheet:
         say("What moved at {commit}, per step", commit=change.first_after.short),
         (
             Column("figure", say("Figure"), Unit.TEXT, lambda row: Term(row[0], figure_name(row[0]))),
-            Column("before_ns", say("Before"), Unit.NS, lambda row: round(row[1][0])),
-            Column("after_ns", say("After"), Unit.NS, lambda row: round(row[1][1])),
-            Column("delta_ns", say("Change"), Unit.NS, lambda row: round(row[1][1] - row[1][0])),
+            Column("before_ns", say("Before"), Unit.NS, lambda row: row[1][0] and round(row[1][0])),
+            Column("after_ns", say("After"), Unit.NS, lambda row: row[1][1] and round(row[1][1])),
+            Column("delta_ns", say("Change"), Unit.NS, lambda row: round((row[1][1] or 0) - (row[1][0] or 0))),
         ),
         list(change.moved_ns.items())[:_MOST_MOVED],
     )
