@@ -2,9 +2,9 @@
 
 Where the sampler is in the process, as `gpuledger capture` puts it there, windows with it and with it paused take
 turns, many and short, so that a drift of the machine hits both alike; where it is not, all windows are plain. A window
-has so many steps that it takes long enough to be timed, and all are of one program, built once. `python` instead of a group is a loop
-in Python alone, which is also timed with one of the sampler's two means: asking for the lock as rarely as Python does,
-and a short interval that nobody makes use of.
+has so many steps that it takes long enough to be timed, and all are of one program, built once. `python` instead of a
+group is a loop in Python alone, which is also timed with one of the sampler's two means: asking for the lock as rarely
+as Python does, and a short interval that nobody makes use of.
 """
 
 from __future__ import annotations
