@@ -275,7 +275,7 @@ def test_ranks_a_snapshot_and_a_history_are_answered_from_the_folders_alone(
     assert told(profiles, "history", store="perf", what="blame")["answer"] == ["Nothing changed step beyond noise."]
     [leak] = unpacked_snapshots(folder, ["leak.pickle"])
     held = told(profiles, "memory_snapshot", path=leak.name)
-    assert held["answer"][0].startswith("GPU 0: peak 395 MB allocated")
+    assert held["answer"][0].startswith("GPU 0: memory grows by 8.39 MB per step")
     assert held["tables"][0]["total"] > 0
     outside: list[tuple[str, dict[str, Any]]] = [
         ("history", {"store": ".."}),
