@@ -153,4 +153,12 @@ def test_any_figures_give_levels_that_hold_every_run(values: list[float]) -> Non
 
 
 def test_a_figure_that_no_run_has() -> None:
-    assert trend(made_history(0), "none").missing == 30
+    assert trend(made_history(0), "none").runs == ()
+    nothing = [replace(run, figures={"step": replace(run.figures["step"], value=0.0)}) for run in made_history(0)]
+    assert (len(trend(nothing, "step").runs), trend(nothing, "step").changes) == (30, ())
+
+
+def test_too_few_runs_for_a_change_are_told_as_noise_with_their_chance() -> None:
+    [change] = trend(made_history(4, [(4, 0.2)], runs=8), "step").changes
+    assert (change.verdict, number(change.first_after)) == (NOISE, 4)
+    assert change.chance == pytest.approx(2 / 70, abs=0.03)

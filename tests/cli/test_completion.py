@@ -51,7 +51,7 @@ FREE = {
     "graph",
     "torch step_range",
     "rocprof pmc",
-    *(f"add {name}" for name in ("commit", "date", "machine", "method")),
+    *(f"add {name}" for name in ("commit", "machine", "method")),
 }
 """What a user makes up, or names kernels, numbers and places by: there is nothing to offer."""
 

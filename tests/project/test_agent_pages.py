@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from gpuledger.agents.answers import cleaned
@@ -47,6 +48,8 @@ def test_every_command_and_its_options_are_there(page: Path) -> None:
     for verb, *words in told:
         assert verb in VERBS, (page.name, verb)
         command = verb_named(verb)
+        if isinstance(command, click.Group) and words:
+            command = command.commands.get(words[0], command)
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         given = {word.partition("=")[0] for word in words if word.startswith("-") and word != "--"}
         assert given <= known, (page.name, verb)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -58,13 +60,13 @@ def test_a_run_keeps_its_figures_and_duckdb_reads_them_all(store: Path) -> None:
 
 def test_the_trend_names_the_commit(store: Path) -> None:
     said = shown(store, "trend")
-    assert "▁▁▁▁▁▁██████ 1.40 ms to 1.60 ms" in said
+    assert "step: ▁▁▁▁▁▁██████\n" in said
     assert "Code: +14.3 % at c06." in said
     tables = {table["table"]: table["rows"] for table in json.loads(shown(store, "trend", "--format=json"))["tables"]}
     [change] = tables["changes"]
     assert (change["verdict"], change["last_before"], change["first_after"]) == ("code", "c05", "c06")
-    assert (change["before_value"], change["after_value"]) == pytest.approx((1_400_400, 1_600_400))
-    assert [row["unit"] for row in tables["runs"]] == ["ns"] * 12
+    assert (change["before_ns"], change["after_ns"]) == (1_400_400, 1_600_400)
+    assert [row["value_ns"] for row in tables["runs"]] == [1_400_400] * 6 + [1_600_400] * 6
     assert shown(store, "trend", "--format=csv").startswith("Verdict,")
     assert "代码" in shown(store, "trend", "--lang=zh")
 
@@ -103,14 +105,23 @@ def test_a_damaged_file_is_named_and_left_out(store: Path, tmp_path: Path) -> No
     assert [note["severity"] for note in health] == ["loss"] * 4
 
 
+def test_figures_that_are_none_and_names_that_nobody_knows(store: Path, tmp_path: Path) -> None:
+    [first, second, *_] = sorted(store.iterdir())
+    for path, change in ((first, "value * 'nan'::DOUBLE AS value"), (second, "'line:\x1b[2J' AS figure")):
+        duckdb.execute(f"COPY (SELECT * REPLACE ({change}) FROM '{path}') TO '{tmp_path / path.name}'")
+    held = read_store(tmp_path)
+    assert (len(held.runs), len(held.damaged)) == (1, 1)
+    assert "\x1b" not in shown(tmp_path, "trend")
+
+
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     profile = saved(tmp_path, "run", 1000)
     facts = RunFacts("same", "2026-01-01T00:00:00.000Z")
     with ThreadPoolExecutor(8) as pool:
-        runs = list(pool.map(lambda _: add_run([profile], tmp_path / "store", facts)[0].run, range(24)))
-    assert len(set(runs)) == 24
+        runs = list(pool.map(lambda _: add_run([profile], tmp_path / "store", facts)[1].stem, range(12)))
+    assert len(set(runs)) == 12
     assert {path.stem for path in (tmp_path / "store").iterdir()} == set(runs)
-    assert len(read_store(tmp_path / "store").runs) == 24
+    assert len(read_store(tmp_path / "store").runs) == 12
 
 
 def test_a_real_profile_with_its_phases(unpacked: object, tmp_path: Path) -> None:
@@ -129,3 +140,37 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "is no folder" in ran.stderr
     assert "holds no runs" in gpuledger("history", "trend", f"--store={tmp_path}").stderr
+
+
+def test_a_manifest_of_anybodys_names_no_file_and_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands beside a profile is as untrusted as the profile."""
+    profile = saved(tmp_path, "run", 1000)
+    hostile = {"started_utc": "../../../x", "git": {"commit": "--output=/tmp/x"}, "presets": 3 * [None]}
+    monkeypatch.setattr("gpuledger.verbs.history.manifest_of", lambda _: hostile)
+    _, path = add_run([profile], tmp_path / "store", RunFacts())
+    assert path.parent == tmp_path / "store"
+    [run] = read_store(tmp_path / "store").runs
+    assert not run.commit.startswith("-")
+    _, path = add_run([profile], tmp_path / "store", RunFacts("--output=/tmp/x"))
+    assert path.is_file()
+    assert len(read_store(tmp_path / "store").runs) == 2
+
+
+def test_git_names_the_commits_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve commits, two of them without a run, the slow one among them; runs are added in another order."""
+    files = [saved(tmp_path, "fast", 400_000), saved(tmp_path, "slow", 600_000)]
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "init", "-q"], check=True)
+    for number in range(12):
+        when = {"GIT_COMMITTER_DATE": f"2026-01-{number + 1:02}T00:00:00Z"}
+        words = ["git", *author, "commit", "-q", "--allow-empty", "-m", f"Change {number}"]
+        subprocess.run(words, check=True, env={**os.environ, **when})
+    for number in (11, 0, 1, 2, 3, 4, 7, 8, 9, 10):
+        add_run([files[number >= 6]], tmp_path / "store", RunFacts(f"HEAD~{11 - number}"))
+    assert [run.subject for run in read_store(tmp_path / "store").runs][4:6] == ["Change 4", "Change 7"]
+    said = shown(tmp_path / "store", "blame")
+    assert re.search(r"Code: \+14\.3 % at [0-9a-f]{10} Change 7\.", said)
+    assert re.search(r"Commits in between: \w+ Change 7; \w+ Change 6; \w+ Change 5\.", " ".join(said.split()))

@@ -6,11 +6,13 @@ The store is a folder of Parquet files, one per run, a row per figure: `SELECT *
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,26 +20,22 @@ import msgspec
 
 from gpuledger.analyse.diff.baseline import baseline_json, read_baseline
 from gpuledger.analyse.diff.compare import compare
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide, pool_runs
+from gpuledger.analyse.diff.run_side import RunSide, pool_runs
 from gpuledger.analyse.phase_costs import phase_costs
-from gpuledger.analyse.run_history import (
-    NEAREST,
-    NOISE,
-    BlamedChange,
-    LevelChange,
-    RunFigure,
-    StoredRun,
-    Trend,
-    side_figures,
-)
+from gpuledger.analyse.run_history import NEAREST, NOISE, LevelChange, RunFigure, StoredRun, Trend, side_figures
 from gpuledger.analyse.run_history import trend as figure_trend
 from gpuledger.capture.manifest import commit_of, utc
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.messages import joined
 from gpuledger.present.document import Document
-from gpuledger.present.views.history import blame_document, history_comment, runs_document, trend_document
+from gpuledger.present.views.history import (
+    BlamedChange,
+    blame_document,
+    history_comment,
+    runs_document,
+    trend_document,
+)
 from gpuledger.read.plain_window import manifest_of
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
@@ -49,31 +47,25 @@ from gpuledger.verbs.diff import Sides
 from gpuledger.verbs.shown import ShownAnswer, ShownResult
 from gpuledger.version import own_version
 
-_OF_RUN: Final = {
-    **dict.fromkeys(("run", "date_utc", "commit", "commit_utc", "subject"), "string"),
-    "is_dirty": "bool",
-    **dict.fromkeys(("machine", "gpu", "driver"), "string"),
-    "clock_hz": "double",
-    **dict.fromkeys(("tool", "method"), "string"),
-    "steps": "int64",
-    "gpuledger": "string",
-}
-_OF_FIGURE: Final = {"figure": "string", "unit": "string", "value": "double", "low": "double", "high": "double"}
-_BASELINE: Final = {"baseline": "string"}
-"""Of the first row alone: what `diff --save-baseline` writes."""
+_KINDS: Final = {"str": "string", "bool": "bool", "int": "int64", "float": "double", "float | None": "double"}
+_OF_RUN: Final = {part.name: _KINDS[str(part.type)] for part in fields(StoredRun) if part.name != "figures"}
+_OF_FIGURE: Final = {"figure": "string", **{part.name: _KINDS[str(part.type)] for part in fields(RunFigure)}}
+_NEEDED: Final = ("figure", "unit", "value")
+_BASELINE: Final = {"baseline": "string"}  # of the first row alone: what `diff --save-baseline` writes
 
+_HASH: Final = re.compile(r"[0-9a-f]{7,64}")
 _GIT_S: Final = 10.0
 _MOST_COMMITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the user says of a run; what is not said is taken from the profile, its manifest, git and this machine."""
+    """What the user says of a run; what is not said is taken from the profile, its manifest and git."""
 
     commit: str = ""
     date_utc: str = ""
     machine: str = ""
-    clock_hz: float | None = None
+    clock_mhz: float | None = None
     method: str = ""
 
 
@@ -85,28 +77,24 @@ def add_run(
     *,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> tuple[StoredRun, Path]:
+) -> tuple[ShownAnswer[StoredRun], Path]:
     """Profiles, which are runs of the same, as one run in the store; and its file."""
-    origins, phase_ns, whole_steps = list[Origin](), defaultdict[str, float](float), 0
+    origins, phase_ns = list[Origin](), Counter[str]()
 
     def look(trace: Trace, device: Device) -> None:
-        nonlocal whole_steps
         origins.append(trace.origin)
-        whole_steps += device.step_count if device.steps is not None else 1
-        for phase in phase_costs(trace, device).phases:
-            phase_ns[phase.phase] += phase.busy_ns
+        phase_ns.update({cost.phase: cost.busy_ns for cost in phase_costs(trace, device).phases})
 
     sides = Sides(wanted or Selection(), progress, limits, look)
     side = pool_runs([sides.read(profile) for profile in profiles], Path(profiles[0]).name)
-    origin = origins[0] if origins else None
+    origin = origins[0] if origins else Origin(side.tool, "")
     manifest = manifest_of(Path(profiles[0])) if Path(profiles[0]).is_file() else NotMeasured("")
     known: dict[str, Any] = {} if isinstance(manifest, NotMeasured) else manifest
-    date_utc = facts.date_utc or known.get("started_utc") or (origin and origin.started_utc) or utc(time.time())
-    phases = {name: ns / whole_steps for name, ns in phase_ns.items() if ns}
+    date_utc = facts.date_utc or str(known.get("started_utc") or origin.started_utc or utc(time.time()))
     commit, commit_utc, subject, is_dirty = _commit(facts.commit, known.get("git"))
-    asked_for = ",".join(sorted((origin and origin.asked_for) or ()))
+    method = (facts.method, " ".join(map(str, known.get("presets") or ())), ",".join(sorted(origin.asked_for or ())))
     run = StoredRun(
-        run=f"{date_utc[:19].replace(':', '').replace('-', '')}-{(commit or 'run')[:10]}-{secrets.token_hex(4)}",
+        run=re.sub(r"[^\w-]", "", f"{date_utc[:19]}_{commit[:10]}_{secrets.token_hex(4)}", flags=re.ASCII),
         date_utc=date_utc,
         commit=commit,
         commit_utc=commit_utc or date_utc,
@@ -114,34 +102,32 @@ def add_run(
         is_dirty=is_dirty,
         machine=facts.machine,
         gpu=side.gpu_name or "",
-        driver=(origin and origin.driver_version) or "",
-        clock_hz=facts.clock_hz or side.busy_clock_hz or side.clock_hz,
-        tool=f"{side.tool} {(origin and origin.tool_version) or ''}".strip(),
-        method="; ".join(part for part in (facts.method, " ".join(known.get("presets", ())), asked_for) if part),
+        driver=origin.driver_version or "",
+        clock_hz=facts.clock_mhz * 1e6 if facts.clock_mhz else side.busy_clock_hz or side.clock_hz,
+        tool=f"{side.tool} {origin.tool_version or ''}".strip(),
+        method="; ".join(filter(None, method)),
         steps=side.steps,
         gpuledger=own_version(),
-        figures=side_figures(side, phases),
+        figures=side_figures(side, {phase: ns / side.steps for phase, ns in phase_ns.items() if ns}),
     )
-    of_run = {name: getattr(run, name) for name in _OF_RUN}
-    rows = [
-        {**of_run, "figure": name, **{part: getattr(figure, part) for part in ("unit", "value", "low", "high")}}
-        for name, figure in run.figures.items()
-    ]
+    content = asdict(run)
+    rows = [{"figure": name, **figure, **content} for name, figure in content.pop("figures").items()]
     rows[0]["baseline"] = msgspec.json.encode(baseline_json(side)).decode()
     path = store / f"{run.run}{ENDING}"
     write_rows(path, {**_OF_RUN, **_OF_FIGURE, **_BASELINE}, rows)
-    return run, path
+    return ShownAnswer((run,), lambda: runs_document(store.name, [run])), path
 
 
-def _commit(given: str, recorded: dict[str, Any] | None) -> tuple[str, str, str, bool]:
+def _commit(given: str, recorded: object) -> tuple[str, str, str, bool]:
     """Its name, when it was made, its first line, and whether files differed from it; '' where that is not known."""
-    here = None if given or recorded else commit_of(Path())
-    name = given or (recorded or {}).get("commit") or (here.commit if here else "")
-    is_dirty = not given and bool((recorded or {}).get("dirty") or (here and here.is_dirty))
-    told = _git("log", "-1", "--format=%H%n%ct%n%s", name, "--") if name and not name.startswith("-") else []
-    if len(told) < 2 or not told[1].isdecimal():
+    noted = recorded if isinstance(recorded, dict) and _HASH.fullmatch(str(recorded.get("commit"))) else None
+    here = None if given or noted else commit_of(Path())
+    name = given or (noted["commit"] if noted else here.commit if here else "")
+    is_dirty = not given and bool(noted.get("dirty") if noted else here and here.is_dirty)
+    told = _git("log", "-1", "--format=%H%n%ct%n%s", "--end-of-options", name, "--") if name else []
+    if len(told) < 3 or not told[1].isdecimal():
         return name, "", "", is_dirty
-    return told[0], utc(int(told[1])), "\n".join(told[2:]), is_dirty
+    return told[0], utc(int(told[1])), told[2], is_dirty
 
 
 def _git(*words: str) -> list[str]:
@@ -174,25 +160,19 @@ def read_store(store: Path) -> RunStore:
     runs, damaged = list[StoredRun](), list[str]()
     for path in sorted(store.glob(f"*{ENDING}")):
         try:
-            rows = read_rows(path, {**_OF_RUN, **_OF_FIGURE})
-            run = _stored(rows)
-        except (UnreadableProfile, TypeError) as error:
-            damaged.append(getattr(error, "claim", f"{path.name}: {error}"))
-            continue
-        if run.run != path.stem:
-            damaged.append(f"{path.name}: holds the run {run.run}")
-        else:
-            runs.append(run)
+            runs.append(_stored(path.stem, read_rows(path, {**_OF_RUN, **_OF_FIGURE})))
+        except UnreadableProfile as error:
+            damaged.append(error.claim)
     return RunStore(store, tuple(sorted(runs, key=lambda run: run.place)), tuple(damaged))
 
 
-def _stored(rows: Sequence[dict[str, Any]]) -> StoredRun:
+def _stored(name: str, rows: Sequence[dict[str, Any]]) -> StoredRun:
+    first = {part: rows[0][part] for part in _OF_RUN}
+    needed = [*(first[part] for part in first if part != "clock_hz"), *(row[key] for row in rows for key in _NEEDED)]
+    numbers = [first["clock_hz"], *(row[key] for row in rows for key in ("value", "low", "high"))]
+    if None in needed or first["run"] != name or not all(map(math.isfinite, filter(None, numbers))):
+        raise UnreadableProfile(f"{name}{ENDING}: is not whole, or holds another run than its name says")
     figures = {row["figure"]: RunFigure(row["value"], row["unit"], row["low"], row["high"]) for row in rows}
-    first = {part.name: rows[0][part.name] for part in fields(StoredRun) if part.name != "figures"}
-    if lacking := [name for name, value in first.items() if value is None and name != "clock_hz"]:
-        raise TypeError(f"the run has no {lacking[0]}")
-    if any(name is None or figure.value is None or figure.unit is None for name, figure in figures.items()):
-        raise TypeError("a figure has no name, value or unit")
     return StoredRun(**first, figures=figures)
 
 
@@ -233,17 +213,14 @@ def blame(store: Path, figure: str = "") -> Blame:
 
 
 def _figure(held: RunStore, asked: str) -> str:
-    names = dict.fromkeys(name for run in held.runs for name in run.figures)
+    """The figure of that name, or the one whose name holds it; the whole where none is asked for."""
+    names = list(dict.fromkeys(name for run in held.runs for name in run.figures))
     if not names:
-        said = joined("; ", held.damaged[:3])
-        raise NothingRecorded(f"{held.path}: holds no runs", found=said, hint="`gpuledger history add` adds one")
-    figure = asked or next((name for name in (STEP, KERNEL_TIME) if name in names), next(iter(names)))
-    if figure not in names:
-        like = [name for name in names if asked in name]
-        if len(like) == 1:
-            return like[0]
-        raise GpuledgerError(f"no figure {asked!r}", found=f"there are {', '.join((like or list(names))[:12])}")
-    return figure
+        raise NothingRecorded(f"{held.path}: holds no runs", found="\n".join(held.damaged[:3]))
+    like = [name for name in names if asked in name]
+    if asked not in ("", *names) and len(like) != 1:
+        raise GpuledgerError(f"no figure {asked!r}", found=f"there are {', '.join((like or names)[:12])}")
+    return asked if asked in names else like[0]
 
 
 def _blamed(held: RunStore, change: LevelChange) -> BlamedChange:
@@ -252,5 +229,6 @@ def _blamed(held: RunStore, change: LevelChange) -> BlamedChange:
         for runs in (change.before[-NEAREST:], change.after[:NEAREST])
     )
     ends = change.last_before.commit, change.first_after.commit
-    commits = _git("log", f"-{_MOST_COMMITS}", "--format=%h %s", f"{ends[0]}..{ends[1]}", "--") if all(ends) else []
+    known = all(map(_HASH.fullmatch, ends))  # a store may be anybody's
+    commits = _git("log", f"-{_MOST_COMMITS}", "--format=%h %s", "..".join(ends), "--") if known else []
     return BlamedChange(change, tuple(commits), compare(before, after, anyway=True))

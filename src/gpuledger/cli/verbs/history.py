@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,25 +45,17 @@ def history() -> None:
 @history.command()
 @click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, shell_complete=files)
 @_STORE
-@click.option("--commit", help="The commit that ran. Default: the capture's, else that of this folder, by git.")
-@click.option("--date", metavar="UTC", help="When it ran, as 2026-01-31T12:00:00Z. Default: what the profile says.")
-@click.option("--machine", help="What it ran on. Default: the name of this machine.")
-@click.option("--clock", type=click.FloatRange(1, 100_000), metavar="MHZ", help="The SM clock, where samples lack it.")
+@click.option("--commit", default="", help="The commit that ran. Default: the capture's, else this folder's, by git.")
+@click.option("--machine", default=platform.node, help="What it ran on. Default: the name of this machine.")
+@click.option(
+    "--clock", "clock_mhz", type=click.FloatRange(1, 100_000), metavar="MHZ", help="The SM clock, if samples lack it."
+)
 @click.option("--method", default="", help="How it was recorded, besides what the profile says, e.g. 'batch 8'.")
 @step_options
 @limit_option
 @output_options
 def add(
-    profiles: tuple[str, ...],
-    store: Path,
-    commit: str | None,
-    date: str | None,
-    machine: str | None,
-    clock: float | None,
-    method: str,
-    wanted: Selection,
-    limits: Limits,
-    output: Output,
+    profiles: tuple[str, ...], store: Path, wanted: Selection, limits: Limits, output: Output, **facts: Any
 ) -> None:
     """Add a run to the store: one PROFILE, or several of the same commit.
 
@@ -70,30 +63,8 @@ def add(
     `gpuledger time`. The file gets its name when it is whole, so that many may add at a time.
     """
     verb = load("gpuledger.verbs.history")
-    facts = verb.RunFacts(
-        commit=commit or "",
-        date_utc=_utc(date),
-        machine=platform.node() if machine is None else machine,
-        clock_hz=None if clock is None else clock * 1e6,
-        method=method,
-    )
-    run, path = verb.add_run(profiles, store, facts, wanted, limits=limits, progress=output.progress)
-    from gpuledger.present.views.history import runs_document
-
-    output.show(runs_document(store.name, [run], ()), remarks=[f"Wrote {path}"])
-
-
-def _utc(date: str | None) -> str:
-    if date is None:
-        return ""
-    from datetime import UTC, datetime
-
-    try:
-        when = datetime.fromisoformat(date)
-    except ValueError:
-        raise click.BadParameter(f"--date={date}: expected e.g. 2026-01-31T12:00:00Z") from None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return load("gpuledger.capture.manifest").utc(when.timestamp())  # type: ignore[no-any-return]
+    added, path = verb.add_run(profiles, store, verb.RunFacts(**facts), wanted, limits=limits, progress=output.progress)
+    output.show(added.document(), remarks=[f"Wrote {path}"])
 
 
 @history.command()

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.answers.several_profiles import Compared
+from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Heading, Points, SheetBlock
 from gpuledger.present.views.diff.document import HOST_ALONE, diff_document, verdict_text
@@ -31,16 +32,8 @@ def diff_comment(compared: Compared) -> Document:
     blocks.append(Conclusion(say("{told}.", told=verdict_text(found))))
     if compared.outcomes:
         blocks.append(SheetBlock(gates_sheet(compared.outcomes)))
-    parts = parts_sheet(found)
-    drawn = [place for place, column in enumerate(parts.columns) if column.key != "bar"]
-
-    def without_bars(rows: tuple[tuple[object, ...], ...]) -> tuple[tuple[object, ...], ...]:
-        return tuple(tuple(row[place] for place in drawn) for row in rows)
-
-    if parts.rows:
-        columns = tuple(parts.columns[place] for place in drawn)
-        rows, foot = without_bars(parts.rows[:_MOST_PARTS]), without_bars(parts.foot)
-        blocks.append(SheetBlock(replace(parts, columns=columns, rows=rows, foot=foot)))  # type: ignore[arg-type]
+    if (parts := parts_sheet(found)).rows:
+        blocks.append(SheetBlock(replace(parts, rows=parts.rows[:_MOST_PARTS])))
     if places := where_to_look(compared):
         blocks.append(Points(say("Where to look"), tuple(places)))
     notes = ((HOST_ALONE,) if found.is_host_alone else ()) + found.notes
@@ -66,5 +59,5 @@ def where_to_look(compared: Compared) -> list[str]:
         said.append(say("range {range}, host time: {times}", range=change.pair.name, times=times(*change.host_ns)))
     kernel = max((*found.changes, *found.comm), key=lambda change: way * change.delta_ns, default=None)
     if kernel is not None and way * kernel.delta_ns > 0:
-        said.append(say("kernel {kernel}: {times}", kernel=kernel.pair.first.bare, times=times(*kernel.ns)))
+        said.append(say("kernel {kernel}: {times}", kernel=label(kernel.pair.first.name), times=times(*kernel.ns)))
     return said
