@@ -306,6 +306,12 @@ def test_open_ranges_end_with_the_last_event_and_are_counted(tmp_path: Path) -> 
     assert codes(trace) == {"ranges-open": 1}
 
 
+def test_an_empty_table_of_ranges_is_not_one_that_nsys_writes(tmp_path: Path) -> None:
+    export = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 10, "a")])
+    altered(export, "DELETE FROM NVTX_EVENTS")
+    assert codes(open_trace(export)) == {"ranges-gone": 1}
+
+
 @pytest.mark.parametrize(
     "change", ["ALTER TABLE NVTX_EVENTS RENAME COLUMN text TO other", "UPDATE NVTX_EVENTS SET text = NULL"]
 )

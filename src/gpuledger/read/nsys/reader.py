@@ -291,7 +291,8 @@ class _ExportReading:
         driver = self.coder.own("driver")
         named = self.coder.labels(raw.pop("class"), layers)
         layer = by_row(lambda ids: np.where(ids == NULL, driver, ids), named)
-        return raw | {"layer": layer, "kernel": same(NULL, len(layer))} | self._stack(raw, "CUDA_CALLCHAINS")
+        nothing = same(NULL, len(layer))
+        return raw | {"layer": layer, "kernel": nothing, "blocks": nothing} | self._stack(raw, "CUDA_CALLCHAINS")
 
     def os_calls(self, raw: Raw, *_: object) -> Raw:
         return self._library_calls(raw | self._stack(raw, "OSRT_CALLCHAINS"), "os", schema.CLASS_OS_CALL)
@@ -308,7 +309,7 @@ class _ExportReading:
         raw = {name: take(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
         nothing = same(NULL, len(raw["start_ns"]))
         own = {"layer": same(self.coder.own(layer), len(nothing))}
-        return {"correlation": nothing, "result": nothing, "stack": nothing, "kernel": nothing} | raw | own
+        return dict.fromkeys(("correlation", "result", "stack", "kernel", "blocks"), nothing) | raw | own
 
     def _stack(self, raw: Raw, frames: str) -> Raw:
         """The stacks of events whose call chain was asked for."""
@@ -331,6 +332,7 @@ class _ExportReading:
 
     def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         event = raw.pop("class")
+        self._add(counted("ranges-gone", int(not len(keep)), table=table))
         name = self._nvtx_names(raw["name"], keep, table)
         domain = self._nvtx_domains(raw, event, name)
         kind = np.full(len(event), NULL, np.int64)
