@@ -81,8 +81,7 @@ def test_a_process_that_hears_nothing_is_killed_and_replaced(calls: CallsOutside
     os.kill(worker, signal.SIGSTOP)
     said = called(calls, "report", handle="p1")
     assert (
-        said
-        == "report: took more than 1 s and was stopped. Hint: `gpuledger mcp --limit=read-seconds=4` waits longer"
+        said == "report: took more than 1 s and was stopped. Hint: `gpuledger mcp --limit=read-seconds=4` waits longer"
     )
     assert works(calls)
     assert standing(calls).worker != worker
