@@ -16,10 +16,7 @@ Names are imported when first used, so that `import gpuledger` costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gpuledger.verbs import VERBS
-
+TYPE_CHECKING = False  # type checkers know it by its name; `typing` takes longer to import than all else here
 if TYPE_CHECKING:
     from gpuledger.capture.window import window
     from gpuledger.errors import (
@@ -52,7 +49,6 @@ if TYPE_CHECKING:
     from gpuledger.verbs.whatif import whatif
 
 _HOMES: dict[str, str] = {
-    **{name.replace("-", "_"): f"verbs.{verb.answer}" for name, verb in VERBS.items() if verb.answer},
     "compare": "verbs.diff",
     "GpuledgerError": "errors",
     "MissingPackage": "errors",
@@ -130,10 +126,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name not in _HOMES:
+        from gpuledger.verbs import VERBS
+
+        verbs = {verb.replace("-", "_"): f"verbs.{known.answer}" for verb, known in VERBS.items() if known.answer}
+        if name not in verbs:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        _HOMES.update(verbs)
     return getattr(import_module(f"gpuledger.{_HOMES[name]}"), name)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # `typing` itself is imported where an interruption is caught
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:

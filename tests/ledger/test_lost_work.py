@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -114,6 +115,18 @@ def capture(begin: int, end: int, tid: int = 1) -> list[Call]:
 FIVE = launches(5)
 ALL_BUT_THIRD = kernels(0, 1, 3, 4)
 
+
+def copies_read_back(
+    steps: int = 20, until: int = 85, kernels: Sequence[int] | None = None, recorded: Sequence[int] | None = None
+) -> Trace:
+    """A kernel and a copy in each step, which waits for the kernel; few copies have a record."""
+    calls = [Call(COPY, STEP * at + 60, STEP * at + until, 50 + at) for at in range(steps)]
+    kept = [steps - 1] if recorded is None else recorded
+    done = [Work(STEP * at + 90, STEP * at + 95, 50 + at) for at in kept]
+    ran = [Work(STEP * at + 20, STEP * at + 80, 1 + at) for at in (range(steps) if kernels is None else kernels)]
+    return traced([*launches(steps), *calls], ran, done)
+
+
 EXCUSED = {
     "it failed": traced([*FIVE[:2], FIVE[2]._replace(result=701), *FIVE[3:]], ALL_BUT_THIRD),
     "it was captured": traced([*FIVE, *capture(150, 250)], ALL_BUT_THIRD),
@@ -148,6 +161,7 @@ EXCUSED = {
         kernels(0, 1, 2, 3, 4),
         [Work(130 + 50 * at, 150 + 50 * at, 11 + at, 8) for at in range(0, 16, 2)],
     ),
+    "the driver makes such copies itself": copies_read_back(),
     "it gives access to memory": traced(
         [*FIVE, Call("cuMemSetAccess", 110, 130, 11), Call("cudaLaunchHostFunc_v10000", 210, 230, 12)],
         kernels(0, 1, 2, 3, 4),
@@ -164,6 +178,19 @@ def test_a_copy_without_a_record_is_lost_if_it_took_as_long_as_others() -> None:
     calls = [*FIVE, Call(COPY, 110, 130, 11), Call(COPY, 210, 225, 12), Call(COPY, 310, 330, 13)]
     missing = lost(traced(calls, kernels(0, 1, 2, 3, 4), [Work(130, 150, 11, 8), Work(330, 350, 13, 8)]))
     assert missing.calls.tolist() == [6]
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        copies_read_back(until=75),  # before the kernel has ended: nobody has waited for the copy
+        copies_read_back(kernels=[*range(7), *range(8, 20)]),
+        copies_read_back(recorded=range(10, 20)),  # half of them
+        copies_read_back(steps=4),  # chance may do that
+    ],
+)
+def test_copies_that_are_read_back_are_lost_where_the_driver_cannot_have_made_them(trace: Trace) -> None:
+    assert len(lost(trace)) > 0
 
 
 def test_launches_after_a_capture_are_lost_again() -> None:

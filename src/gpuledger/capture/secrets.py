@@ -166,6 +166,8 @@ _PASSWORD_AFTER: Final = {
     "-N": ("ssh-keygen",),
     "-k": ("openssl",),
     "-K": ("openssl",),
+    "-w": ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami"),
+    "-U": ("smbclient", "rpcclient"),
 }
 """Options without a name, and the programs, or what they are to do, that take a password there."""
 _SETTING: Final = ("set", "config", "setenv")

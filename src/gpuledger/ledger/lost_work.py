@@ -7,6 +7,8 @@ process and correlation id. One that has none lost it, unless there is another r
 - it is the same operation as a call around or inside it, which has the record (the driver's call inside the runtime's);
 - it is a copy or memset of no bytes, which returns far sooner than any that moves bytes, or is one of several that all
   return sooner;
+- it is a copy that returned when all work before it had ended, most of its name are without a record, and whatever else
+  was launched among them has its own: the driver made them itself, of a few bytes each (seen with JAX on an H200);
 - no call of its name in its process, or none of its thread, has any work: that kind, or that GPU, was not traced;
 - its work may lie outside the recording: the call came before the first activity of its process, and on some stream
   nothing that was launched earlier was recorded; or on some stream nothing that was launched later was recorded, and
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from math import comb
+from math import comb, log, log1p
 from typing import Final
 
 import numpy as np
@@ -194,7 +196,7 @@ def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
         return NOTHING_LOST
     operation = host.operations
     is_graph = operation == DeviceOperation.GRAPH.number
-    suspects = _in_recording(host, work, _Suspects(trace, host, operation, has_work).lost(suspects))
+    suspects = _in_recording(host, work, _Suspects(trace, host, work, operation, has_work).lost(suspects))
     nodes = lost_nodes(host, work, is_graph, lambda launched: _in_recording(host, work, launched))
     if not len(suspects) and not len(nodes.calls):
         return NOTHING_LOST
@@ -216,8 +218,10 @@ def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
 class _Suspects:
     """Calls without work, and every reason but loss for that."""
 
-    def __init__(self, trace: Trace, host: Host, operation: NDArray[np.int8], has_work: NDArray[np.bool_]) -> None:
-        self.trace, self.host, self.calls = trace, host, host.calls
+    def __init__(
+        self, trace: Trace, host: Host, work: Activities, operation: NDArray[np.int8], has_work: NDArray[np.bool_]
+    ) -> None:
+        self.trace, self.host, self.work, self.calls = trace, host, work, host.calls
         self.operation, self.has_work = operation, has_work
         """`has_work` is filled in: work that took no time is no activity."""
 
@@ -230,6 +234,7 @@ class _Suspects:
             self._outermost,
             self._of_traced_kinds,
             self._with_bytes,
+            self._not_by_driver,
         ):
             if len(suspects):
                 suspects = left_after(suspects)
@@ -309,6 +314,35 @@ class _Suspects:
             apart = took[suspects[mine]].max() < shortest and comb(len(others) + without, without) >= UNLIKELY
             has_bytes &= ~mine | (took[suspects] >= (1.0 if apart else EMPTY_COPY) * shortest)
         return suspects[has_bytes]
+
+    def _not_by_driver(self, suspects: Positions) -> Positions:
+        """A profiler that loses records loses those of kernels too, and of copies that nobody waits for."""
+        calls, names, start = self.calls, self.calls.codes("name"), self.calls["start_ns"]
+        by_driver = np.zeros(len(suspects), np.bool_)
+        copies = suspects[self.operation[suspects] == DeviceOperation.COPY.number]
+        for process, code in {*zip(calls["pid"][copies].tolist(), names[copies].tolist(), strict=True)}:
+            mine = (names[suspects] == code) & (calls["pid"][suspects] == process)
+            rows = suspects[mine]
+            among = (start >= start[rows].min()) & (start <= start[rows].max()) & (calls["pid"] == process)
+            alike = int(np.count_nonzero(self.has_work & among & (names == code)))
+            others = int(np.count_nonzero(self.has_work & among)) - alike
+            is_chance = len(rows) * log1p(others / (len(rows) + alike)) < log(UNLIKELY)  # that all are of one name
+            is_alone = len(rows) > alike and not (among[suspects] & ~mine).any()
+            by_driver[mine] = is_alone and not is_chance and self._waited(rows)
+        return suspects[~by_driver]
+
+    def _waited(self, rows: Positions) -> bool:
+        """Whether each of these calls returned after all that its thread had launched before had ended."""
+        calls, threads, launch = self.calls, self.host.thread_of_call, self.work.launch
+        ends = np.zeros(len(calls), np.int64)
+        np.maximum.at(ends, launch[launch >= 0], self.work.end_ns[launch >= 0])
+        for thread in distinct(threads[rows]).tolist():
+            own = np.flatnonzero(threads == thread)
+            own = own[np.argsort(calls["start_ns"][own], kind="stable")]
+            is_asked = np.isin(own, rows)
+            if (calls["end_ns"][own][is_asked] < furthest(ends[own])[is_asked]).any():
+                return False
+        return True
 
 
 def _in_recording(host: Host, work: Activities, launched: Positions) -> Positions:
