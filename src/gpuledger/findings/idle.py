@@ -521,7 +521,7 @@ def _device_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seq
     if not time or not worth_telling(device, time):
         return ()
     claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), rule.edit_of(subject)
-    saving, assumption = subject.saved_ns(edit, time), say("the wait goes away")
+    saving, assumption = subject.saved_ns(edit, time), say("this wait disappears")
     evidence = gap_evidence(subject, cause)
     return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
