@@ -100,7 +100,7 @@ def make(path: Path, page_bytes: int, vacuum: int, made: dict[str, Any]) -> None
         database.execute(f"PRAGMA auto_vacuum = {vacuum}")
         keyed = bool(made["key"]) or bool(made["without"])
         key = [f"k {made['key'] or 'INT PRIMARY KEY'}"] if keyed else []
-        columns = [f'"c{at}" {kind}' for at, kind in enumerate(made["columns"])]
+        columns = [f'"{"gridX" if at == 3 else f"c{at}"}" {kind}' for at, kind in enumerate(made["columns"])]
         database.execute(f"CREATE TABLE t ({', '.join([*columns[:1], *key, *columns[1:]])}){made['without']}")
         database.execute("CREATE TABLE other (a INT)")
         marks = ", ".join("?" * (len(columns) + keyed))
@@ -145,6 +145,24 @@ def test_the_decoder_is_used_for_a_plain_table(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     small(path)
     assert same_as_sqlite(path) == (6, 1)  # two tables, three choices of columns; one column has no numbers
+
+
+@pytest.mark.parametrize("late", [-(2**31), 2**31 - 1, None, 2**31, -(2**31) - 1, "text"])
+def test_a_small_column_has_32_bits_while_all_of_it_fits(tmp_path: Path, late: int | str | None) -> None:
+    """What does not fit comes when the column has been begun in 32 bits, in a part that another thread may read."""
+    path, fits = tmp_path / "t.sqlite", isinstance(late, int) and -(2**31) <= late < 2**31
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA page_size = 512")
+        database.execute("CREATE TABLE t (start INT, gridX INT)")
+        database.executemany(
+            "INSERT INTO t VALUES (?, ?)", ((at, late if at == 8999 else at % 7) for at in range(9000))
+        )
+        database.commit()
+    same_as_sqlite(path)
+    with opened(path) as export:
+        found = export._decode("t", ["start", "gridX"])
+        assert found is not None
+        assert [found.columns[name].dtype.itemsize for name in ("start", "gridX")] == [8, 4 if fits else 8]
 
 
 def test_holes_among_the_rows_are_counted(tmp_path: Path) -> None:

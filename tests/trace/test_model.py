@@ -52,6 +52,15 @@ def test_rows_refuse_columns_of_another_shape() -> None:
         Rows(good.schema, columns | {"pid": np.zeros(0, np.int32)}, good.strings)
 
 
+def test_a_column_that_few_ask_for_may_be_kept_small() -> None:
+    kernels = trace("s0: 0-1 a", "s0: 2-3 b")[Table.KERNELS]
+    kept = Rows(kernels.schema, {name: kernels[name] for name in ("start_ns", "end_ns")}, kernels.strings)
+    kept = kept.replaced("grid", np.array([[1, 2, 3], [4, 5, 6]], np.int16)).at(np.array([1])).only("grid")
+    assert (kept["grid"].tolist(), kept["grid"].dtype) == ([[4, 5, 6]], np.int32)
+    with pytest.raises(ValueError, match="column registers: expected int32"):
+        kept.replaced("registers", np.zeros(1, np.int64))
+
+
 def test_rows_are_picked_and_replaced() -> None:
     kernels = trace("s0: 0-1 a", "s0: 2-3 b", "s0: 4-5 c")[Table.KERNELS]
     assert kernels.where(kernels["start_ns"] > 1).texts("name") == ["b", "c"]

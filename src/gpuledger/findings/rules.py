@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -401,5 +400,7 @@ def _put_behind(ranked: list[Finding], later: Finding, firsts: Sequence[Finding]
 
 def page(code: str, language: str = "en") -> str:
     """The page about a code."""
+    from importlib.resources import files  # only here: a report starts without
+
     folder = ("explain",) if language == "en" else ("explain", language)
     return files(__package__).joinpath(*folder, f"{code}.md").read_text(encoding="utf-8")

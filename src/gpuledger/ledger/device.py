@@ -278,7 +278,7 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Se
     lost = lost_work(trace, host, work)
     looked_at = windows(trace, work, host, chosen, window, wanted)
     booked = tuple(_device(trace, work, host, lost, gpu, part, wanted) for gpu, part in looked_at.items())
-    host.forget_launch_times()
+    host.forget_order()
     return booked
 
 

@@ -270,9 +270,10 @@ class Host:
             self._launch_times[number] = times
         return self._launch_times[number]
 
-    def forget_launch_times(self) -> None:
-        """They are asked for while gaps are booked, and by nobody after that."""
+    def forget_order(self) -> None:
+        """When launches returned, and where each thread's calls lie: asked while gaps are booked, seldom after that."""
         self._launch_times.clear()
+        self.__dict__.pop("_rows_of_thread", None)
 
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""

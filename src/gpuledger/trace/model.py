@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final
 
@@ -248,6 +247,8 @@ class Trace(TablesByName):
         if not isinstance(table, Table):
             names = [known.value for known in Table]
             if table not in names:
+                from difflib import get_close_matches  # only here
+
                 near = get_close_matches(str(table).lower(), names, n=1)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
                 raise KeyError(f"no table {table!r}{meant} There are {', '.join(names)}")

@@ -33,6 +33,9 @@ NOT_RECORDED: Final = -1
 TIMES: Final = ("start_ns", "end_ns")
 """What every row has: it is none without, and a clock may be below 0."""
 
+SELDOM_ASKED: Final = frozenset(("grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"))
+"""Columns of kernels that are looked at once, if at all: they may be kept in fewer bytes than whoever asks gets."""
+
 
 class Kind(Enum):
     """How a column is stored."""
@@ -260,6 +263,10 @@ class Rows:
         return name in self._columns
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        values = self._kept(name)
+        return values.astype(self.schema[name].kind.dtype, copy=False) if name in SELDOM_ASKED else values
+
+    def _kept(self, name: str) -> NDArray[Any]:
         try:
             return self._columns[name]
         except KeyError:
@@ -312,7 +319,7 @@ class Rows:
     def only(self, *names: str) -> Rows:
         """The same rows with these columns, and the times: cheaper to select from."""
         kept = {"start_ns", "end_ns", *names}
-        return Rows(self.schema, {name: self[name] for name in kept}, self.strings)
+        return Rows(self.schema, {name: self._kept(name) for name in kept}, self.strings)
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows for which `mask` is true, in order."""
@@ -347,7 +354,7 @@ class Rows:
                 return pa.DictionaryArray.from_arrays(known, pa.array(self.strings.as_unicode(), pa.string()))
             return known
 
-        return pa.table({name: to_array(self.schema[name], values) for name, values in self._columns.items()})
+        return pa.table({name: to_array(self.schema[name], self[name]) for name in self._columns})
 
     def to_parquet(self, path: Path) -> None:
         """Write this table to a Parquet file."""
@@ -380,7 +387,9 @@ class Rows:
 
 def _frozen(column: ColumnSchema, values: NDArray[Any]) -> NDArray[Any]:
     shape = (len(values), 3) if column.kind is Kind.TRIPLE else (len(values),)
-    if values.shape != shape or values.dtype != column.kind.dtype:
+    fits = values.dtype == column.kind.dtype
+    fits |= column.name in SELDOM_ASKED and np.can_cast(values.dtype, column.kind.dtype)
+    if values.shape != shape or not fits:
         raise ValueError(
             f"column {column.name}: expected {column.kind.dtype} {shape}, got {values.dtype} {values.shape}"
         )

@@ -324,14 +324,14 @@ def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Forwa
 def _kinds(trace: Trace, device: Device, kernels: Positions) -> tuple[list[ForwardKernel], Positions]:
     """The kernels that differ in name or shape, and which of them each one is."""
     rows = trace[Table.KERNELS].at(device.work.row[kernels])
-    shapes = [rows[side][:, axis] for side in ("grid", "block") for axis in range(3)]
-    first, number = group(device.work.name[kernels], *shapes)
+    grid, block = rows["grid"], rows["block"]
+    first, number = group(device.work.name[kernels], *grid.T, *block.T)
     kinds = [
         ForwardKernel(
             trace.strings.text(int(device.work.name[kernels[row]])) or "",
             0,
-            triple(rows["grid"][row]),
-            triple(rows["block"][row]),
+            triple(grid[row]),
+            triple(block[row]),
         )
         for row in first.tolist()
     ]

@@ -309,13 +309,13 @@ def _kernels(
     total = np.zeros(len(first), np.int64)
     np.add.at(total, number, launches.ns[steady])
     counts = np.bincount(number, minlength=len(first)).tolist()
+    shapes = ([tuple(triple) for triple in rows[column][steady[first]].tolist()] for column in ("grid", "block"))
     kernels = {}
-    for row, count, ns in zip(steady[first].tolist(), counts, total.tolist(), strict=True):
+    for row, count, ns, grid, block in zip(steady[first].tolist(), counts, total.tolist(), *shapes, strict=True):
         code = int(rows.codes("name")[row])
         name = names[code]
         is_typeable = 0 < len(name.short) <= LONGEST_NAME and name.short.isprintable()
         impossible = COMMUNICATION if code in communicating else None if is_typeable else NAMELESS
-        grid, block = (tuple(rows[column][row].tolist()) for column in ("grid", "block"))
         kernels[int(launches.alike[row])] = PlannedKernel(
             name.canonical, name.short, grid, block, where.names[where.of[here[row]]], count, ns, impossible
         )

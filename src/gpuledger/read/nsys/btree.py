@@ -8,11 +8,11 @@ every other case, and whenever a page is not what it must be, the answer is None
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, TypeVar
@@ -38,8 +38,8 @@ _LEAVES_AT_ONCE: Final = 2048
 _TEXT_LEAVES_AT_ONCE: Final = 512  # there are fewer of them
 _FEW_PAGES: Final = 64  # smaller tables are done before a second thread has started
 _MOST: Final = 2**63 - 1
-_LEAST_SMALL, _MOST_SMALL = -(2**31), 2**31 - 1
 _OTHER_ROWS: Final = 6  # BTREE_OTHER_ROWS of native/btree.h
+_NOT_SMALL: Final = 7  # BTREE_NOT_SMALL
 _PLAIN: Final = (1, 1)  # the versions in the header of a database without a write-ahead log
 
 _SET_ASIDE: Final = regex(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
@@ -49,6 +49,7 @@ _NOT_PLAIN: Final = regex(r"""WITHOUT|\bDESC\b|/\*|['"`\[\0]""")
 a comment may stand between any two words, and a quote that is left does not end."""
 
 T = TypeVar("T")
+_Places = tuple[NDArray[np.signedinteger], ...]
 
 
 def is_there() -> bool:
@@ -142,10 +143,13 @@ def integers(
         return None
 
     def decoded(leaves: _Leaves) -> tuple[_Columns, int] | None:
-        into = _Columns(leaves.total, [of.columns[place] in SMALL_COLUMNS for place in wanted])
         places = np.array(wanted, np.int32)
-        short = _decode(leaves, places, of.alias, into, lambda rows: progress(table, rows), deadline)
-        return None if short is None else (into, short)
+        for small in (SMALL_COLUMNS, frozenset[str]()):
+            into = _Columns(leaves.total, [of.columns[place] in small for place in wanted])
+            with contextlib.suppress(_NotSmallError):
+                short = _decode(leaves, places, of.alias, into, lambda rows: progress(table, rows), deadline)
+                return None if short is None else (into, short)
+        return None
 
     answer = _of_leaves(descriptor, pages, of.root, most_rows, decoded)
     if answer is None or (answer[1] and any(of.defaults[place] for place in wanted)):
@@ -207,9 +211,15 @@ class _OtherRowsError(Exception):
     """A leaf holds more or fewer rows than was said of it."""
 
 
+class _NotSmallError(Exception):
+    """A column that should need 32 bits holds NULL, or a number that does not fit."""
+
+
 def _went_well(status: int) -> bool:
     if status == _OTHER_ROWS:
         raise _OtherRowsError
+    if status == _NOT_SMALL:
+        raise _NotSmallError
     return status == 0
 
 
@@ -244,7 +254,7 @@ def _changes_on_reading(declared: str) -> bool:
 class _Columns:
     """The columns of a table while parts of it come in. A column whose values are all the same takes no room.
 
-    One that is said to be small has 32 bits for each row, as long as its values fit.
+    One that is said to be small has 32 bits for each row.
     """
 
     def __init__(self, rows: int, small: Sequence[bool]) -> None:
@@ -256,14 +266,11 @@ class _Columns:
         self._nulls = np.zeros(count, np.int64)
         self.bad = np.zeros(count, np.int64)
 
-    def places(self, first: int, last: int) -> tuple[Ints, ...]:
+    def places(self, first: int, last: int) -> _Places:
         """Where to write rows `first` to `last` of each column: its own place, or one to look at first."""
-        return tuple(
-            np.empty(last - first, np.int64) if whole is None or whole.itemsize < 8 else whole[first:last]
-            for whole in self._whole
-        )
+        return tuple(np.empty(last - first, np.int64) if whole is None else whole[first:last] for whole in self._whole)
 
-    def add(self, first: int, parts: Sequence[Ints], bad: Ints, summaries: Ints) -> None:
+    def add(self, first: int, parts: _Places, bad: Ints, summaries: Ints) -> None:
         """Take in what was written to `places`; parts come in order."""
         self.bad += bad
         least, most, nulls = summaries.reshape(-1, 3).T
@@ -273,16 +280,20 @@ class _Columns:
         for at, part in enumerate(parts):
             last = first + len(part)
             whole = self._whole[at]
-            fits = self._small[at] and self._least[at] >= _LEAST_SMALL and self._most[at] <= _MOST_SMALL
-            fits = fits and not self._nulls[at]
-            if whole is None and not self._stays_the_same(at, len(part), last):
-                whole = self._whole[at] = np.empty(self._rows, np.int32 if fits else np.int64)
+            if whole is None and self._stays_the_same(at, len(part), last):
+                continue
+            if self._small[at] and not self._fits(at):
+                raise _NotSmallError
+            if whole is None:
+                whole = self._whole[at] = np.empty(self._rows, np.int32 if self._small[at] else np.int64)
                 if first:
                     whole[:first] = self._one(at)
-            elif whole is not None and whole.itemsize < 8 and not fits:
-                whole = self._whole[at] = whole.astype(np.int64)
-            if whole is not None and not np.shares_memory(whole, part):
+            if not np.shares_memory(whole, part):
                 whole[first:last] = part
+
+    def _fits(self, at: int) -> bool:
+        """Whether all values so far fit into 32 bits."""
+        return bool(self._least[at] >= -(2**31) and self._most[at] < 2**31 and not self._nulls[at])
 
     def _stays_the_same(self, at: int, rows: int, done: int) -> bool:
         """Whether all values so far are one."""
@@ -315,7 +326,7 @@ def _decode(
 ) -> int | None:
     """Fill `into`, some leaves at a time, on all cores; how many records were short, or None where SQLite must look."""
 
-    def decoded(first: int, part: _Leaves) -> tuple[int, int, Sequence[Ints], Ints, Ints, int]:
+    def decoded(first: int, part: _Leaves) -> tuple[int, int, _Places, Ints, Ints, int]:
         places = into.places(first, first + part.total)
         status, bad, summaries, short = native.decode(*part.about, part.pages, part.rows, wanted, alias, places)
         return status, first, places, np.frombuffer(bad, np.int64), np.frombuffer(summaries, np.int64), short
@@ -323,7 +334,7 @@ def _decode(
     parts = list(leaves.parts(_LEAVES_AT_ONCE, _FEW_PAGES))
     firsts = list(accumulate((part.total for part in parts), initial=0))
 
-    def in_order(pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, Sequence[Ints], Ints, Ints, int]]:
+    def in_order(pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, _Places, Ints, Ints, int]]:
         """The first few rows alone, as they show which columns vary: all others of those go to their places at once."""
         yield from map(decoded, firsts[:1], parts[:1])
         yield from pool.map(decoded, firsts[1:], parts[1:])
@@ -339,7 +350,7 @@ def _decode(
     return short
 
 
-@contextmanager
+@contextlib.contextmanager
 def _threads(leaves: int) -> Iterator[ThreadPoolExecutor]:
     """As many as there are cores; what was not begun when we leave is not begun any more."""
     with ThreadPoolExecutor(1 if leaves <= _FEW_PAGES else os.cpu_count() or 1) as pool:

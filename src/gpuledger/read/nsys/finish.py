@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import NULL, NsysExport
@@ -25,7 +25,7 @@ from gpuledger.trace.keys import by_row, distinct, group, is_same, same, take
 from gpuledger.trace.model import PID_BITS, Note
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes, Strings
-from gpuledger.trace.tables import NOT_RECORDED, Kind, Rows, Table
+from gpuledger.trace.tables import NOT_RECORDED, SELDOM_ASKED, Kind, Rows, Table
 from gpuledger.units import count_text
 
 _FIRST_OWN = 1 << 62
@@ -189,11 +189,11 @@ class TableFinisher:
         if kind is Kind.TEXT:
             return by_row(self._coding.codes, raw.pop(name))
         if kind is Kind.TRIPLE:
-            triple = np.empty((len(raw[f"{name}_x"]), 3), np.int32)
-            for place, axis in enumerate("xyz"):
-                triple[:, place] = _number(raw.pop(f"{name}_{axis}"))
-            return triple
-        return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw.pop(name))
+            axes = [_number(raw.pop(f"{name}_{axis}")) for axis in "xyz"]
+            return np.stack(axes, axis=1, dtype=_narrowest(*axes), casting="unsafe")
+        values = by_row(_number, raw.pop(name))
+        dtype = _narrowest(values) if name in SELDOM_ASKED else kind.dtype
+        return by_row(lambda values: values.astype(dtype, copy=False), values)
 
     def _process(self, global_id: Ints) -> Ints:
         """nsys's global id -> the host's index above the operating system's process id."""
@@ -245,6 +245,14 @@ def _number(values: Ints) -> Ints:
     if values.min(initial=0) > NULL:
         return values
     return np.where(values == NULL, NOT_RECORDED, values)
+
+
+def _narrowest(*columns: Ints) -> DTypeLike:
+    """The smallest integers that hold all of these."""
+    least, most = min(values.min(initial=0) for values in columns), max(values.max(initial=0) for values in columns)
+    return next(
+        bits for bits in (np.int16, np.int32, np.int64) if least >= np.iinfo(bits).min and most <= np.iinfo(bits).max
+    )
 
 
 MOST_COUNTERS: Final = 100_000

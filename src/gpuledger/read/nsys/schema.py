@@ -124,7 +124,7 @@ STRING_COLUMNS: Final = frozenset(("demangledName", "shortName", "mangledName", 
 """Columns of the event tables that hold ids into StringIds."""
 
 SMALL_COLUMNS: Final = STRING_COLUMNS | {*LAUNCH_SIZES.values(), "registersPerThread"}
-"""Those of which 32 bits become ours; where all values fit they are read as such."""
+"""Those that have 32 bits in our tables: they are read as such where all values fit."""
 
 NVTX_PUSH_POP: Final = (59, 70)
 NVTX_START_END: Final = (60, 71)

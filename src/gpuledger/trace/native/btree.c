@@ -286,13 +286,16 @@ static int is_nan(const uint8_t *at) { return (big64(at) & INT64_MAX) > 0x7ff000
 /* One call: what it reads, what it does with each record, and where that goes. */
 struct task {
     const struct btree_file *in;
-    enum btree_status (*take)(struct task *task, const struct record *record, uint64_t row);
+    enum btree_status (*take)(struct task *task, const struct record *record, uint64_t cell);
+    uint64_t leaf_row; /* the first row of the leaf under way */
     struct scratch scratch;
     uint64_t payload_left; /* records do not lie over each other, so all of them are no longer than the file */
     uint64_t short_records;
     /* integers */
     const struct btree_wanted *wanted;
     int64_t *const *out;
+    int64_t *aside;  /* the leaf's values of small columns, as wide as all others, one column after the other */
+    int64_t **place; /* where the leaf's values of each column go: into `out`, or aside */
     uint64_t *bad;
     struct btree_summary *summaries; /* one for each column, or NULL */
     struct plan *plans;              /* PLANS of them, or none */
@@ -428,14 +431,14 @@ static int64_t shifted(const uint8_t *end, uint32_t shift) {
     return (int64_t)(big64(end - 8) << shift) >> shift;
 }
 
-static enum btree_status take_integers(struct task *task, const struct record *record, uint64_t row) {
+static enum btree_status take_integers(struct task *task, const struct record *record, uint64_t cell) {
     const struct btree_wanted *wanted = task->wanted;
     const struct plan *plan = planned(task, record);
     if (plan) {
         for (size_t which = 0; which < wanted->count; which++) {
             uint32_t end = plan->columns[which].end;
             int64_t same = plan->columns[which].value == A_NULL ? INT64_MIN : plan->columns[which].value;
-            task->out[which][row] = end ? shifted(record->local + end, plan->columns[which].shift) : same;
+            task->place[which][cell] = end ? shifted(record->local + end, plan->columns[which].shift) : same;
         }
         return BTREE_OK;
     }
@@ -454,20 +457,20 @@ static enum btree_status take_integers(struct task *task, const struct record *r
         uint64_t type, size;
         if (header.at >= header.end) { /* written before the column was added to the table */
             for (; which < wanted->count; which++)
-                task->out[which][row] = wanted->columns[which] == wanted->alias ? record->rowid : INT64_MIN;
+                task->place[which][cell] = wanted->columns[which] == wanted->alias ? record->rowid : INT64_MIN;
             task->short_records++;
             return BTREE_OK;
         }
         if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
         if (column == wanted->columns[which]) {
             if (column == wanted->alias) { /* whatever is stored in its place, as for SQLite */
-                task->out[which][row] = record->rowid;
+                task->place[which][cell] = record->rowid;
             } else if (is_integer(type)) {
                 if (header.body + size > have) return BTREE_DAMAGED;
-                task->out[which][row] = integer(payload + header.body, type);
+                task->place[which][cell] = integer(payload + header.body, type);
             } else {
                 if (type == REAL && header.body + size > have) return BTREE_DAMAGED;
-                task->out[which][row] = INT64_MIN;
+                task->place[which][cell] = INT64_MIN;
                 task->bad[which] += type != 0 && !(type == REAL && is_nan(payload + header.body));
             }
             which++;
@@ -491,7 +494,7 @@ static enum btree_status append_text(struct task *task, const uint8_t *bytes, si
     return BTREE_OK;
 }
 
-static enum btree_status take_text(struct task *task, const struct record *record, uint64_t row) {
+static enum btree_status take_text(struct task *task, const struct record *record, uint64_t cell) {
     const uint8_t *payload;
     struct header header;
     uint64_t type = 0, size = 0;
@@ -500,14 +503,14 @@ static enum btree_status take_text(struct task *task, const struct record *recor
     for (int32_t column = 0; column <= task->column; column++) {
         if (header.at >= header.end) {
             task->short_records++;
-            task->lengths[row] = -1;
+            task->lengths[task->leaf_row + cell] = -1;
             return BTREE_OK;
         }
         header.body += size;
         if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
     }
     if (type != 0 && type < 12) return BTREE_NO_TEXT;
-    task->lengths[row] = type == 0 ? -1 : (int64_t)size;
+    task->lengths[task->leaf_row + cell] = type == 0 ? -1 : (int64_t)size;
     if (size == 0) return BTREE_OK;
     status = beginning(task, record, header.body + size, &payload);
     return status ? status : append_text(task, payload + header.body, (size_t)size);
@@ -523,7 +526,7 @@ static uint32_t block_pages(const struct btree_file *in, const uint32_t *pages, 
     return last - first + 1;
 }
 
-static enum btree_status take_cell(struct task *task, const uint8_t *page, uint32_t at, uint64_t row) {
+static enum btree_status take_cell(struct task *task, const uint8_t *page, uint32_t at, uint64_t cell) {
     uint32_t usable = task->in->usable_bytes;
     const uint8_t *byte = page + at, *end = page + usable;
     struct record record;
@@ -537,23 +540,7 @@ static enum btree_status take_cell(struct task *task, const uint8_t *page, uint3
     int spills = record.local_size < record.size;
     if ((uint64_t)(end - byte) < (uint64_t)record.local_size + (spills ? 4 : 0)) return BTREE_DAMAGED;
     record.overflow = spills ? big32(byte + record.local_size) : 0;
-    return task->take(task, &record, row);
-}
-
-static enum btree_status take_leaf(
-    struct task *task, const uint8_t *page, uint32_t number, uint32_t rows, uint64_t row) {
-    uint32_t start = page_start(number), usable = task->in->usable_bytes;
-    if (page[start] != LEAF_TABLE) return BTREE_DAMAGED;
-    if (big16(page + start + 3) != rows) return BTREE_OTHER_ROWS; /* holes among row ids, or it changed while we read */
-    uint32_t first_cell = start + LEAF_HEADER + 2 * rows;
-    if (first_cell > usable) return BTREE_DAMAGED;
-    for (uint32_t cell = 0; cell < rows; cell++) {
-        uint32_t at = big16(page + start + LEAF_HEADER + 2 * cell);
-        if (at < first_cell || at >= usable) return BTREE_DAMAGED;
-        enum btree_status status = take_cell(task, page, at, row + cell);
-        if (status) return status;
-    }
-    return BTREE_OK;
+    return task->take(task, &record, cell);
 }
 
 static void summarise(const int64_t *values, uint64_t rows, struct btree_summary *into) {
@@ -568,10 +555,58 @@ static void summarise(const int64_t *values, uint64_t rows, struct btree_summary
     *into = (struct btree_summary){least, most, into->nulls + nulls};
 }
 
+static int is_small(const struct task *task, size_t which) {
+    return task->wanted->small && task->wanted->small[which];
+}
+
+/* Where the values of a leaf go; one of any size has fewer rows than half its bytes. */
+static void place_columns(struct task *task, uint64_t row) {
+    int64_t *aside = task->aside;
+    task->leaf_row = row;
+    for (size_t which = 0; task->wanted && which < task->wanted->count; which++) {
+        task->place[which] = is_small(task, which) ? aside : task->out[which] + row;
+        if (is_small(task, which)) aside += task->in->page_bytes / 2;
+    }
+}
+
+/* The leaf's values that were put aside, into their small columns. */
+static enum btree_status narrow(struct task *task, uint32_t rows) {
+    for (size_t which = 0; task->wanted && which < task->wanted->count; which++) {
+        if (!is_small(task, which)) continue;
+        int32_t *into = task->wanted->small[which] + task->leaf_row;
+        uint64_t beyond = 0;
+        for (uint32_t row = 0; row < rows; row++) {
+            int64_t value = task->place[which][row];
+            into[row] = (int32_t)value;
+            beyond |= (uint64_t)(value ^ (int32_t)value);
+        }
+        if (beyond) return BTREE_NOT_SMALL;
+        if (task->summaries) summarise(task->place[which], rows, &task->summaries[which]);
+    }
+    return BTREE_OK;
+}
+
+static enum btree_status take_leaf(
+    struct task *task, const uint8_t *page, uint32_t number, uint32_t rows, uint64_t row) {
+    uint32_t start = page_start(number), usable = task->in->usable_bytes;
+    if (page[start] != LEAF_TABLE) return BTREE_DAMAGED;
+    if (big16(page + start + 3) != rows) return BTREE_OTHER_ROWS; /* holes among row ids, or it changed while we read */
+    uint32_t first_cell = start + LEAF_HEADER + 2 * rows;
+    if (first_cell > usable) return BTREE_DAMAGED;
+    place_columns(task, row);
+    for (uint32_t cell = 0; cell < rows; cell++) {
+        uint32_t at = big16(page + start + LEAF_HEADER + 2 * cell);
+        if (at < first_cell || at >= usable) return BTREE_DAMAGED;
+        enum btree_status status = take_cell(task, page, at, cell);
+        if (status) return status;
+    }
+    return narrow(task, rows);
+}
+
 /* Rows `from` to `to`, while they are near: a block's columns fit into a core's own memory, those of a table do not. */
 static void summarise_rows(struct task *task, uint64_t from, uint64_t to) {
     for (size_t which = 0; task->summaries && which < task->wanted->count; which++)
-        summarise(task->out[which] + from, to - from, &task->summaries[which]);
+        if (!is_small(task, which)) summarise(task->out[which] + from, to - from, &task->summaries[which]);
 }
 
 /* Leaf after leaf; rows beyond `rows` have no place. */
@@ -614,8 +649,15 @@ enum btree_status btree_decode(
         .in = in, .take = take_integers, .wanted = wanted, .out = out, .bad = bad, .summaries = summaries};
     for (size_t which = 0; summaries && which < wanted->count; which++)
         summaries[which] = (struct btree_summary){INT64_MAX, INT64_MIN, 0};
+    size_t small = 0;
+    for (size_t which = 0; which < wanted->count; which++) small += (size_t)is_small(&task, which);
     if (wanted->count <= PLAN_COLUMNS) task.plans = calloc(PLANS, sizeof *task.plans); /* it also goes without */
-    enum btree_status status = take_leaves(&task, leaf_pages, leaf_rows, leaves, rows);
+    task.place = calloc(wanted->count + 1, sizeof *task.place);
+    task.aside = malloc((small * (in->page_bytes / 2) + 1) * sizeof *task.aside);
+    enum btree_status status = BTREE_NO_MEMORY;
+    if (task.place && task.aside) status = take_leaves(&task, leaf_pages, leaf_rows, leaves, rows);
+    free(task.aside);
+    free(task.place);
     free(task.plans);
     *short_records += task.short_records;
     return status;

@@ -19,6 +19,7 @@ enum btree_status {
     BTREE_NO_MEMORY = 4,
     BTREE_NO_TEXT = 5, /* a number where a text was wanted: SQLite knows how to print it */
     BTREE_OTHER_ROWS = 6, /* a leaf that holds more or fewer rows than was said of it */
+    BTREE_NOT_SMALL = 7,  /* NULL, or a number of more than 32 bits, in a column that was said to have neither */
 };
 
 /* Fill `into` with `size` bytes from `offset`; 0 if that went well. */
@@ -48,11 +49,13 @@ enum btree_status btree_find_leaves(
 void btree_free_leaves(struct btree_leaves *leaves);
 
 /* What to take out of each record. `columns` are positions in the record, ascending, without doubles; `alias` is the
- * position of the column that stands for the row's id, or -1. */
+ * position of the column that stands for the row's id, or -1. A column for which `small` has a place goes there, in 32
+ * bits, and not to `out`; without any, it is NULL. */
 struct btree_wanted {
     const int32_t *columns;
     size_t count;
     int32_t alias;
+    int32_t *const *small;
 };
 
 /* The least and the greatest of some values, NULL left out, and how many are NULL. Without any: INT64_MAX, INT64_MIN. */

@@ -64,13 +64,17 @@ static PyObject *find_leaves(PyObject *self, PyObject *arguments) {
     return found;
 }
 
-/* An array of numbers that Python owns, held while we use it. */
-static int held(PyObject *from, Py_buffer *buffer, Py_ssize_t item, int writable) {
+/* An array of numbers that Python owns, held while we use it; `or_item` is another size that they may have. */
+static int held_either(PyObject *from, Py_buffer *buffer, Py_ssize_t item, Py_ssize_t or_item, int writable) {
     if (PyObject_GetBuffer(from, buffer, PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) return 0;
-    if (buffer->itemsize == item) return 1;
+    if (buffer->itemsize == item || buffer->itemsize == or_item) return 1;
     PyBuffer_Release(buffer);
     PyErr_SetString(PyExc_ValueError, "numbers of another size");
     return 0;
+}
+
+static int held(PyObject *from, Py_buffer *buffer, Py_ssize_t item, int writable) {
+    return held_either(from, buffer, item, item, writable);
 }
 
 static int ascend(const int32_t *columns, Py_ssize_t count) {
@@ -85,20 +89,25 @@ static PyObject *decode_into(
     PyObject *found = NULL;
     Py_buffer *buffers = calloc((size_t)count + 1, sizeof *buffers);
     int64_t **targets = calloc((size_t)count + 1, sizeof *targets);
+    int32_t **small = calloc((size_t)count + 1, sizeof *small);
     uint64_t *bad = calloc((size_t)count + 1, sizeof *bad), short_records = 0;
     struct btree_summary *summaries = calloc((size_t)count + 1, sizeof *summaries);
-    if (!buffers || !targets || !bad || !summaries) {
+    if (!buffers || !targets || !small || !bad || !summaries) {
         PyErr_NoMemory();
         goto done;
     }
     for (; held_count < count; held_count++) {
         PyObject *each = PyTuple_GetItem(out, held_count);
-        if (!each || !held(each, &buffers[held_count], sizeof(int64_t), 1)) goto done;
-        targets[held_count] = buffers[held_count].buf;
-        Py_ssize_t room = buffers[held_count].len / (Py_ssize_t)sizeof(int64_t);
+        Py_buffer *buffer = &buffers[held_count];
+        if (!each || !held_either(each, buffer, sizeof(int64_t), sizeof(int32_t), 1)) goto done;
+        if (buffer->itemsize == sizeof(int32_t))
+            small[held_count] = buffer->buf;
+        else
+            targets[held_count] = buffer->buf;
+        Py_ssize_t room = buffer->len / buffer->itemsize;
         least = room < least ? room : least;
     }
-    struct btree_wanted wanted = {columns->buf, (size_t)count, alias};
+    struct btree_wanted wanted = {columns->buf, (size_t)count, alias, small};
     size_t leaves = (size_t)pages->len / sizeof(uint32_t);
     uint64_t most = count ? (uint64_t)least : UINT64_MAX;
     enum btree_status status;
@@ -111,6 +120,7 @@ done:
     for (Py_ssize_t at = 0; at < held_count; at++) PyBuffer_Release(&buffers[at]);
     free(buffers);
     free(targets);
+    free(small);
     free(bad);
     free(summaries);
     return found;
