@@ -212,6 +212,7 @@ VALUES = {
         "undecided",
         "brief",
         "command",
+        "comment",
         "control",
         "coverage",
         "device",

@@ -176,6 +176,7 @@ def phases(
     named: Sequence[tuple[str, str]] = (),
     ranks: Sequence[str] = (),
     wanted: Selection | None = None,
+    names_from: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
 ) -> ShownAnswer[tuple[PhaseCosts, Waits]]:
@@ -184,7 +185,8 @@ def phases(
     `named` are phases by name and regular expression, before those that are known; `ranks` are all profiles of the job.
     """
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, columns_for(launches=False))
+    columns = columns_for(launches=False) if names_from is None else _TO_NAME_GRAPHS
+    trace = ProfileReading(limits, progress, names_from).trace(profile, columns)
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.clear()

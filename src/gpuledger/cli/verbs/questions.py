@@ -58,8 +58,8 @@ def gaps() -> None:
     """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
     A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
-    time is booked to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time takes
-    them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
+    time is attributed to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time
+    takes them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
 
     \b
     Examples:
@@ -218,6 +218,7 @@ def _named(value: str) -> tuple[str, str]:
     metavar="DIR|GLOB",
     help="Profiles of all ranks of the job, to tell waiting from transfer.",
 )
+@names_option
 @step_options
 @limit_option
 @page_options
