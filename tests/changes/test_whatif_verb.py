@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,16 @@ def test_without_a_change_it_says_what_could_be_asked_and_each_can_be(decode: Pa
         "--launch-cost",
     }
     assert gpuledger("whatif", decode, *options).exit_code == 0
+
+
+def test_a_step_without_ranges_can_be_a_graph(decode: Path, tmp_path: Path) -> None:
+    """What a whole step saves as a graph is what its range saves where it has one."""
+    bare = tmp_path / "bare.sqlite"
+    bare.write_bytes(decode.read_bytes())
+    with sqlite3.connect(bare) as export:
+        export.execute("DROP TABLE NVTX_EVENTS")
+    saved = [
+        tables(profile, f"--graph={what}")["whatif"][0]["saving_ns"]
+        for profile, what in ((decode, "decode"), (bare, "step"))
+    ]
+    assert saved[1] == pytest.approx(saved[0], rel=0.02)

@@ -10,9 +10,11 @@ import pytest
 
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import PHASES, Phases, phases
+from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from gpuledger.verbs.questions import launches
 from support.book_checks import analysed
 from support.command import gpuledger
 from support.trace_notation import of_tables, table, trace
@@ -112,3 +114,45 @@ def test_kernels_of_gradients_are_training_too() -> None:
     both = (f"s0: 0-10 {PREFILL}", f"s0: 20-30 {DECODE}")
     assert told(trace(*both), 0, 20, 40).known
     assert not told(trace(*both, "s0: 30-40 void flash_bwd_kernel_backward<128>()"), 0, 20, 50).known
+
+
+def decoded(prompts: dict[int, int], count: int = 12) -> list[str]:
+    """Steps of three kernels and an argmax; in `prompts` one more, and a GEMM so many times as long."""
+    lines, now = [], 0
+    for step in range(count):
+        for name, length in (
+            *([("gather", 2)] if step in prompts else []),
+            *(("norm", 2), ("gemm", 10 * prompts.get(step, 1)), ("softmax", 3), ("argmax_kernel", 1)),
+        ):
+            lines.append(f"s0: {now}-{now + length} {name}")
+            now += length + 1
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ({0: 8}, [1] + [2] * 11),
+        ({0: 8, 4: 8}, [1, 2, 2, 2, 1] + [2] * 7),
+        ({}, [0] * 12),
+        ({3: 1}, [0] * 12),  # another kernel in a step that takes no longer is no prompt
+    ],
+)
+def test_prefill_is_told_by_what_is_launched_where_no_name_tells(prompts: dict[int, int], expected: list[int]) -> None:
+    recorded = trace(*decoded(prompts))
+    work = host_and_activities(recorded)[1]
+    ends = work.end_ns[work.name == recorded.strings.code("argmax_kernel")].tolist()
+    assert list(told(recorded, 0, *ends).of_step) == expected
+
+
+def test_steady_steps_are_those_after_the_last_prompt() -> None:
+    steps = analysed(trace(*decoded({0: 8, 4: 8})), Selection(kernel_pattern="argmax"))[0].steps
+    assert steps is not None
+    assert steps.warm_up == 5
+
+
+def test_launches_has_kernels_of_each_family_per_step() -> None:
+    shown = launches(trace(*decoded({})), wanted=Selection(kernel_pattern="argmax")).to_dict()["tables"]
+    rows = next(table["rows"] for table in shown if table["table"] == "kernels_by_family_gpu0")
+    assert {row["family"]: row["per_step"] for row in rows} == {"gemm": 1, "norm": 1, "softmax": 1, "sampling": 1}
+    assert sum(row["kernels"] for row in rows) == 48

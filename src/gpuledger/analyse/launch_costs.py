@@ -99,6 +99,8 @@ class LaunchCosts:
     waiting_calls: tuple[CallTimes, ...]
     queue: LaunchQueue
     by_range: tuple[RangeLaunches, ...]
+    families: tuple[tuple[str, Statistics], ...]
+    """The kernels of each family, and how long they run; the most first."""
 
 
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
@@ -113,7 +115,17 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
         waiting_calls=most_time_first(host.calls, np.flatnonzero(waits)),
         queue=_queue(device),
         by_range=_by_range(trace, device, launches),
+        families=_families(device),
     )
+
+
+def _families(device: Device) -> tuple[tuple[str, Statistics], ...]:
+    work = device.work.of(device.gpu)
+    work = work.where(device.begins_steady(work.start_ns) & (work.family >= 0))
+    first, number = group(work.family)
+    times = summarise(work.end_ns - work.start_ns, number)
+    families = zip((work.families[family] for family in work.family[first].tolist()), times, strict=True)
+    return tuple(sorted(families, key=lambda entry: (-entry[1].count, entry[0])))
 
 
 def _queue(device: Device) -> LaunchQueue:

@@ -12,7 +12,7 @@ for it. When requests arrived no engine writes down: time to first token is that
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,16 +81,6 @@ class StepModel:
     r2: float
     error: float
     """The median error of steps that the fit had not seen, as a share of their time."""
-    steps: int
-    batches: int
-
-
-@dataclass(frozen=True, slots=True)
-class BetweenSteps:
-    """What the host did while the GPU was idle between steps."""
-
-    doing: str
-    time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +106,20 @@ class Serving:
     steps: tuple[ServedStep, ...]
     window_ns: int
     model: StepModel | NotMeasured
-    between: tuple[BetweenSteps, ...]
+    between: tuple[tuple[str, int], ...]
+    """What the host did while the GPU was idle between steps, and for how long; the longest first."""
     kinds: tuple[KindOfStep, ...]
-    token_ns: tuple[int, int] | NotMeasured
+    token_ns: tuple[int, int] | None
     """From one token of a request to its next: the median of all tokens, and what 1 % take longer than."""
-    first_token_ns: int | NotMeasured
-    """From the start of the step that reads a prompt, or its last part, to its end: the median of all requests."""
+    first_token_ns: int | None
+    """From the start of a step that reads prompts, or the last parts of them, to its end: the median of requests."""
     gpu_hour_price: float | None = None
 
     @property
-    def prefill_tokens(self) -> int | NotMeasured:
-        if any(step.batch.prefill_tokens == UNKNOWN for step in self.steps):
-            return NotMeasured(say("the names of steps do not say how many tokens of prompts they read"))
-        return sum(step.batch.prefill_tokens for step in self.steps)
+    def prefill_tokens(self) -> int | None:
+        """None where the names of steps do not say it."""
+        tokens = [step.batch.prefill_tokens for step in self.steps]
+        return None if UNKNOWN in tokens else sum(tokens)
 
     @property
     def decode_tokens(self) -> int:
@@ -180,19 +171,19 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
         return NotMeasured(_NO_BATCHES)
     inside = inside[np.argsort(starts[inside], kind="stable")]
     start, end, chosen = starts[inside], ends[inside], [batches[position] for position in inside.tolist()]
-    opened = np.minimum(ranges["start_ns"][inside], start)
     before = np.append(start[0], furthest(end)[:-1])
     idle = covered(device.ledger.busy.idle, np.minimum(before, start), start)
     padded = _padded(trace, own, member, batches)[inside]
     model, predicted = _model(chosen, padded, end - start)
-    guesses: list[Any] = [None] * len(chosen) if predicted is None else np.rint(predicted).astype(np.int64).tolist()
-    columns = (start, end, padded, idle)
+    columns = (start, end, padded, idle, np.rint(predicted).astype(np.int64))
     steps = tuple(
         ServedStep(number, begun, ended, batch, rows, lost, None if guess == UNKNOWN else guess)
-        for number, (batch, guess, (begun, ended, rows, lost)) in enumerate(
-            zip(chosen, guesses, zip(*(column.tolist() for column in columns), strict=True), strict=True)
+        for number, (batch, (begun, ended, rows, lost, guess)) in enumerate(
+            zip(chosen, zip(*(column.tolist() for column in columns), strict=True), strict=True)
         )
     )
+    opened = np.minimum(ranges["start_ns"][inside], start).tolist()
+    reading = [(step.end_ns - begun, step.batch.prefill_requests) for step, begun in zip(steps, opened, strict=True)]
     between = intersection(device.ledger.busy.idle, union(np.minimum(before, start), start))
     return Serving(
         device.gpu,
@@ -203,7 +194,7 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
         _host_between(trace, device, ranges.at(inside), between),
         _kinds(steps),
         _token_times(steps),
-        _first_tokens(steps, opened),
+        next(iter(_weighted(reading, 0.5)), None),
         gpu_hour_price,
     )
 
@@ -262,19 +253,18 @@ def _padded(trace: Trace, own: Activities, member: Positions, batches: list[Batc
     return padded
 
 
-def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel | NotMeasured, Floats | None]:
-    """The fit, and what it says of each step when made without it."""
+def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel | NotMeasured, Floats]:
+    """The fit, and what it says of each step when made without it; UNKNOWN where there is none."""
     terms = _terms(batches, padded)
     said = np.array([batch.prefill_tokens != UNKNOWN for batch in batches]) & (length > 0)
     names, design = list(terms), np.column_stack(list(terms.values()))
-    distinct_batches = len(set(map(tuple, design[said].tolist())))
+    distinct_batches, predicted = len(set(map(tuple, design[said].tolist()))), np.full(len(length), float(UNKNOWN))
     if (count := int(said.sum())) < FEWEST_STEPS:
         few = say("{count} steps say their batch; a fit needs {needed}", count=count, needed=FEWEST_STEPS)
-        return NotMeasured(few), None
+        return NotMeasured(few), predicted
     if distinct_batches <= len(names) + 1:
         alike = say("the steps do not vary enough: {count} different batches", count=distinct_batches)
-        return NotMeasured(alike), None
-    predicted = np.full(len(length), np.nan)
+        return NotMeasured(alike), predicted
     for fold in range(_FOLDS):
         held_out = np.arange(len(length)) % _FOLDS == fold
         predicted[held_out] = design[held_out] @ _fitted(design[said & ~held_out], length[said & ~held_out])
@@ -288,8 +278,7 @@ def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel 
     )
     error = median(np.abs(predicted[said] - taken) / taken)
     predicted[~said] = UNKNOWN
-    r2 = 1 - float((off**2).sum()) / spread if spread else 1.0
-    return StepModel(costs, r2, error, count, distinct_batches), predicted
+    return StepModel(costs, 1 - float((off**2).sum()) / spread if spread else 1.0, error), predicted
 
 
 def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:
@@ -312,14 +301,10 @@ def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:
     }
     kept: dict[str, Floats] = {}
     for name, values in candidates.items():
-        scaled = values / max(np.abs(values).max(), 1.0)
-        if (values >= 0).all() and np.linalg.matrix_rank(np.column_stack([*_scaled(kept), scaled]), 1e-6) > len(kept):
+        columns = np.column_stack([each / max(each.max(), 1.0) for each in (*kept.values(), values)])
+        if (values >= 0).all() and np.linalg.matrix_rank(columns, 1e-6) > len(kept):
             kept[name] = values
     return kept
-
-
-def _scaled(columns: dict[str, Floats]) -> list[Floats]:
-    return [values / max(values.max(), 1.0) for values in columns.values()]
 
 
 def _fitted(design: Floats, length: Ints) -> Floats:
@@ -335,30 +320,18 @@ def _fitted(design: Floats, length: Ints) -> Floats:
 
 
 def non_negative(design: Floats, wanted: Floats) -> Floats:
-    """The least squares solution with no negative coefficient (Lawson and Hanson)."""
-    costs, used = np.zeros(design.shape[1]), np.zeros(design.shape[1], np.bool_)
-    for _ in range(3 * design.shape[1]):
-        gain = design.T @ (wanted - design @ costs)
-        gain[used] = -np.inf
-        best = int(gain.argmax())
-        if gain[best] <= 1e-9 * len(wanted):
-            break
-        used[best] = True
-        while True:
-            trial = np.zeros_like(costs)
-            trial[used] = np.linalg.lstsq(design[:, used], wanted, rcond=None)[0]
-            below = used & (trial <= 0)
-            if not below.any():
-                break
-            towards = (costs[below] / (costs[below] - trial[below])).min()
-            costs = costs + towards * (trial - costs)
-            used &= costs > 1e-15
-            costs[~used] = 0
-        costs = trial
-    return costs
+    """Least squares without negative coefficients: the most negative is taken out until there is none."""
+    costs, used = np.zeros(design.shape[1]), np.ones(design.shape[1], np.bool_)
+    while used.any():
+        costs[:] = 0
+        costs[used] = np.linalg.lstsq(design[:, used], wanted, rcond=None)[0]
+        if (costs >= 0).all():
+            return costs
+        used[costs.argmin()] = False
+    return np.zeros_like(costs)
 
 
-def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tuple[BetweenSteps, ...]:
+def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tuple[tuple[str, int], ...]:
     """What the thread of the engine did meanwhile: parts of an engine by their names, the rest by cause."""
     numbers = thread(steps)
     engine = max(RowsByKey.of(numbers), key=lambda entry: len(entry[1]))[0]
@@ -380,8 +353,7 @@ def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tup
             doing[cause.label] = doing.get(cause.label, 0) + int(time.sum())
     elif len(rest):
         doing[say("not recorded")] = total(rest)
-    ordered = sorted(doing.items(), key=lambda entry: -entry[1])
-    return tuple(BetweenSteps(name, time) for name, time in ordered if time > 0)
+    return tuple(sorted(((name, time) for name, time in doing.items() if time > 0), key=lambda entry: -entry[1]))
 
 
 KINDS: Final = ("prefill", "decode", say("mixed"))
@@ -401,39 +373,26 @@ def _kinds(steps: tuple[ServedStep, ...]) -> tuple[KindOfStep, ...]:
     return tuple(kinds)
 
 
-def _weighted(values: Ints, weights: Ints, *shares: float) -> list[int]:
-    """What so large a share of the weight is not above."""
-    order = np.argsort(values, kind="stable")
-    up_to = np.cumsum(weights[order])
-    return [int(values[order][np.searchsorted(up_to, share * up_to[-1])]) for share in shares]
+def _weighted(waits: list[tuple[int, int]], *shares: float) -> list[int]:
+    """Of times and how often each counts, what so large a share is not above; empty where nothing counts."""
+    times, counts = np.array(sorted(wait for wait in waits if wait[1] > 0) or [(0, 0)], np.int64).T
+    up_to = np.cumsum(counts)
+    return [int(times[np.searchsorted(up_to, share * up_to[-1])]) for share in shares] if up_to[-1] else []
 
 
-def _token_times(steps: tuple[ServedStep, ...]) -> tuple[int, int] | NotMeasured:
+def _token_times(steps: tuple[ServedStep, ...]) -> tuple[int, int] | None:
     """From token to token: those that decode on since the last step that did, those that join since their prompt's."""
-    waits, read = list[tuple[int, int]](), list[int]()
+    waits, read = list[tuple[int, int]](), list[tuple[int, int]]()
     last_ns, decoding = 0, 0
     for step in steps:
         batch = step.batch
         if batch.decode_requests > 0:
-            joining = max(batch.decode_requests - decoding, 0)
-            # the last that read are those that join: of a prompt in parts, the last part
-            waits += [(step.end_ns - ended, 1) for ended in read[len(read) - min(joining, len(read)) :]]
-            read = []
             waits.append((step.end_ns - last_ns, min(batch.decode_requests, decoding)))
-            last_ns, decoding = step.end_ns, batch.decode_requests
-        read += [step.end_ns] * batch.prefill_requests
-    apart, weight = np.array([wait for wait in waits if wait[1] > 0] or [(0, 0)], np.int64).T
-    if not weight.sum():
-        return NotMeasured(say("no request decodes twice"))
-    usual, slow = _weighted(apart, weight, 0.5, 0.99)
-    return usual, slow
-
-
-def _first_tokens(steps: tuple[ServedStep, ...], opened: Ints) -> int | NotMeasured:
-    reading = [
-        (step, begun) for step, begun in zip(steps, opened.tolist(), strict=True) if step.batch.prefill_requests > 0
-    ]
-    if not reading:
-        return NotMeasured(say("no step reads a prompt"))
-    waits = np.array([step.end_ns - begun for step, begun in reading])
-    return _weighted(waits, np.array([step.batch.prefill_requests for step, _ in reading]), 0.5)[0]
+            joining = max(batch.decode_requests - decoding, 0)
+            for ended, requests in reversed(read):  # the last that read: of a prompt in parts, the last part
+                waits.append((step.end_ns - ended, min(requests, joining)))
+                joining -= min(requests, joining)
+            last_ns, decoding, read = step.end_ns, batch.decode_requests, []
+        read.append((step.end_ns, batch.prefill_requests))
+    usual = _weighted(waits, 0.5, 0.99)
+    return (usual[0], usual[1]) if usual else None

@@ -34,25 +34,24 @@ class Batch:
     """Pairs of new tokens and tokens before them that attention of prefill computes."""
 
 
-_POSITIONAL: Final = (
-    # vLLM; and with the lengths that TraceLens has vLLM and SGLang write: sq new tokens, sk tokens that attention reads
-    (
-        "vLLM",
-        regex(
-            r"^execute_\d+_context_(?P<c>\d+)\(sq(?P<ct>\d+)sk(?P<ck>\d+)sqsq\d+sqsk(?P<pairs>\d+)\)"
-            r"_generation_(?P<g>\d+)\(sq(?P<gt>\d+)sk(?P<gk>\d+)sqsq\d+sqsk\d+\)"
-        ),
-    ),
-    ("vLLM", regex(r"^execute_context_(?P<c>\d+)\((?P<ct>\d+)\)_generation_(?P<g>\d+)\((?P<gt>\d+)\)")),
-    ("vLLM", regex(r"^execute_new_(?P<c>\d+)_cached_(?P<g>\d+)")),  # 0.9 to 0.11: no tokens
-    (
-        "TensorRT-LLM",
-        regex(
-            r"^\[Executor\] _forward_step(?: \d+)?: (?P<c>\d+) ctx reqs,(?: (?P<ct>\d+) ctx tokens,)?"
-            r" (?P<g>\d+) gen reqs"
-        ),
-    ),
+_SPELLINGS: Final = (
+    # as TraceLens has vLLM and SGLang write it: sq are new tokens, sk those that attention reads, sqsk pairs of both
+    ("vLLM", "execute_{}_context_{c}(sq{ct}sk{ck}sqsq{}sqsk{pairs})_generation_{g}(sq{gt}sk{gk}sqsq{}sqsk{})"),
+    ("vLLM", "execute_context_{c}({ct})_generation_{g}({gt})"),
+    ("vLLM", "execute_new_{c}_cached_{g}"),  # 0.9 to 0.11
+    ("TensorRT-LLM", "[Executor] _forward_step {}: {c} ctx reqs, {ct} ctx tokens, {g} gen reqs"),
+    ("TensorRT-LLM", "[Executor] _forward_step {}: {c} ctx reqs, {g} gen reqs"),
+    ("TensorRT-LLM", "[Executor] _forward_step: {c} ctx reqs, {g} gen reqs"),
 )
+"""Engines, and how they call a step: `c` requests that read prompts, `g` that decode, and the tokens of each."""
+
+
+def _reader(spelling: str) -> re.Pattern[str]:
+    pattern = re.escape(spelling).replace(r"\{\}", r"\d{1,12}")
+    return regex("^" + re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d{1,12})", pattern))
+
+
+_READERS: Final = tuple((engine, _reader(spelling)) for engine, spelling in _SPELLINGS)
 
 # SGLang: step[DECODE bs=64], step[EXTEND bs=2 toks=14721], step[MIXED bs=2 c=1 g=1 c_sq=5 ...]
 # ATOM: decode[bs=117/128 tok=117 d=117], prefill[bs=2 tok=14721 ctx=[7803, 6918]]; ours: bench:decode[bs=64 tok=64]
@@ -66,26 +65,15 @@ _WRITES: Final = ("DECODE", "TARGET_VERIFY", "decode")
 @lru_cache(maxsize=4096)
 def batch_of(name: str) -> Batch | None:
     """What a step of this name computes; None where it is no engine's step."""
-    for engine, pattern in _POSITIONAL:
+    for engine, pattern in _READERS:
         if (match := pattern.match(name)) is not None:
-            return _positional(engine, match)
+            said = {key: int(number) for key, number in match.groupdict().items()}
+            reading, writing, tokens = said["c"], said["g"], said.get("ct", UNKNOWN) if said["c"] else 0
+            context = said["ck"] + said["gk"] if "ck" in said else UNKNOWN
+            pairs = said.get("pairs", UNKNOWN)
+            return Batch(engine, reading, tokens, writing, said.get("gt", writing), UNKNOWN, context, pairs)
     match = _BRACKET.match(name)
     return None if match is None else _bracketed(match)
-
-
-def _positional(engine: str, match: re.Match[str]) -> Batch:
-    said = {key: int(number[:12]) for key, number in match.groupdict(str(UNKNOWN)).items()}
-    of_prefill = 0 if not said["c"] else said.get("ct", UNKNOWN)
-    context = said["ck"] + said["gk"] if "ck" in said else UNKNOWN
-    return Batch(
-        engine,
-        said["c"],
-        of_prefill,
-        said["g"],
-        said.get("gt", said["g"]),
-        context_tokens=context,
-        pairs=said.get("pairs", UNKNOWN),
-    )
 
 
 def _bracketed(match: re.Match[str]) -> Batch | None:

@@ -149,6 +149,8 @@ _REMOVED: Final[Mapping[Trigger | None, Message]] = {
 """What it means that idle time of a cause is not there. What the others were is not known: lost, or not recorded."""
 
 
+WHOLE_STEP: Final = "step"
+"""What `--graph` calls all that a steady step launches, where no range is called so: programs may have no ranges."""
 _MOST_LISTED: Final = 12
 
 
@@ -368,16 +370,21 @@ class Changes:
 
     def graph(self, pattern: str) -> ProgramChange:
         """What is launched in ranges that match is launched as a CUDA graph."""
-        ranges = matching_ranges(self.trace, NamePattern(pattern))
-        if not len(ranges):
+        ranges, fixes = matching_ranges(self.trace, NamePattern(pattern)), self.fixes
+        launches, code = fixes.steady_calls(CallKind.LAUNCH, CallKind.CALL), fixes.code_ns(Cause.DISPATCH)
+        title = say("range '{pattern}' in a graph", pattern=pattern)
+        if len(ranges):
+            parts = range_parts(self.scenario, ranges)
+            launches, code = np.intersect1d(parts.calls, launches), np.minimum(code, parts.code_ns)
+        elif pattern == WHOLE_STEP:
+            title = say("the whole step in a graph")
+        else:
             raise nothing_matches(pattern, "range", range_names(self.trace))
-        parts, fixes = range_parts(self.scenario, ranges), self.fixes
-        launches = np.intersect1d(parts.calls, fixes.steady_calls(CallKind.LAUNCH, CallKind.CALL))
         if not len(launches):
             raise NothingRecorded(f"nothing is launched in ranges that match '{pattern}' in the steady steps")
-        dispatch = np.minimum(fixes.code_ns(Cause.DISPATCH)[launches], parts.code_ns[launches])
+        dispatch = code[launches]
         return ProgramChange(
-            say("range '{pattern}' in a graph", pattern=pattern),
+            title,
             say("shapes are static, launching costs nothing, and kernels follow each other 0.5 us apart; waits stay"),
             lambda graph: with_free_launches(graph, launches, dispatch),
             is_bound=True,

@@ -298,8 +298,10 @@ def _device(
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
     if cut is not None and 2 * phase.of_step.count(DECODE) > len(phase.of_step):
-        # the prefill that comes before a run of decode steps is no step of theirs
+        # the prefill that comes before a run of decode steps is no step of theirs, nor is a shorter run before it
         leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
+        last_run = len(phase.of_step) - phase.of_step[::-1].index(PREFILL) if PREFILL in phase.of_step else 0
+        leading = last_run if 2 * last_run < len(phase.of_step) else leading
         cut = replace(cut, warm_up=max(cut.warm_up, leading))
     return Device(work, host, books, cut, levels, phase, lost)
 

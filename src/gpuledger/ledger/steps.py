@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.catalog.range_names import SAMPLING
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launched_in, matching_ranges, nothing_matches, range_names
@@ -29,7 +30,7 @@ from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern, regex
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, is_among
+from gpuledger.trace.keys import Positions, distinct, group, is_among, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, holds, pairs_inside
 from gpuledger.trace.statistics import median
@@ -192,8 +193,33 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints,
             votes = np.where(holds(window, own.start_ns), votes, np.int8(0))
         stretch = sweep.search(edges_ns, own.start_ns, "right")
         sweep.fold("sum", stretch * len(PHASES) + votes, own.end_ns - own.start_ns, amounts)
+    elif not votes.any() and len(edges_ns) > FEWEST and _chooses_tokens(trace, own.name):
+        return Phases(0, _phases_by_launches(own, edges_ns), 0)
     before, *of_step, after = (_phase(*row) for row in amounts.reshape(-1, len(PHASES))[:, 1:].tolist())
     return Phases(before, tuple(of_step), after)
+
+
+def _chooses_tokens(trace: Trace, names: Codes) -> bool:
+    texts = (trace.strings.text(code) or "" for code in trace.strings.distinct(names))
+    return any(SAMPLING.search(text) for text in texts) and not _trains(trace, names)
+
+
+def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:
+    """Where no name tells: most steps launch the same, which is decode; one that launches other work and takes the GPU
+    longer than they do reads a prompt. Unknown where fewer than half of the steps are alike."""
+    step = sweep.search(edges_ns, own.start_ns, "right") - 1
+    step[step == len(edges_ns) - 1] = -1
+    count, busy, launched = (
+        sweep.fold("sum", step, amounts, np.zeros(len(edges_ns) - 1, np.int64))
+        for amounts in (same(1, len(own)), own.end_ns - own.start_ns, own.name.astype(np.int64) ** 2)
+    )
+    _, number = group(count, launched)
+    alike = np.bincount(number)
+    if 2 * alike.max() < len(count):
+        return (0,) * len(count)
+    usual = number == alike.argmax()
+    reads = ~usual & (busy > WARM_UP_RATIO * median(busy[usual]))
+    return tuple(np.where(reads, PREFILL, DECODE).tolist()) if reads.any() else (0,) * len(count)
 
 
 def _phase(prefill: int, decode: int, mixed: int) -> int:

@@ -23,6 +23,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
+from gpuledger.sql.nvidia_names import views
 from gpuledger.sql.statement import Statement, duckdb_package, refusal, statement
 from gpuledger.sql.tables import BY_NAME, ColumnValues, QueryTable, TableValues, columns_to_read, recorded_values
 from gpuledger.system.killable import Died, Overdue, in_child
@@ -125,7 +126,8 @@ def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) ->
     """Make the tables that the question names, and ask."""
     with until(time.monotonic() + limits.query_seconds, lambda: too_slow(limits)):
         tables = {name: _values(subject, BY_NAME[name], columns) for name, columns in asked.asked.items()}
-        columns, rows, is_cut = run(asked.sql, tables, limits)
+        more = tuple(views(asked.by_nvidia, asked.asked))
+        columns, rows, is_cut = run(asked.sql, tables, limits, more)
     return QueryAnswer(
         sql=asked.sql,
         columns=tuple(AnswerColumn(*column) for column in columns),
@@ -187,12 +189,12 @@ def _plain(value: Any) -> Value:
 
 
 def run(
-    sql: str, tables: Mapping[str, TableValues], limits: Limits
+    sql: str, tables: Mapping[str, TableValues], limits: Limits, more_views: Sequence[str] = ()
 ) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     """The answer's columns, with DuckDB's types; its rows; and whether there are more than are kept."""
     try:
         return in_child(
-            lambda: _answer(sql, tables, limits),
+            lambda: _answer(sql, tables, limits, more_views),
             seconds=min(limits.query_seconds, left_s()),
             more_bytes=limits.query_memory_bytes + (1 << 30),  # what threads and DuckDB take besides
         )
@@ -203,12 +205,14 @@ def run(
 
 
 def _answer(
-    sql: str, tables: Mapping[str, TableValues], limits: Limits
+    sql: str, tables: Mapping[str, TableValues], limits: Limits, more_views: Sequence[str]
 ) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     duckdb = duckdb_package()
     try:
         with duckdb.connect(":memory:") as connection:
             _hand_over(connection, tables)
+            for view in more_views:
+                connection.execute(view)
             for name, value in _settings(limits):
                 connection.execute(f"SET {name} = {value}")
             answer = connection.execute(sql)

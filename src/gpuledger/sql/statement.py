@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.errors import QueryRefused, needing
 from gpuledger.records import dataclass
+from gpuledger.sql.nvidia_names import NAMES as NVIDIAS
+from gpuledger.sql.nvidia_names import columns_of_ours, from_sqlite
 from gpuledger.sql.tables import BY_NAME, TABLES
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class Statement:
     sql: str
     asked: Mapping[str, tuple[str, ...]]
     """Of each of our tables that it names, the columns that it may need, in their order."""
+    by_nvidia: frozenset[str] = frozenset()
+    """Tables that it calls as NVIDIA's exports do, which are views over ours."""
 
 
 @cache
@@ -60,12 +64,14 @@ def duckdb_package() -> ModuleType:
 def statement(sql: str) -> Statement:
     """The question, if it is one that may be asked."""
     duckdb = duckdb_package()
+    if any(name in sql.lower() for name in NVIDIAS):
+        sql = from_sqlite(sql)
     try:
         with _parser().cursor() as connection:
             kinds = [parsed.type.name for parsed in connection.extract_statements(sql)]
             if kinds == ["SELECT"]:
                 [tree] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone() or ("{}",)
-                return Statement(sql, _columns_asked(json.loads(tree)))
+                return Statement(sql, *_columns_asked(json.loads(tree)))
     except duckdb.Error as error:
         raise refusal(error, ()) from None
     except RecursionError:
@@ -105,21 +111,28 @@ class _Names:
         self.whole: set[str] = set()  # tables of which all columns may be needed
 
 
-def _columns_asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _columns_asked(tree: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
     if tree.get("error"):
         raise QueryRefused(f"a query may only read: {tree.get('error_message', 'it cannot be taken apart')}")
     names = _Names()
     for node, scope in _nodes(tree):
         _look_at(node, scope, names)
-    unknown = sorted(names.tables - names.own_tables - BY_NAME.keys())
+    unknown = sorted(names.tables - names.own_tables - BY_NAME.keys() - NVIDIAS)
     if unknown:
         raise no_table(unknown[0])
-    return {
+    by_nvidia = names.tables & NVIDIAS
+    behind = columns_of_ours(by_nvidia, names.columns, names.whole)
+    asked = {
         name: tuple(
-            column.name for column in BY_NAME[name].columns if name in names.whole or column.name in names.columns
+            column.name
+            for column in BY_NAME[name].columns
+            if name in names.whole
+            or (name in names.tables and column.name in names.columns)
+            or column.name in behind.get(name, ())
         )
-        for name in sorted(names.tables & BY_NAME.keys())
+        for name in sorted((names.tables | behind.keys()) & BY_NAME.keys())
     }
+    return asked, frozenset(by_nvidia)
 
 
 def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:

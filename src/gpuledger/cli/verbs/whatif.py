@@ -114,7 +114,7 @@ def _hidden_kind(value: str) -> LineKind:
     multiple=True,
     metavar="REGEX",
     callback=one_by_one(checked_regex),
-    help="Launch matching ranges as a CUDA graph: an upper bound.",
+    help="Launch matching ranges as a CUDA graph: an upper bound. `step`: whole steps, also where there are no ranges.",
 )
 @click.option("--host", multiple=True, metavar="FACTOR", callback=one_by_one(_host), help="A faster host, e.g. 1.5.")
 @click.option(

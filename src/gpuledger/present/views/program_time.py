@@ -55,8 +55,9 @@ def launches_tables(answer: LaunchesAnswer) -> TableAnswer:
     """What launches cost, and how far the host runs ahead."""
     costs = answer.costs
     queue, shown = queue_sheet(costs), queue_with_units_sheet(costs)
-    calls, by_range = (launch_calls_sheet(costs), waiting_calls_sheet(costs)), launches_by_range_sheet(costs)
-    return TableAnswer(_launch_sentences(answer), (*calls, queue, by_range), (*calls, shown, by_range))
+    calls = (launch_calls_sheet(costs), waiting_calls_sheet(costs))
+    parts = (_families_sheet(costs), launches_by_range_sheet(costs))
+    return TableAnswer(_launch_sentences(answer), (*calls, queue, *parts), (*calls, shown, *parts))
 
 
 def _launch_sentences(answer: LaunchesAnswer) -> Sentences:
@@ -190,6 +191,22 @@ def launches_by_range_sheet(costs: LaunchCosts) -> Sheet:
             Column("total_ns", say("Time"), Unit.NS),
         ),
         costs.by_range,
+    )
+
+
+def _families_sheet(costs: LaunchCosts) -> Sheet:
+    """How many kernels of each family a step runs."""
+    return Sheet.of(
+        f"kernels_by_family_gpu{costs.gpu}",
+        say("Kernels by family, steady steps, GPU {gpu}", gpu=costs.gpu),
+        (
+            Column("family", say("Family"), Unit.TEXT, lambda entry: entry[0]),
+            Column("kernels", say("Kernels"), Unit.COUNT, lambda entry: entry[1].count),
+            Column("per_step", say("Per step"), Unit.MEAN, lambda entry: entry[1].count / costs.steps),
+            Column("total_ns", say("Time"), Unit.NS, lambda entry: entry[1].total),
+            Column("median_ns", say("Median"), Unit.MEAN_NS, lambda entry: entry[1].median),
+        ),
+        costs.families,
     )
 
 

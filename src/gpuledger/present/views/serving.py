@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.serving import BASE, BetweenSteps, KindOfStep, Serving
+from operator import itemgetter
+
+from gpuledger.analyse.serving import BASE, KindOfStep, Serving
 from gpuledger.catalog.batches import UNKNOWN
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.sheet import Column, Sheet, Unit, plain, share_column
+from gpuledger.present.sheet import Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import NotMeasured
@@ -43,39 +45,33 @@ def serving_tables(answer: Serving | NotMeasured) -> TableAnswer:
 
 def headline_sentences(answer: Serving) -> list[Message]:
     """Tokens a second, what a user waits, and what a step costs."""
-    return [_throughput_sentence(answer), _latency_sentence(answer), _cost_sentence(answer)]
+    return [_throughput_sentence(answer), *_latency_sentences(answer), _cost_sentence(answer)]
 
 
 def _throughput_sentence(answer: Serving) -> Message:
-    decode = count_text(round(answer.per_second(answer.decode_tokens)))
-    figures = {
-        "gpu": answer.gpu,
-        "engine": answer.engine,
-        "count": count_text(len(answer.steps)),
-        "time": time_text(answer.window_ns),
-        "decode": decode,
-    }
-    if isinstance(answer.prefill_tokens, NotMeasured):
-        return say("GPU {gpu}: {count} steps of {engine} in {time}: {decode} decode tokens/s.", **figures)
-    prefill = count_text(round(answer.per_second(answer.prefill_tokens)))
+    rates = [say("{rate} decode tokens/s", rate=count_text(round(answer.per_second(answer.decode_tokens))))]
+    if answer.prefill_tokens is not None:
+        prefill = count_text(round(answer.per_second(answer.prefill_tokens)))
+        rates.append(say("{rate} prefill tokens/s", rate=prefill))
     return say(
-        "GPU {gpu}: {count} steps of {engine} in {time}: {decode} decode and {prefill} prefill tokens/s.",
-        **figures,
-        prefill=prefill,
+        "GPU {gpu}: {count} steps of {engine} in {time}: {rates}.",
+        gpu=answer.gpu,
+        count=count_text(len(answer.steps)),
+        engine=answer.engine,
+        time=time_text(answer.window_ns),
+        rates=joined(", ", rates),
     )
 
 
-def _latency_sentence(answer: Serving) -> Message:
-    parts: list[Message] = []
-    if not isinstance(answer.token_ns, NotMeasured):
+def _latency_sentences(answer: Serving) -> list[Message]:
+    told: list[Message] = []
+    if answer.token_ns is not None:
         usual, slow = map(time_text, answer.token_ns)
-        parts.append(say("time per output token {usual} (median; P99 {slow})", usual=usual, slow=slow))
-    if not isinstance(answer.first_token_ns, NotMeasured):
+        told.append(say("Time per output token: {usual} (median; P99 {slow}).", usual=usual, slow=slow))
+    if answer.first_token_ns is not None:
         first = time_text(answer.first_token_ns)
-        parts.append(say("time to first token at least {time}: queues are not recorded", time=first))
-    if isinstance(answer.token_ns, NotMeasured) and not parts:
-        return say("Time per output token: not measured, {reason}.", reason=answer.token_ns.reason)
-    return say("For a user: {parts}.", parts=joined(say("; "), parts))
+        told.append(say("Time to first token: at least {time} (median), as queues are not recorded.", time=first))
+    return told
 
 
 def _cost_sentence(answer: Serving) -> Message:
@@ -106,12 +102,12 @@ def _between_sentence(answer: Serving) -> Message:
         share=share,
         each=each,
         doing=_host_words(answer.between[0]),
-        part=share_text(answer.between[0].time_ns / sum(part.time_ns for part in answer.between)),
+        part=share_text(answer.between[0][1] / answer.idle_ns),
     )
 
 
-def _host_words(part: BetweenSteps) -> str:
-    return _PARTS.get(part.doing, part.doing)
+def _host_words(part: tuple[str, int]) -> str:
+    return _PARTS.get(part[0], part[0])
 
 
 def _error_percent(kind: KindOfStep) -> float | None:
@@ -131,8 +127,7 @@ def _price_sentence(answer: Serving) -> Message | None:
 
 def _figures_sheet(answer: Serving) -> Sheet:
     """One row, for programs."""
-    token = (None, None) if isinstance(answer.token_ns, NotMeasured) else answer.token_ns
-    prefill = None if isinstance(answer.prefill_tokens, NotMeasured) else answer.prefill_tokens
+    token, prefill = answer.token_ns or (None, None), answer.prefill_tokens
     model = None if isinstance(answer.model, NotMeasured) else answer.model
     padding, decode = answer.padding or (None, None), answer.decode_tokens
     prefill_rate = None if prefill is None else answer.per_second(prefill)
@@ -146,7 +141,7 @@ def _figures_sheet(answer: Serving) -> Sheet:
         ("decode_tokens_per_s", say("Decode tokens/s"), Unit.MEAN, answer.per_second(decode)),
         ("token_median_ns", say("Time per output token"), Unit.NS, token[0]),
         ("token_p99_ns", "P99", Unit.NS, token[1]),
-        ("first_token_ns", say("Time to first token, at least"), Unit.NS, plain(answer.first_token_ns)),
+        ("first_token_ns", say("Time to first token, at least"), Unit.NS, answer.first_token_ns),
         ("idle_between_ns", say("Idle between steps"), Unit.NS, answer.idle_ns),
         ("padding_rows", say("Rows of padding"), Unit.COUNT, padding[0]),
         ("graph_rows", say("Rows in graphs"), Unit.COUNT, padding[1]),
@@ -193,15 +188,15 @@ def _costs_sheet(answer: Serving) -> Sheet:
 
 
 def _between_sheet(answer: Serving) -> Sheet:
-    whole = sum(part.time_ns for part in answer.between)
+    whole = answer.idle_ns
     return Sheet.of(
         f"serving_between_gpu{answer.gpu}",
         say("What the host did while the GPU was idle between steps, GPU {gpu}", gpu=answer.gpu),
         (
             Column("doing", say("Host"), Unit.TEXT, _host_words),
-            Column("time_ns", say("Time"), Unit.NS),
-            Column("per_step_ns", say("Per step"), Unit.NS, lambda part: part.time_ns // len(answer.steps)),
-            share_column("share_percent", say("of the window"), "time_ns", answer.window_ns),
+            Column("time_ns", say("Time"), Unit.NS, itemgetter(1)),
+            Column("per_step_ns", say("Per step"), Unit.NS, lambda part: part[1] // len(answer.steps)),
+            share_column("share_percent", say("of the window"), itemgetter(1), answer.window_ns),
         ),
         answer.between,
         foot=({"doing": TOTAL, "time_ns": whole, "per_step_ns": whole // len(answer.steps)},) if whole else (),
