@@ -187,6 +187,15 @@ def phases(
     return ShownAnswer(results, lambda: phases_document(name, results, trace.health, devices[0].zero_ns))
 
 
+def phase_figures(
+    profile: Profile, *, names_from: Path | None = None, wanted: Selection | None = None
+) -> dict[str, float]:
+    """Figures of a table: ns per step of each phase, of idle time and other work, on the GPU that works most."""
+    costs = [costs for costs, _ in phases(profile, names_from=names_from, wanted=wanted).results]
+    most = max(costs, key=lambda one: one.whole_ns - one.idle_ns)
+    return {name: ns / (most.steps or 1) for name, ns in most.of_layers_ns.items()}
+
+
 def _job(profile: Path, ranks: Sequence[str], wanted: Selection, limits: Limits) -> KnownJob:
     """The job that the profile is a part of, or all of, and which of its ranks are the profile's."""
     given = (*ranks, str(profile))
