@@ -142,27 +142,3 @@ def test_torch_is_recorded_elsewhere(
     assert (ran.exit_code, ran.stdout) == (0, "['a b'] 2\n"), ran.stderr
     assert (tmp_path / "run.json.gz").read_bytes() == (there.folder / "trace.json.gz").read_bytes()
     assert manifest(tmp_path)["state"] == "finished"
-
-
-BOOK = """\
-runbook: 1
-name: toy
-question: Does it reach the other side?
-matrix:
-  mode: {values: [slow, 'quite quick'], environment: TOY_MODE}
-steps:
-  - capture: nsys
-    flags: ["--via=VIA"]
-    command: [python, -c, "import os; open('FOLDER/' + os.environ['TOY_MODE'], 'w')"]
-"""
-
-
-def test_the_cells_of_an_environment_axis_differ_over_there(ssh_machine: OtherMachine, tmp_path: Path) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(BOOK.replace("VIA", ssh_machine.via).replace("FOLDER", str(tmp_path)))
-    ran = gpuledger("run", path, "--output", str(tmp_path / "out"))
-    assert ran.exit_code == 0, ran.stderr
-    assert (tmp_path / "slow").exists()
-    assert (tmp_path / "quite quick").exists()
-    had = [json.loads(file.read_text())["environment"] for file in sorted((tmp_path / "out").rglob("*.capture.json"))]
-    assert had == [{"TOY_MODE": "quite quick"}, {"TOY_MODE": "slow"}]

@@ -166,7 +166,10 @@ BAD = [
     ),
     (changed(11, "  - {bench: [moe], 'our own: line': 3}"), ":11: item 1 of 'steps': unknown key 'our own: line'"),
     (changed(11, "  - bench: []"), ":11: 'bench' of item 1 of 'steps': an empty command"),
-    (changed(11, "  - as: x"), ":11: item 1 of 'steps': expected one of the keys capture, bench, report, command"),
+    (
+        changed(11, "  - as: x"),
+        ":11: item 1 of 'steps': expected one of the keys capture, bench, report, phases, fleet, whatif, command",
+    ),
     (
         changed(11, "  - {bench: [moe], needs: cuda}"),
         ":11: 'needs' of item 1 of 'steps': unknown 'cuda'; there are: gpu, nsys, ncu, torch",
@@ -468,6 +471,44 @@ def test_figures_are_found_by_key() -> None:
     assert wrong.wrong
     assert "did you mean 'median_ms'?" in wrong.reason
     assert Documents().figure("x").reason == "the cell left no result"
+
+
+TABLES = {
+    "schema": "gpuledger.phases/1",
+    "tables": [
+        {"table": "empty", "title": "", "rows": []},
+        {
+            "table": "phases_gpu0",
+            "title": "",
+            "rows": [
+                {"phase": "dispatch", "per_step_ns": 5.0, "visits": None},
+                {"phase": "other work", "per_step_ns": 7.0, "visits": 2},
+            ],
+        },
+        {"table": "gaps", "title": "", "rows": [{"from": "dispatch", "idle_ns": 3, "cause": "idle.sync"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("phases.dispatch.per_step_ns", 5.0, ""),
+        ("phases.other_work.per_step_ns", 7.0, ""),
+        ("phases.dispatch.idle_ns", 3, ""),
+        ("phases.per_step_ns", 7.0, ""),
+        ("phases.cause", "idle.sync", ""),
+        ("phases.dispatch.visits", None, "not measured"),
+        ("phases.dispach.per_step_ns", None, "did you mean 'dispatch.per_step_ns'?"),
+        ("phases.idle", None, "did you mean 'idle_ns'?"),
+        ("fleet.wait_ns", None, "there is no fleet of this cell"),
+    ],
+)
+def test_figures_of_tables_are_found_by_row_and_column(key: str, value: object, said: str) -> None:
+    figure = Documents(tables={"phases": TABLES}, undone=frozenset({"fleet"})).figure(key)
+    assert figure.value == value
+    assert said in figure.reason
+    assert figure.wrong == ("did you mean" in said)
 
 
 def test_times_by_their_ending() -> None:

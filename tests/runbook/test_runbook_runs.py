@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -78,6 +79,10 @@ def test_every_cell_runs_its_steps_in_order_and_the_table_has_its_figures(tmp_pa
     assert "cell 2 of 3: mode=quick · command python" in ran.stderr
     assert (tmp_path / "out" / "summary.md").read_text().startswith("# Runbook toy")
     assert "Does it work?" in (tmp_path / "out" / "summary.md").read_text()
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "3 of 3" in page
+    assert "gpuledger run " in page
+    assert "Figures, cell by cell" not in page  # no picture: all cells have the same figure
     logs = sorted((tmp_path / "out" / "cells" / "mode=slow").glob("*.log"))
     assert [log.name[:10] for log in logs] == ["01-command", "02-command"]
 
@@ -218,7 +223,13 @@ def test_profiles_are_reported_compared_and_predictions_judged(tmp_path: Path, u
     for mode, name in (("slow", "moe_loop"), ("quick", "moe_batched_gemm"), ("quickest", "moe_batched_gemm")):
         (tmp_path / f"{mode}.sqlite").symlink_to(unpacked(f"{name}.sqlite"))
     copied = f"  - command: [cp, '{tmp_path}/${{mode}}.sqlite', '${{folder}}/profile.sqlite']\n"
-    steps = (copied, "    makes: {profile: profile.sqlite}\n", "  - report: profile\n    formats: [json]\n")
+    steps = (
+        copied,
+        "    makes: {profile: profile.sqlite}\n",
+        measured("${mode.flags}"),
+        "  - report: profile\n    formats: [json]\n",
+        "show: [median_ms]\n",
+    )
     compare = """\
 compare:
   - {diff: profile, before: {mode: slow}, after: {mode: quick}}
@@ -226,7 +237,10 @@ compare:
   - {saving: top, from: {mode: slow}, to: {mode: quick}, within: 20 %}
   - {saving: top, from: {mode: slow}, to: {mode: quick}, within: 1 %}
 """
-    ran = run(written(tmp_path, *steps, compare), "--format=json")
+    flags = "mode: {values: [slow, quick, quickest], flags: {slow: ['3'], quick: ['2'], quickest: ['1']}}"
+    path = written(tmp_path, *steps, compare)
+    path.write_text(path.read_text().replace("mode: [slow, quick, quickest]", flags))
+    ran = run(path, "--format=json")
     assert ran.exit_code == 3, ran.stderr
     found = json.loads(ran.stdout)
     jsonschema.validate(found, SCHEMA)
@@ -237,6 +251,11 @@ compare:
     assert (near["verdict"], far["verdict"]) == ("PASS", "FAIL")
     assert near["profiled_ns"] == found["cells"][0]["step_ns"] - found["cells"][1]["step_ns"] == -diff["delta_ns"]
     assert found["cells"][0]["finding"] == "LAUNCH-BOUND"
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "Median is best with quickest: 1.00 ms, and 3.00 ms with slow." in page.replace("\xa0", " ")
+    assert page.count('<svg class="defs"') < page.count("<svg")
+    assert "Where a step goes" in page
+    assert not re.search(r'(src|href)="(?!#|data:)', page)  # nothing is loaded
     for form in ("text", "md", "csv"):
         again = run(tmp_path / "toy.yaml", f"--format={form}")
         assert (again.exit_code, "slow" in again.stdout) == (3, True)

@@ -56,6 +56,7 @@ cuda = Space(
 KUBECTL = """\
 #!/bin/sh
 # kubectl exec [options] POD -- COMMAND...
+printf '%s\\n' "$@" >> "{folder}/asked"; printf '\\0' >> "{folder}/asked"
 for word in "$@"; do
     case $word in
         --) break;;

@@ -7,6 +7,7 @@ import json
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -332,3 +333,10 @@ def test_rows_of_any_type_take_the_way_there_and_back_also_where_a_rank_has_none
 def test_on_a_gpu(capsys: pytest.CaptureFixture[str], backend: str) -> None:
     told(parser(), transport.run, ["--device=cuda", f"--backend={backend}", "--iters=5", *SMALL])
     assert json.loads(capsys.readouterr().out)["checked"]
+
+
+def test_what_a_rank_takes_beyond_the_shortest_is_waiting() -> None:
+    times = {"dispatch": np.array([[1.0, 2.0], [3.0, 2.0]]), "combine": np.array([[1.0, 1.0], [1.0, 1.0]])}
+    assert transport.waiting(times) == round(2 / 12, 4)
+    assert transport.waiting({phase: of_rank[:1] for phase, of_rank in times.items()}) is None
+    assert transport.waiting({phase: 0 * of_rank for phase, of_rank in times.items()}) is None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.path_summary import PathSummary
     from gpuledger.analyse.phase_costs import PhaseCosts
     from gpuledger.analyse.range_tree import RangeTree
+    from gpuledger.analyse.serving import Serving
     from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
     from gpuledger.analyse.utilization.stretches import SampledRoofline
     from gpuledger.attribution.flame_trees import FlameTree
@@ -94,6 +95,16 @@ class ReportAnswer:
         device = self.run.main_device
         costs = phase_costs(self.run.trace, device) if len(device.work) <= _MOST_IN_PHASES else None
         return costs if costs is not None and costs.of_layers_ns else None
+
+    @cached_property
+    def serving(self) -> Serving | None:
+        """The serving ledger; None where no step says its batch."""
+        if not self.run.main_device.phases.known:
+            return None
+        from gpuledger.analyse.serving import serving
+
+        answer = serving(self.run.trace, self.run.main_device)
+        return None if isinstance(answer, NotMeasured) else answer
 
     @cached_property
     def gaps(self) -> GapSummary:

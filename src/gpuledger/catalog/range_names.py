@@ -37,8 +37,8 @@ sounds_like_a_round: Final = name_matcher(
 """Whether it is called as what holds one round of all the work is."""
 
 
-is_dalis: Final = name_matcher(r"^\[(?:DALI|Executor|ThreadPool)\]", 0)
-"""Whether a range is DALI's own: it had no domain for long."""
+is_dalis: Final = name_matcher(r"^\[(?:DALI|Executor|ThreadPool)\](?! _)", 0)
+"""Whether a range is DALI's own: it had no domain for long. `[Executor] _forward_step` is a step of TensorRT-LLM."""
 
 
 def is_of_library(name: str) -> bool:

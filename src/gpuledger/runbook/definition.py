@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
@@ -28,6 +28,10 @@ Switch = Literal["true", "false"]
 
 BUILT_IN: Final = ("cell", "folder", "run", "here", "size", "python")
 """Names that every step may use: the cell, its folder, the run's folder, the runbook's, the size, this Python."""
+
+HERE: Final = "here"  # what `via` says of a step that stays on this machine, whatever the runbook says
+OF_THIS_MACHINE: Final = ("run", "here")
+"""Folders that are not there where a step runs elsewhere."""
 
 
 def _matching(pattern: str, problem: str) -> Meta:
@@ -88,8 +92,26 @@ class _StepPart(RunbookPart, frozen=True, kw_only=True):
         """The profiles that it leaves, each with its file in the cell's folder."""
         return {}
 
+    def via_of(self, book: Runbook) -> Word | None:
+        """What leads to the machine or the pod where it runs, such as `ssh HOST`; None: it runs here."""
+        return None
 
-class CaptureStep(_StepPart, frozen=True, kw_only=True):
+    def needs_of(self, book: Runbook) -> tuple[Need, ...]:
+        """What it needs of this machine; elsewhere its program says itself what is not there."""
+        return self.needs if self.via_of(book) is None else ()
+
+
+class _ProgramStep(_StepPart, frozen=True, kw_only=True):
+    """What starts a program, here or elsewhere."""
+
+    via: Word | None = None
+
+    def via_of(self, book: Runbook) -> Word | None:
+        via = self.via or book.via
+        return None if via == HERE else via
+
+
+class CaptureStep(_ProgramStep, frozen=True, kw_only=True):
     """`gpuledger capture` of a program or a bench."""
 
     KEY = "capture"
@@ -112,22 +134,22 @@ class CaptureStep(_StepPart, frozen=True, kw_only=True):
     def flags(self) -> tuple[str, ...]:
         return self.own_flags if self.preset is None else (f"--preset={self.preset}", *self.own_flags)
 
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether it is recorded on another machine, or in a pod."""
-        return any(flag == "--via" or flag.startswith("--via=") for flag in self.own_flags)
+    def via_of(self, book: Runbook) -> Word | None:
+        flags = self.own_flags
+        given = [Word(flag.removeprefix("--via="), flag.line) for flag in flags if flag.startswith("--via=")]
+        given += [word for flag, word in itertools.pairwise(flags) if flag == "--via"]
+        return given[-1] if given else _ProgramStep.via_of(self, book)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        usual: tuple[Need, ...] = () if self.is_elsewhere else ("gpu", self.tool)
-        return usual if self.own_needs is None else self.own_needs
+        return ("gpu", self.tool) if self.own_needs is None else self.own_needs
 
     @property
     def profiles(self) -> Mapping[str, str]:
         return {self.name: f"{self.name}{PROFILE_ENDINGS[self.tool]}"}
 
 
-class BenchStep(_StepPart, frozen=True, kw_only=True):
+class BenchStep(_ProgramStep, frozen=True, kw_only=True):
     """`gpuledger bench`, its result kept as JSON."""
 
     KEY = "bench"
@@ -139,21 +161,53 @@ class BenchStep(_StepPart, frozen=True, kw_only=True):
         return ("torch",) if self.own_needs is None else self.own_needs
 
 
-class ReportStep(_StepPart, frozen=True, kw_only=True):
-    """`gpuledger report` of a profile that an earlier step left, in several formats."""
+class ReadingStep(_StepPart, frozen=True, kw_only=True):
+    """A verb of ours that reads a profile which an earlier step left, in several formats; figures are in its JSON."""
+
+    profile: FileName
+    name: FileName
+    ncu: ClassVar[Word | None] = None
+    flags: WordList[Word] = WordList()
+    formats: WordList[ReportFormat] = WordList(("txt", "json"))
+
+
+class ReportStep(ReadingStep, frozen=True, kw_only=True):
+    """`gpuledger report`."""
 
     KEY = "report"
     profile: FileName = field(name="report")
-    ncu: Word | None = None  # a capture with Nsight Compute, to be joined with the profile
-    flags: WordList[Word] = WordList()
-    formats: WordList[ReportFormat] = WordList(("txt", "json"))
+    ncu: Word | None = None  # type: ignore[misc]  # a capture with Nsight Compute, to be joined with the profile
     name: FileName = field(default="report", name="as")
 
 
-class CommandStep(_StepPart, frozen=True, kw_only=True):
+class PhasesStep(ReadingStep, frozen=True, kw_only=True):
+    """`gpuledger phases`: what attention, dispatch and so on take of a step, and the idle between them."""
+
+    KEY = "phases"
+    profile: FileName = field(name="phases")
+    name: FileName = field(default="phases", name="as")
+
+
+class FleetStep(ReadingStep, frozen=True, kw_only=True):
+    """`gpuledger fleet`: who waits for whom."""
+
+    KEY = "fleet"
+    profile: FileName = field(name="fleet")
+    name: FileName = field(default="fleet", name="as")
+
+
+class WhatIfStep(ReadingStep, frozen=True, kw_only=True):
+    """`gpuledger whatif`: what its flags would buy."""
+
+    KEY = "whatif"
+    profile: FileName = field(name="whatif")
+    name: FileName = field(default="whatif", name="as")
+
+
+class CommandStep(_ProgramStep, frozen=True, kw_only=True):
     """Any program. `makes` names the profiles that it leaves in the cell's folder, with their files.
 
-    Where the step has a name, the program leaves its figures there too, as NAME.json.
+    Where the step has a name, the program leaves its figures there too, as NAME.json. From elsewhere both are copied.
     """
 
     KEY = "command"
@@ -167,7 +221,9 @@ class CommandStep(_StepPart, frozen=True, kw_only=True):
         return self.makes
 
 
-Step = CaptureStep | BenchStep | ReportStep | CommandStep  # one thing to do in a cell
+Step = (
+    CaptureStep | BenchStep | ReportStep | PhasesStep | FleetStep | WhatIfStep | CommandStep
+)  # one thing to do in a cell
 
 
 class DiffCells(RunbookPart, frozen=True, kw_only=True):
@@ -252,6 +308,7 @@ class Runbook(RunbookPart, frozen=True, kw_only=True):
     form: Literal["1"] = field(name="runbook")
     name: FileName
     question: Word
+    via: Word | None = None  # where benches, captures and commands run, as `gpuledger capture --via` has it
     variables: Fields[VariableName, PlainValue] = field(default_factory=no_fields)
     sizes: Fields[str, Fields[str, PlainValue]] = field(default_factory=no_fields)
     environment: Fields[EnvironmentName, Word] = field(default_factory=no_fields)

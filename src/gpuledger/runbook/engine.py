@@ -23,14 +23,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, Final
 
+from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
 from gpuledger.records import dataclass
 from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
+from gpuledger.runbook.elsewhere import run_elsewhere
 from gpuledger.runbook.plan import OURS, CellJob, Choices, PlannedComparison, environment_of, shown_command
 from gpuledger.system.files import reason_of, replacing
 from gpuledger.system.interruption import Interruption
-from gpuledger.system.processes import Patience, run_logged
+from gpuledger.system.processes import LoggedRun, Patience, run_logged
 from gpuledger.units import time_text
 
 STATE: Final = "state.json"
@@ -377,17 +379,8 @@ class Engine:
         for command in job.commands:
             if interruption:
                 return replace(done, state=INTERRUPTED, reason="", exit_code=None)
-            heading = shlex.join(shown_command(command, {**self._choices.variables, **environment}))
             try:
-                with log_at(log, heading) as file:
-                    ended = run_logged(
-                        started_command(command, self._choices.python),
-                        interruption,
-                        log=file,
-                        environment=environment,
-                        seconds=job.timeout_s,
-                        patience=self._patience,
-                    )
+                ended = self._ended(job, command, folder, environment, interruption)
             except ToolFailed as error:
                 return replace(done, state=FAILED, reason=error.claim, exit_code=None)
             code, seconds = ended.exit_code, done.seconds + ended.seconds
@@ -402,6 +395,24 @@ class Engine:
             elif code != 0:
                 return replace(done, state=FAILED, reason=f"exit code {code}: {last_line(log)}", exit_code=code)
         return replace(done, reason=f"a target was missed: {last_line(log)}") if done.state == MISSED else done
+
+    def _ended(
+        self,
+        job: CellJob,
+        command: tuple[str, ...],
+        folder: Path,
+        environment: Mapping[str, str],
+        interruption: Interruption,
+    ) -> LoggedRun:
+        """Run one command of a step to its end, here or elsewhere."""
+        shown = shown_command(command, {**self._choices.variables, **environment})
+        by = without_secrets(job.remote.prefix) if job.remote else []
+        with log_at(folder / job.log, shlex.join([*by, *shown])) as file:
+            how: dict[str, Any] = {"log": file, "environment": environment, "patience": self._patience}
+            if job.remote is not None:
+                return run_elsewhere(job, command, folder, interruption, **how)
+            started = started_command(command, self._choices.python)
+            return run_logged(started, interruption, seconds=job.timeout_s, **how)
 
     def _compare(
         self, every: Sequence[MatrixCell], state: RunState, interruption: Interruption
@@ -456,7 +467,7 @@ def _failed(record: StepRecord, what: str) -> GpuledgerError:
 
 
 def all_needs(book: Runbook) -> tuple[str, ...]:
-    """Everything that some step or some value needs."""
-    steps = [need for step in (*book.prelude, *book.steps) for need in step.needs]
-    axes = [need for axis in book.axes.values() for needs in axis.needs.values() for need in needs]
+    """Everything that some step or some value needs of this machine."""
+    steps = [need for step in (*book.prelude, *book.steps) for need in step.needs_of(book)]
+    axes = [need for axis in book.axes.values() for needs in axis.needs.values() for need in needs if not book.via]
     return tuple(dict.fromkeys([*steps, *axes]))

@@ -1,17 +1,20 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. Of phases, fleet and
+whatif, which are tables, `NAME.ROW.COLUMN` is a row by what stands in its first column, and `NAME.COLUMN` the largest
+value of the first table that has it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
 from gpuledger.records import dataclass
-from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReportStep, Runbook, SavingCheck
+from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReadingStep, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
@@ -20,6 +23,7 @@ from gpuledger.verdicts import FAIL, PASS
 
 Value = int | float | str | bool | None
 _ABSENT: Final = object()
+_KINDS: Final = {"compute": "compute", "idle": "idle", "comm": "communication", "copy": "copies"}
 _NS: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 
 
@@ -50,10 +54,16 @@ class Documents:
 
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    undone: frozenset[str] = frozenset()  # steps of the runbook that left nothing in this cell
 
     def figure(self, key: str) -> Figure:
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
+        if dot and name in self.undone:
+            return Figure(None, f"there is no {name} of this cell")
+        if dot and name in self.tables:
+            return _in_tables(self.tables[name], rest, key)
         if dot and name in every:
             return _valued(_inside(every[name], rest), key, list(every[name]), ends=_ends(every[name], rest))
         for result in self.results.values():
@@ -62,6 +72,22 @@ class Documents:
         if not self.results:
             return Figure(None, "the cell left no result")
         return _valued(_ABSENT, key, [name for result in self.results.values() for name in result])
+
+    def step_parts(self) -> tuple[tuple[str, float], ...]:
+        """What takes a step, in nanoseconds: its phases where a step of the runbook tells them, else kinds of time."""
+        for document in self.tables.values():
+            rows = [row for table in document.get("tables", ()) for row in table["rows"] if "phase" in row]
+            if parts := tuple((str(row["phase"]), row["per_step_ns"]) for row in rows if row["phase"] != "total"):
+                return parts
+        for document in self.reports.values():
+            devices, steps = document.get("devices") or (), document.get("steps") or {}
+            step_ns, kinds = steps.get("median_ns") or 0, dict[str, float]()
+            for line in devices[0].get("ledger", ()) if devices else ():
+                kind = _KINDS.get(str(line["line"]).partition(".")[0], "other work")
+                kinds[kind] = kinds.get(kind, 0.0) + line["share"] * step_ns
+            if parts := tuple((kind, ns) for kind, ns in kinds.items() if ns):
+                return parts
+        return ()
 
     def finding(self, report: str, code: str | None) -> ReportedFinding | None:
         """The step of a report, and the finding with this code, else the one that promises most."""
@@ -85,13 +111,15 @@ def documents_of(book: Runbook, cell: MatrixCell, choices: Choices) -> Documents
     folder = choices.cell_folder(cell)
     results: dict[str, Mapping[str, Any]] = {}
     reports: dict[str, Mapping[str, Any]] = {}
+    tables: dict[str, Mapping[str, Any]] = {}
     for step in cell.steps(book, choices.size):
-        kind = reports if isinstance(step, ReportStep) else results
+        kind = reports if isinstance(step, ReportStep) else tables if isinstance(step, ReadingStep) else results
         if step.name and not isinstance(step, CaptureStep):
             document = json_at(folder / f"{step.name}.json")
             if document is not None:
                 kind[step.name] = document
-    return Documents(results, reports)
+    known = {step.name for step in book.steps if step.name and not isinstance(step, CaptureStep)}
+    return Documents(results, reports, tables, frozenset(known - {*results, *reports, *tables}))
 
 
 def nanoseconds(key: str, value: Value) -> int | None:
@@ -117,6 +145,28 @@ def _ends(document: Mapping[str, Any], key: str) -> tuple[float, float] | None:
         case [int() | float() as low, int() | float() as high]:
             return min(low, high), max(low, high)
     return None
+
+
+def _in_tables(document: Mapping[str, Any], key: str, whole_key: str) -> Figure:
+    """A figure of the tables that a verb of ours wrote; see above for what a key may be."""
+    every = [table["rows"] for table in document.get("tables", ())]
+    wanted, _, column = key.rpartition(".")
+    named = [(_plain(str(next(iter(row.values()), ""))), row) for rows in every for row in rows]
+    if wanted:
+        rows = [row for name, row in named if name == _plain(wanted) and column in row]
+        known = [f"{name}.{column}" for name, row in named if column in row]
+    else:
+        rows = next((rows for rows in every if rows and column in rows[0]), [])
+        known = [name for rows in every for name in (rows[0] if rows else ())]
+    if not rows:
+        return Figure(None, f"no figure is called '{whole_key}'; {suggestion(key, known)}", wrong=True)
+    values = [row[column] for row in (rows[:1] if wanted else rows)]
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return _valued(max(numbers) if numbers else values[0], whole_key, ())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
 def _valued(

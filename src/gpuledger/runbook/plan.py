@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
+from gpuledger.capture.launchers import Remote, prefix_words
 from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
 from gpuledger.records import dataclass
 from gpuledger.runbook.definition import (
@@ -21,7 +23,7 @@ from gpuledger.runbook.definition import (
     CommandStep,
     DiffCells,
     MatrixCell,
-    ReportStep,
+    ReadingStep,
     Runbook,
     SavingCheck,
     Step,
@@ -43,6 +45,8 @@ class Choices:
     folder: Path
     here: Path
     python: str
+    there: str = field(default_factory=lambda: f"/tmp/gpuledger-{secrets.token_hex(6)}")  # noqa: S108 - made anew
+    """How the folders begin that steps have elsewhere, each one of its own."""
 
     def cell_folder(self, cell: MatrixCell) -> Path:
         return self.folder / "cells" / cell.folder
@@ -60,6 +64,27 @@ class CellJob:
     optional: bool
     timeout_s: int | None
     gated: bool  # whether exit code 3 says that a target was missed, and not that the program failed
+    remote: Remote | None = None  # where it runs, if not here, with the folder that it has there
+    left: tuple[str, ...] = ()  # the files that it leaves in that folder, to be copied into the cell's
+
+    def typed(self, environment: Mapping[str, str]) -> list[tuple[str, ...]]:
+        """Its commands as one would type them; elsewhere the environment goes with each."""
+        if self.remote is None:
+            return list(self.commands)
+        setting = ("env", *(f"{name}={value}" for name, value in environment.items())) if environment else ()
+        return [self.remote.argv((*setting, *command)) for command in self.commands]
+
+
+@dataclass(frozen=True, slots=True)
+class _CellPlace:
+    """Where the steps of a cell, or of the prelude, are planned: its folder, and what stands for what."""
+
+    book: Runbook
+    choices: Choices
+    folder: Path
+    values: Mapping[str, str]
+    environment: Mapping[str, str]
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def jobs_of(book: Runbook, cell: MatrixCell, choices: Choices) -> tuple[CellJob, ...]:
@@ -71,11 +96,11 @@ def jobs_of(book: Runbook, cell: MatrixCell, choices: Choices) -> tuple[CellJob,
         for name, value in cell.values
         if book.axes[name].flags
     }
+    place = _CellPlace(book, choices, folder, values, environment_of(book, cell, choices), lists)
     profiles: dict[str, Path] = {}
-    variables = list(environment_of(book, cell, choices))
     jobs = []
     for number, step in enumerate(cell.steps(book, choices.size), 1):
-        jobs.append(_job(step, number, folder, values, lists, profiles, variables, choices))
+        jobs.append(_job(step, number, place, profiles))
         profiles |= {name: folder / file for name, file in step.profiles.items()}
     return tuple(jobs)
 
@@ -84,7 +109,8 @@ def prelude_of(book: Runbook, choices: Choices) -> tuple[CellJob, ...]:
     """What must succeed before the first cell."""
     folder = choices.folder / "prelude"
     values = _values(choices) | {"cell": "prelude", "folder": str(folder)}
-    return tuple(_job(step, number, folder, values, {}, {}, (), choices) for number, step in enumerate(book.prelude, 1))
+    place = _CellPlace(book, choices, folder, values, environment_of(book, None, choices))
+    return tuple(_job(step, number, place, {}) for number, step in enumerate(book.prelude, 1))
 
 
 def environment_of(book: Runbook, cell: MatrixCell | None, choices: Choices) -> dict[str, str]:
@@ -103,15 +129,20 @@ def environment_of(book: Runbook, cell: MatrixCell | None, choices: Choices) -> 
 
 
 def cell_needs(book: Runbook, cell: MatrixCell) -> tuple[str, ...]:
-    """What the values of a cell cannot do without."""
+    """What the values of a cell cannot do without, where it runs on this machine."""
+    if book.via is not None:
+        return ()
     return tuple(dict.fromkeys(need for name, value in cell.values for need in book.axes[name].needs.get(value, ())))
 
 
 def fingerprint(book: Runbook, cell: MatrixCell, choices: Choices, missing: Sequence[str], version: str) -> str:
     """The same for two runs of a cell that do the same, wherever the folder lies."""
-    anywhere = replace(choices, folder=Path("RUN"), here=Path("HERE"), python="PYTHON")
+    anywhere = replace(choices, folder=Path("RUN"), here=Path("HERE"), python="PYTHON", there="THERE")
     jobs = jobs_of(book, cell, anywhere)
-    does = [[job.commands, job.needs, job.optional, job.timeout_s] for job in jobs]
+    does = [
+        [job.commands, job.needs, job.optional, job.timeout_s, job.remote and job.remote.prefix, job.left]
+        for job in jobs
+    ]
     environment = environment_of(book, cell, anywhere)
     needed = sorted({*cell_needs(book, cell), *(need for job in jobs for need in job.needs)} & {*missing})
     identity = json.dumps([version, does, environment, needed, cell_needs(book, cell)], sort_keys=True)
@@ -163,48 +194,52 @@ def _values(choices: Choices) -> dict[str, str]:
     return dict(choices.variables) | ours
 
 
-def _job(
-    step: Step,
-    number: int,
-    folder: Path,
-    values: Mapping[str, str],
-    lists: Mapping[str, tuple[str, ...]],
-    profiles: Mapping[str, Path],
-    variables: Sequence[str],
-    choices: Choices,
-) -> CellJob:
-    def words(given: tuple[str, ...]) -> list[str]:
-        return fill_all(given, values, lists)
+def _job(step: Step, number: int, place: _CellPlace, profiles: Mapping[str, Path]) -> CellJob:
+    prefix, values, folder = step.via_of(place.book), place.values, str(place.folder)
+    via = None if prefix is None else fill(prefix, values)
+    remote, left, inputs = None, tuple[str, ...](), tuple[Path, ...]()
+    if via is not None:
+        there = f"{place.choices.there}-{place.folder.name}-{number}"
+        values = {**values, "folder": there, "python": "python3"}
+        if not isinstance(step, CaptureStep):  # which goes there by itself
+            folder, remote = there, Remote(prefix_words(via), there)
+            left = (*([f"{step.name}.json"] if step.name else []), *step.profiles.values())
 
-    inputs: tuple[Path, ...] = ()
-    gated = True
+    def words(given: tuple[str, ...]) -> list[str]:
+        return fill_all(given, values, place.lists)
+
     match step:
         case BenchStep():
             name, *rest = words(step.bench)
             title = f"bench {name}"
-            target = folder / f"{step.name}.json"
-            commands = [[OURS, "bench", name, *rest, f"--output={target}", "--force"]]
+            commands = [[OURS, "bench", name, *rest, f"--output={folder}/{step.name}.json", "--force"]]
         case CaptureStep():
             title = f"capture {step.tool}"
-            starts_us = [OURS] if step.is_elsewhere else [choices.python, "-m", OURS]
-            ours = [] if step.bench is None else [*starts_us, "bench"]
-            shown = [f"--env={name}" for name in variables if step.is_elsewhere or not looks_secret(name)]
-            flags = [*words(step.flags), *shown, f"--output={folder / step.name}", "--force", "--no-report"]
-            commands = [[OURS, "capture", step.tool, *flags, "--", *ours, *words(step.program)]]
-            gated = False
-        case ReportStep():
-            title = f"report {step.profile}"
+            options = [*words(step.flags), *_carrying(step, via, list(place.environment))]
+            us = [] if step.bench is None else [*([place.choices.python, "-m"] if via is None else []), OURS, "bench"]
+            kept = [f"--output={folder}/{step.name}", "--force", "--no-report"]
+            commands = [[OURS, "capture", step.tool, *options, *kept, "--", *us, *words(step.program)]]
+        case ReadingStep():
+            title = f"{step.KEY} {step.profile}"
             joined = [] if step.ncu is None else [profiles[step.ncu]]
             inputs = (profiles[step.profile], *joined)
-            base = [OURS, "report", str(inputs[0]), *(f"--ncu={path}" for path in joined), *words(step.flags)]
-            commands = [[*base, f"--output={folder / f'{step.name}.{ending}'}", "--force"] for ending in step.formats]
+            base = [OURS, step.KEY, str(inputs[0]), *(f"--ncu={path}" for path in joined), *words(step.flags)]
+            commands = [[*base, f"--output={folder}/{step.name}.{ending}", "--force"] for ending in step.formats]
         case CommandStep():
             commands = [words(step.command)]
             title = f"command {Path(commands[0][0]).name}"
-            gated = commands[0][0] == OURS
     log = f"{number:02d}-{title.replace(' ', '-').replace('/', '_')[:60]}.log"
     timeout_s = None if step.timeout_s is None else int(step.timeout_s)
-    return CellJob(title, tuple(map(tuple, commands)), log, step.needs, inputs, step.is_optional, timeout_s, gated)
+    needs, runs = step.needs_of(place.book), tuple(map(tuple, commands))
+    gated = runs[0][0] == OURS and not isinstance(step, CaptureStep)
+    return CellJob(title, runs, log, needs, inputs, step.is_optional, timeout_s, gated, remote, left)
+
+
+def _carrying(step: CaptureStep, via: str | None, variables: Sequence[str]) -> list[str]:
+    """What tells `capture` where to go, unless the step's own flags do, and which variables to take or to note."""
+    has_own = any(flag == "--via" or flag.startswith("--via=") for flag in step.own_flags)
+    leads = [] if via is None or has_own else [f"--via={via}"]
+    return [*leads, *(f"--env={name}" for name in variables if via is not None or not looks_secret(name))]
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,17 @@ from msgspec.structs import replace
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass
 from gpuledger.runbook import definition
-from gpuledger.runbook.definition import BUILT_IN, Axis, CellFilter, ReportStep, Runbook, SavingCheck, Step, cells_of
+from gpuledger.runbook.definition import (
+    BUILT_IN,
+    Axis,
+    CellFilter,
+    ReadingStep,
+    ReportStep,
+    Runbook,
+    SavingCheck,
+    Step,
+    cells_of,
+)
 from gpuledger.runbook.forms import RunbookFault, Word, check_keys, parse_tree, read_as, suggestion
 from gpuledger.system.machine import find_ncu, find_nsys, machine
 
@@ -81,8 +91,8 @@ def check_runbook(book: Runbook) -> None:
             without_sizes.check_cells(cells)
             if not cells:
                 raise RunbookFault(cells.line, "it names no axis, so it would exclude every cell")
-    _check_items(book.prelude, "prelude", lambda step: _check_step(step, without_axes))
-    _check_items(book.steps, "steps", lambda step: _check_step(step, names))
+    _check_items(book.prelude, "prelude", lambda step: _check_step(step, without_axes, book))
+    _check_items(book.steps, "steps", lambda step: _check_step(step, names, book))
     _check_items(book.targets, "targets", lambda target: _check_target(target, names))
     _check_matrix(book)
     _check_items(book.compares, "compare", lambda compare: _check_comparison(compare, book, without_sizes))
@@ -132,8 +142,11 @@ def _check_variables(book: Runbook) -> None:
             raise RunbookFault(line, f"'{name}' is set by an axis of the matrix too")
 
 
-def _check_step(step: Step, names: KnownNames) -> None:
+def _check_step(step: Step, names: KnownNames, book: Runbook) -> None:
     names.check_cells(step.when)
+    if (via := step.via_of(book)) is not None:
+        names.check_words([via], whole=False)
+        _check_elsewhere(step, book)
     match step:
         case definition.CaptureStep():
             if (step.bench is None) == (step.command is None):
@@ -143,10 +156,27 @@ def _check_step(step: Step, names: KnownNames) -> None:
             names.check_words((*step.own_flags, *step.program))
         case definition.BenchStep():
             names.check_words(step.bench)
-        case ReportStep():
+        case ReadingStep():
             names.check_words(step.flags)
         case definition.CommandStep():
             names.check_words(step.command)
+
+
+def _check_elsewhere(step: Step, book: Runbook) -> None:
+    """Refuse folders of this machine in what runs on another; but for a capture's, `${folder}` is one over there."""
+    program: tuple[Word, ...] = ()
+    match step:
+        case definition.CaptureStep():
+            program = step.program
+        case definition.BenchStep():
+            program = step.bench
+        case definition.CommandStep():
+            program = step.command
+    folders = {*definition.OF_THIS_MACHINE, *(["folder"] if isinstance(step, definition.CaptureStep) else [])}
+    for word in (*program, *book.environment.values()):
+        if used := [name for name in definition.names_in(word) if name in folders]:
+            claim = f"'{word}': ${{{used[0]}}} is a folder of this machine, and the step runs elsewhere"
+            raise RunbookFault(word.line, claim)
 
 
 def _check_target(target: definition.FigureTarget, names: KnownNames) -> None:
@@ -177,7 +207,7 @@ def _check_cell(steps: tuple[Step, ...], title: str) -> None:
     lines: dict[str, int] = {}
     profiles: list[str] = []
     for step in steps:
-        if isinstance(step, ReportStep):
+        if isinstance(step, ReadingStep):
             for profile in (step.profile, step.ncu):
                 if profile is not None:
                     _must_know(profile, profiles, "profile", step.line, f" of an earlier step in {title}")
@@ -220,10 +250,11 @@ class BadRunbook(GpuledgerError):
     """The runbook is not what it should be; the claim begins with the file and the line."""
 
 
-def runbook_of(text: bytes, file: str) -> Runbook:
-    """The runbook in a file; `file` is how errors call it."""
+def runbook_of(text: bytes, file: str, via: str | None = None) -> Runbook:
+    """The runbook in a file; `file` is how errors call it, `via` where its programs are to run, whatever it says."""
     try:
         runbook = replace(read_as(Runbook, parse_tree(text)), file=file)
+        runbook = runbook if via is None else replace(runbook, via=Word(via, runbook.line))
         check_runbook(runbook)
     except RunbookFault as fault:
         line = "" if fault.line is None else f":{fault.line}"

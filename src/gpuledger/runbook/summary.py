@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass
 from gpuledger.runbook import engine as states
@@ -34,6 +36,8 @@ class CellRow:
     kept: bool
     figures: Mapping[str, Figure]
     finding: ReportedFinding | None
+    parts: tuple[tuple[str, float], ...] = ()
+    """What takes a step, with its nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,12 @@ class RunSummary:
         return shown_settings(self.choices.variables)
 
     @property
+    def via(self) -> str | None:
+        """Where its programs ran, if not here."""
+        via = self.book.via
+        return None if via is None else shlex.join(without_secrets(shlex.split(via)))
+
+    @property
     def misses(self) -> list[str]:
         steps = [
             f"{row.cell.title}: {step.step}: {step.reason}"
@@ -139,7 +149,7 @@ def summarise(
         left = documents.get(cell, Documents())
         finding = next((left.finding(report, None) for report in left.reports), None)
         figures = {key: left.figure(key) for key in book.show}
-        rows.append(CellRow(cell, records[cell], cell.folder in ran.kept, figures, finding))
+        rows.append(CellRow(cell, records[cell], cell.folder in ran.kept, figures, finding, left.step_parts()))
     comparisons = tuple(_comparison(compared) for compared in ran.comparisons)
     corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
     savings, slow = list[SavingRow](), list[str]()

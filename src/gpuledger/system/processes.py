@@ -324,6 +324,7 @@ def run_logged(
     environment: Mapping[str, str],
     seconds: float | None = None,
     patience: Patience | None = None,
+    signaller: Signaller | None = None,
 ) -> LoggedRun:
     """Run a program in a session of its own, all that it writes put into `log`, and end all that it started.
 
@@ -338,7 +339,7 @@ def run_logged(
         process = _start(argv, variables, quiet=False, output=log, joined=True)
         guard.watch(process.pid)
         try:
-            interrupted = _wait(process, interruption, patience, mark, stages.append, until=until)
+            interrupted = _wait(process, interruption, patience, mark, stages.append, signaller, until)
         finally:
             end_leftovers(process.pid, mark, patience_s=min(patience.told, 5.0))
     out_of_time = bool(stages) and not interrupted

@@ -286,6 +286,9 @@ def _steps(rows: Sequence[Result]) -> Result:
         "tokens_per_s": round(1e3 * tokens * times.shape[1] / float(times.max(axis=0).sum()), 1),
         "slowest_rank": slowest(rows, "median_ms")[0],
         "comm_share": round(float(communication.sum() / times.sum()), 4),
+        # at least: of the communication a part is waiting for a rank that computes
+        "double_compute_saves_share": round(0.5 * (1 - float(communication.sum() / times.sum())), 4),
+        "free_compute_saves_share": round(1 - float(communication.sum() / times.sum()), 4),
         "sent_bytes": sum(row["sent_bytes"] for row in rows),
         "error_share": max(row["error_share"] for row in rows),
     }

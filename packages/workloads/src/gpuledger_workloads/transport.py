@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -312,6 +312,8 @@ def result_of(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
         "bandwidth_bytes_per_s": round(1e3 * busiest / dispatch_ms, 1) if dispatch_ms and len(answers) > 1 else None,
         "ranks_per_token": round(copies / tokens, 4),
         "remote_ranks_per_token": round(away / tokens, 4),
+        "layout_share": round(float(times["layout"].sum() / times["round_trip"].sum()), 4),
+        "wait_share": waiting(times),
     }
     if options.mode == "low-latency":
         figures["padding_share"] = round(1 - copies * row_bytes / (remote_bytes + local_bytes), 4)
@@ -319,6 +321,16 @@ def result_of(options: argparse.Namespace, answers: Sequence[Result]) -> Result:
         figures |= _expected(options, [answer["tokens"] for answer in answers], row_bytes)
     figures["slowest_rank"] = slowest(ranks, "round_trip_median_ms")[0]
     return {"workload": "transport", "settings": asked(options), **figures, "ranks": ranks, "checked": True}
+
+
+def waiting(times: Mapping[str, Any]) -> float | None:
+    """The share of dispatch and combine in which a rank waits for another: of each iteration the shortest rank's time
+    is about the transfer, and what the others take beyond it is waiting. None for one rank, which waits for none."""
+    moves = [times[phase] for phase in ("dispatch", "combine")]  # rank x iteration
+    whole = float(sum(of_rank.sum() for of_rank in moves))
+    if len(moves[0]) < 2 or not whole:
+        return None
+    return round(1 - float(sum(len(of_rank) * of_rank.min(axis=0).sum() for of_rank in moves)) / whole, 4)
 
 
 def _expected(options: argparse.Namespace, tokens: Sequence[int], row_bytes: int) -> dict[str, float]:

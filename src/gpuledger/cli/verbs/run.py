@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from gpuledger.capture.secrets import without_secrets
 from gpuledger.cli.inputs import one_by_one, words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
@@ -69,6 +71,12 @@ def _pair(value: str) -> tuple[str, str]:
     callback=one_by_one(_pair),
     help="Only cells with this value.",
 )
+@click.option(
+    "--via",
+    metavar="PREFIX",
+    help="Run its programs elsewhere, e.g. --via='ssh HOST' or --via='kubectl exec POD --'; figures and profiles are "
+    "copied back.",
+)
 @click.option("--dry-run", is_flag=True, help="Print every command of every cell; run nothing.")
 @click.option("--keep-going", is_flag=True, help="Where a cell fails, go on with the next.")
 @click.option("--again", is_flag=True, help="Run finished cells again too.")
@@ -83,6 +91,7 @@ def run(
     size: str | None,
     set_: tuple[tuple[str, str], ...],
     picked: tuple[tuple[str, str], ...],
+    via: str | None,
     dry_run: bool,
     keep_going: bool,
     again: bool,
@@ -104,6 +113,7 @@ def run(
       gpuledger run moe-launches --dry-run
       gpuledger run moe-launches --size=small --set iters=5
       gpuledger run matrix.yaml --cell mode=grouped --again -o runs/tuesday
+      gpuledger run serve-experts --via='ssh gpu-1' --set ranks_as=processes
 
     Exit codes: 0 done, 1 a step failed, 3 a target was missed, 130 interrupted.
     """
@@ -112,8 +122,8 @@ def run(
         books = [runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped_runbooks()]
         output.show(listing_document(books))
         return
-    book, here = _find_runbook(runbook)
-    lacking = missing(all_needs(book) if book.sizes == {} else ("gpu", *all_needs(book)))
+    book, here = _find_runbook(runbook, via)
+    lacking = missing(all_needs(book) if book.sizes == {} or book.via else ("gpu", *all_needs(book)))
     choices = Choices(
         chosen := _size(book, size, lacking),
         _variables(book, chosen, set_),
@@ -145,6 +155,8 @@ def run(
         document = summary_document(summary)
         write_whole(choices.folder / "summary.md", write(document, "md"))
         write_whole(choices.folder / "summary.json", write(document, "json"))
+        typed = shlex.join(["gpuledger", "run", runbook, *([f"--size={chosen}"] if chosen else []), *_given(set_, via)])
+        write_whole(choices.folder / "summary.html", write(document, "html", command=typed))
     _end(summary, document, output)
 
 
@@ -161,12 +173,18 @@ def _end(summary: RunSummary, document: Document, output: Output) -> None:
         sys.exit(summary.exit_code)
 
 
-def _find_runbook(runbook: str) -> tuple[Runbook, Path]:
+def _given(set_: Sequence[tuple[str, str]], via: str | None) -> list[str]:
+    """What a run was given, to be typed again; what looks like a secret is not shown."""
+    place = [] if via is None else [f"--via={shlex.join(without_secrets(shlex.split(via)))}"]
+    return [*(f"--set={name}={value}" for name, value in shown_settings(dict(set_)).items()), *place]
+
+
+def _find_runbook(runbook: str, via: str | None) -> tuple[Runbook, Path]:
     path = Path(runbook)
     if runbook in shipped_runbooks() and not path.is_file():
-        return runbook_of(shipped_text(runbook), f"{runbook}.yaml"), Path.cwd()
+        return runbook_of(shipped_text(runbook), f"{runbook}.yaml", via), Path.cwd()
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return runbook_of(runbook_text(path), str(path)), path.parent
+        return runbook_of(runbook_text(path), str(path), via), path.parent
     hint = "give the path of a .yaml file, or one of the names of `gpuledger run --list`"
     raise GpuledgerError(f"no runbook '{runbook}'; {suggestion(runbook, shipped_runbooks())}", hint=hint)
 

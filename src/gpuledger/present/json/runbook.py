@@ -110,6 +110,7 @@ class RunbookJson(Json):
         Meta(description="failed: a step failed; missed: a target, a gate or a prediction was missed."),
     ]
     size: str | None
+    via: Annotated[str | None, Meta(description="What led to where its programs ran; null: they ran here.")]
     variables: dict[str, str]
     environment: Annotated[
         dict[str, str],

@@ -59,6 +59,10 @@ _HEADINGS: Final = {
     "kv_bytes": "KV cache",
     "parameters": "Model",
     "last_to_first_chunk": "Last chunk",
+    "double_compute_saves_share": "Saved if compute 2x faster",
+    "free_compute_saves_share": "Saved if compute free",
+    "wait_share": "Waiting",
+    "layout_share": "Layout",
 }
 _TOLD: Final = {
     "Bandwidth": say("Bandwidth"),
@@ -208,7 +212,9 @@ def heading(key: str) -> str:
 def _named(key: str) -> str:
     if key in _HEADINGS:
         return _HEADINGS[key]
-    words = key.removesuffix(_unit(key)).removesuffix("_per_s").removesuffix("_bytes").split("_")
+    words = (
+        key.removesuffix(_unit(key)).removesuffix("_percent").removesuffix("_per_s").removesuffix("_bytes").split("_")
+    )
     if key.endswith("_per_s") and words[-1] in _RATES:
         words[-1] = _RATES[words[-1]][0]
     named = " ".join(_NAMED.get(word, word) for word in words if word)
@@ -241,6 +247,8 @@ def _measured(key: str, value: float) -> str | None:
     """A value whose key ends in a unit."""
     if key.endswith("_share"):
         return f"{100 * value:.1g} %" if 0 < value < _TINY_SHARE else share_text(value)
+    if key.endswith("_percent"):
+        return share_text(value / 100)
     if key.endswith("_bytes"):
         return bytes_text(round(value))
     if key.endswith("_bytes_per_s"):

@@ -16,13 +16,14 @@ from gpuledger.present.document import (
     Heading,
     Medium,
     Only,
+    Page,
     Paragraph,
     Points,
     SheetBlock,
     SheetTitle,
 )
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN
@@ -30,6 +31,7 @@ from gpuledger.runbook.figures import SavingRow
 from gpuledger.runbook.plan import CellJob, Choices
 from gpuledger.runbook.summary import CellRow, ComparisonRow, RunSummary, TargetRow
 from gpuledger.units import share_text, three_figures, time_text
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 if TYPE_CHECKING:
     from gpuledger.present.json.runbook import RunbookJson, RunbooksJson
@@ -41,7 +43,15 @@ def summary_document(summary: RunSummary) -> Document:
         blocks=lambda: (Group(tuple(_blocks(summary))),),
         data=lambda: _json(summary),
         sheets=lambda: (_matrix_values(summary),),
+        page=lambda: _page(summary),
     )
+
+
+def _page(summary: RunSummary) -> Page:
+    from gpuledger.present.views.runbook_page import runbook_page
+
+    tables = _blocks(summary)[3:]  # the page has its own first lines
+    return runbook_page(summary, {key: _headed(key) for key in summary.book.show}, _about(summary), tables)
 
 
 def _json(summary: RunSummary) -> RunbookJson:
@@ -129,7 +139,10 @@ def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]
     for job in jobs:
         if job.needs:
             lines.append(f"# {job.title}, where there is: {', '.join(job.needs)}")
-        lines += [set_ + shell_lines(command)[0] for command in job.commands]
+        if job.left:
+            lines.append(f"# {job.title}: {', '.join(job.left)} comes back from {job.remote and job.remote.folder}")
+        before = set_ if job.remote is None else ""
+        lines += [before + shell_lines(command)[0] for command in job.typed(environment)]
     return lines
 
 
@@ -138,13 +151,13 @@ def _blocks(summary: RunSummary) -> list[Block]:
         Heading(f"Runbook {summary.book.name}", 1),
         Paragraph(summary.book.question),
         Paragraph(_about(summary)),
-        SheetBlock(_matrix(summary)),
+        SheetBlock(_filled(_matrix(summary))),
     ]
     if summary.comparisons:
         blocks += [Heading("Comparisons"), SheetBlock(_filled(_comparisons(summary.comparisons)))]
     if summary.savings:
         blocks += [
-            Heading("Savings per step: predicted, measured with the profiler, measured without it"),
+            Heading("Savings per step: predicted, measured with the profiler, measured without it", short="Savings"),
             SheetBlock(_filled(_savings(summary.savings))),
         ]
     if summary.slowed_cells:
@@ -165,6 +178,8 @@ def _about(summary: RunSummary) -> str:
     parts = [f"{finished} of {len(summary.cells)} cells finished"]
     if summary.choices.size:
         parts.append(f"size {summary.choices.size}")
+    if summary.book.via is not None:
+        parts.append(f"by {summary.via}")
     parts += [f"{name} {value}" for name, value in summary.variables.items()]
     return " · ".join(parts)
 
@@ -198,7 +213,9 @@ def _matrix(summary: RunSummary) -> Sheet:
 
 
 def _headed(key: str) -> str:
-    return heading(key.rpartition(".")[2])
+    """`phases.dispatch.per_visit_ns`: 'Dispatch per visit'."""
+    *_, row, column = ("", *key.split("."))
+    return heading(f"{row}_{column}" if key.count(".") > 1 else column)
 
 
 def _shown(key: str, value: object) -> str:
@@ -266,7 +283,7 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
         Column("corrected_ns", "Corrected", Unit.FIGURE, lambda row: _time(row.corrected_ns)),
         Column("plain_ns", "Plain", Unit.FIGURE, lambda row: _time(row.plain_ns), detail=1),
         Column("ratio", "Ratio", Unit.FIGURE, ratio),
-        Column("verdict", "Verdict", Unit.TEXT),
+        Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
     )
     return Sheet.of("savings", "Savings", columns, rows)
 
@@ -280,9 +297,14 @@ def _targets(rows: Sequence[TargetRow]) -> Sheet:
         Column("cell", "Cell", Unit.TEXT, lambda row: row.cell.title if row.cell else "-"),
         Column("wanted", "Wanted", Unit.FIGURE, wanted),
         Column("found", "Found", Unit.FIGURE, lambda row: _shown(row.target.key, row.figure.value)),
-        Column("verdict", "Verdict", Unit.TEXT),
+        Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
     )
     return Sheet.of("targets", "Targets", columns, rows)
+
+
+def _judged(verdict: str) -> Term | str:
+    badge = {PASS: "good", FAIL: "bad", UNDECIDED: "warn"}.get(verdict)
+    return verdict if badge is None else Term(verdict, verdict, badge=badge)
 
 
 def _not_done(summary: RunSummary) -> tuple[str, ...]:
@@ -305,6 +327,11 @@ def _not_done(summary: RunSummary) -> tuple[str, ...]:
         for each in summary.savings
         if each.measured_ns is None or each.predicted_ns is None
     ]
+    aimed_at = {target.target.key for target in summary.targets}
+    for key in summary.book.show:
+        figures = [row.figures[key] for row in summary.cells if row.record.state == FINISHED]
+        if figures and key not in aimed_at and all(each.value is None for each in figures):
+            lines.append(f"figure {key}: {figures[0].reason}")
     for target in summary.targets:
         if target.figure.value is None and not target.figure.wrong:
             cell = f" in {target.cell.title}" if target.cell else ""
@@ -321,4 +348,4 @@ def _bare(value: object) -> str | None:
 
 def folder_line(choices: Choices) -> str:
     """Where everything lies."""
-    return f"Wrote {choices.folder}/summary.md and summary.json; logs and profiles are next to them"
+    return f"Wrote {choices.folder}/summary.html, summary.md and summary.json; logs and profiles are next to them"
