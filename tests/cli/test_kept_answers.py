@@ -216,6 +216,7 @@ VALUES = {
         "control",
         "coverage",
         "device",
+        "rank",
         "exporter",
         "fix",
         "formats",
