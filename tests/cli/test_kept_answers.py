@@ -216,6 +216,7 @@ VALUES = {
         "control",
         "coverage",
         "device",
+        "phases",
         "rank",
         "exporter",
         "fix",

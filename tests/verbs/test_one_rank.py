@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from gpuledger import GpuledgerError, diff, open_trace, phases, steps, whatif
+from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, whatif
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.selection import SLOWEST, Selection
@@ -48,6 +48,19 @@ def test_a_rank_of_a_folder_is_its_file_and_the_slowest_is_whom_others_wait_for(
     assert steps(folder / "two", wanted=Selection(rank=SLOWEST)).results[0].device.steady_ns in answers
     faster = whatif(folder / "gloo.sqlite", [("host", 2.0)], wanted=Selection(rank=SLOWEST))
     assert "which saves" in faster.headline
+
+
+def test_phases_by_rank_are_those_of_each_rank_alone(folder: Path) -> None:
+    path = folder / "gloo.sqlite"
+    shown = fleet(path, workers=0, phases=True)
+    [table] = [table for table in shown.to_dict()["tables"] if table["table"] == "job_phases"]
+    for number, (row, rank) in enumerate(zip(table["rows"], shown.results[0].job.ranks, strict=True)):
+        [(costs, _)] = phases(path, wanted=Selection(rank=number)).results
+        assert dict(rank.phases_ns) == costs.of_layers_ns
+        assert sum(value for key, value in row.items() if key != "rank") == pytest.approx(
+            costs.whole_ns / rank.step_count
+        )
+    assert "job_phases" not in str(fleet(path, workers=0).to_dict()["tables"])
 
 
 def test_what_is_no_rank_is_refused(folder: Path) -> None:

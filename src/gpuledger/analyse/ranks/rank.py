@@ -384,6 +384,8 @@ class RankSummary:
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
     work: PackedWork | NotMeasured = NOT_KEPT
     """What is replayed of it together with the other ranks."""
+    phases_ns: tuple[tuple[str, int], ...] = ()
+    """The steady steps by phase of a layer, where that was asked for and layers are known."""
 
     @property
     def label(self) -> str:
@@ -438,7 +440,14 @@ class RankSummary:
 
 
 def rank_summary(
-    trace: Trace, profile: str, wanted: Selection, *, name: str = "", place: Place | None = None, operations: int = 0
+    trace: Trace,
+    profile: str,
+    wanted: Selection,
+    *,
+    name: str = "",
+    place: Place | None = None,
+    operations: int = 0,
+    phases: bool = False,
 ) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names.
 
@@ -484,4 +493,11 @@ def rank_summary(
         gpu=None if any(note.code == "gpus-assumed" for note in trace.health) else device.gpu,
         clock=trace.origin.capture or (None if place is None else profile),
         work=rank_work(trace, device, operations) if operations else NOT_KEPT,
+        phases_ns=_phases_ns(trace, device) if phases else (),
     )
+
+
+def _phases_ns(trace: Trace, device: Device) -> tuple[tuple[str, int], ...]:
+    from gpuledger.analyse.phase_costs import phase_costs  # which imports the job
+
+    return tuple(phase_costs(trace, device).of_layers_ns.items())
