@@ -10,12 +10,11 @@ against transfer: the collectives of one rank, matched with those of the others,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.work_phases import NOWHERE, Asked, Numbers, ToldBy, WorkPhases, work_phases
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
@@ -27,6 +26,9 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, join
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, covered, cut_at, cut_to, intersection, shares_in_order, total, union
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.ranks.job import Job
 
 IDLE, OTHER_WORK = "idle", "other work"
 _AGREEING: Final = 0.9

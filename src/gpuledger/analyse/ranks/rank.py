@@ -498,6 +498,6 @@ def rank_summary(
 
 
 def _phases_ns(trace: Trace, device: Device) -> tuple[tuple[str, int], ...]:
-    from gpuledger.analyse.phase_costs import phase_costs  # which imports the job
+    from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
 
     return tuple(phase_costs(trace, device).of_layers_ns.items())
