@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gpuledger.records import dataclass
+
+SLOWEST: Final = "slowest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +23,7 @@ class Selection:
     device: int | None = None
     time_ns: tuple[int | None, int | None] | None = None
     """A stretch of the window, from its start."""
+    rank: int | str | None = None
+    """Of several ranks in a profile or a folder this one, by its number, or SLOWEST: whom the others wait for."""
     scope_pattern: str | None = None
     """Only what was launched inside ranges that match; see `ledger.window`."""

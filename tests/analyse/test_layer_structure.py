@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 import pytest
 
-from gpuledger import Table, Trace, open_trace
+from gpuledger import Table, Trace, diff, open_trace
+from gpuledger.analyse.diff.baseline import baseline_json
 from gpuledger.analyse.operators.graph_places import named_by_trace
 from gpuledger.analyse.work_phases import NOWHERE, ToldBy, WorkPhases, work_phases
 from gpuledger.attribution.ranges import naming_ranges
@@ -186,3 +188,21 @@ def test_an_eager_run_names_the_phases_of_a_graph_of_eight_ranks(served: Callabl
     assert same + sum(shares.get(pair, 0) for pair in DEFINED_ELSEWHERE) >= 0.999
     [device] = analysed(named)
     assert set(work_phases(named, device).layer.tolist()) == {0, 1, 2, 3, NOWHERE}
+
+
+def test_a_diff_says_which_phase_changed_and_a_baseline_holds_it(recorded: Path, tmp_path: Path) -> None:
+    eager, graph = recorded / "shared.eager.sqlite", recorded / "shared.graph.sqlite"
+    found = diff(eager, graph, anyway=True)
+    changed = {change.name: change for change in found.phases}
+    assert sum(change.before_ns for change in found.phases) == pytest.approx(found.before.mean_ns)
+    assert sum(change.after_ns for change in found.phases) == pytest.approx(found.after.mean_ns)
+    assert max(changed, key=lambda name: abs(changed[name].delta_ns)) == "idle"
+    assert "Of the phases dispatch changed most: 187 -> 195 us." in found.to_text()
+    saved = tmp_path / "baseline.json"
+    saved.write_bytes(msgspec.json.encode(baseline_json(found.before)))
+    assert [change.name for change in diff(saved, graph, anyway=True).phases] == [*changed]
+
+
+def test_what_has_no_layers_has_no_phases_to_compare() -> None:
+    of = trace(*(f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(("conv", "gemm") * 9)))
+    assert diff(of, of).phases == ()

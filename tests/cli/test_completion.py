@@ -15,6 +15,7 @@ from gpuledger.verbs import VERBS
 from support.command import gpuledger
 
 FREE = {
+    "rank",
     "sql",
     "time_ns",
     "over_ns",

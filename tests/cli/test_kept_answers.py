@@ -216,6 +216,8 @@ VALUES = {
         "control",
         "coverage",
         "device",
+        "phases",
+        "rank",
         "exporter",
         "fix",
         "formats",

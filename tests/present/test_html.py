@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.inventory import MEANING
 from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
+from gpuledger.catalog.range_names import PHASES
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
@@ -112,7 +113,7 @@ def test_every_step_is_in_the_strip_or_the_longest_of_its_neighbours(tmp_path: P
 def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
     page = parsed(drawn("decode.sqlite")[1])
     names = [section.attrs["id"] for section in page.all("section")]
-    order = "timeline findings books ranges kernels gaps steps critical streams launches memory health"
+    order = "timeline findings books layers ranges kernels gaps steps critical streams launches memory health"
     assert names == order.split(), "nothing was communicated, and Nsight Compute not asked"
     results = [fold.all("summary")[0].text for fold in page.all("details") if fold.attrs.get("class") == "fold"]
     assert len(results) == len(names) - 3, "all but the timeline, findings and the breakdown are folded"
@@ -163,7 +164,7 @@ def test_chinese_throughout(drawn: Drawn) -> None:
     assert root.attrs["lang"] == "zh-Hans"
     for heading in page.all("h2", "caption", "dt", "button"):
         assert CJK.search(heading.attrs.get("aria-label", heading.text)), heading.text
-    names = {"P10", "P90", "GPU", ""}
+    names = {"P10", "P90", "GPU", "", *PHASES}
     assert all(CJK.search(head.text) or head.text in names for table in page.all("thead") for head in table.all("th"))
     assert held(page) == held(parsed(english))
 

@@ -10,12 +10,11 @@ against transfer: the collectives of one rank, matched with those of the others,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.work_phases import NOWHERE, Asked, Numbers, ToldBy, WorkPhases, work_phases
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
@@ -28,6 +27,10 @@ from gpuledger.trace.keys import Positions, distinct, group, join
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, covered, cut_at, cut_to, intersection, shares_in_order, total, union
 
+if TYPE_CHECKING:
+    from gpuledger.analyse.ranks.job import Job
+
+IDLE, OTHER_WORK = "idle", "other work"
 _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
 
@@ -237,6 +240,13 @@ class PhaseCosts:
     @property
     def other_ns(self) -> int:
         return sum(place.other_ns for place in self.between)
+
+    @property
+    def of_layers_ns(self) -> dict[str, int]:
+        """What each phase takes, then idle time and work of none, which sum to the whole; empty where no layers are."""
+        if isinstance(self.layers, NotMeasured) or not self.tell_the_most:
+            return {}
+        return {cost.phase: cost.busy_ns for cost in self.phases} | {IDLE: self.idle_ns, OTHER_WORK: self.other_ns}
 
     @property
     def tell_the_most(self) -> bool:

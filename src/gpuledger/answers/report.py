@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.light.operator_roofline import OperatorRoofline
     from gpuledger.analyse.nvidia_tables import KernelTimes
     from gpuledger.analyse.path_summary import PathSummary
+    from gpuledger.analyse.phase_costs import PhaseCosts
     from gpuledger.analyse.range_tree import RangeTree
     from gpuledger.analyse.serving import Serving
     from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
@@ -43,6 +44,9 @@ MOST_OPERATIONS: Final = 300_000
 
 _MOST_FIXED: Final = 20_000
 """A stretch with more events is not shown a second time with the first finding fixed."""
+
+_MOST_IN_PHASES: Final = 1_000_000
+"""Of more GPU work `gpuledger phases` tells the phases, and no page."""
 
 _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
@@ -82,6 +86,15 @@ class ReportAnswer:
     @cached_property
     def phases(self) -> tuple[PhaseTime, ...]:
         return () if self.variation is None else phase_times(self.run.main_device, self.variation)
+
+    @cached_property
+    def layer_phases(self) -> PhaseCosts | None:
+        """The phases of the main GPU's layers; None where no layers are known, or there is too much to go through."""
+        from gpuledger.analyse.phase_costs import phase_costs
+
+        device = self.run.main_device
+        costs = phase_costs(self.run.trace, device) if len(device.work) <= _MOST_IN_PHASES else None
+        return costs if costs is not None and costs.of_layers_ns else None
 
     @cached_property
     def serving(self) -> Serving | None:

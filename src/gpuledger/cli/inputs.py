@@ -153,7 +153,22 @@ def _without_cache(context: click.Context, _: click.Parameter, wanted: bool) -> 
     context.call_on_close(put_back)
 
 
-def step_options(verb: Callable[..., None]) -> Callable[..., None]:
+def rank_step_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same, of one rank where there are several."""
+    said = "Only rank N of a profile or folder that holds several, as `gpuledger fleet` lists them; or `slowest`."
+    option = click.option("--rank", metavar="N", callback=_rank, help=said)
+    return option(step_options(verb, ("rank",)))
+
+
+def _rank(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
+    if value is None or value == "slowest":
+        return value
+    if not value.isdecimal():
+        raise click.BadParameter(f"{value!r}: expected a number, or slowest")
+    return int(value[:9])
+
+
+def step_options(verb: Callable[..., None], more: tuple[str, ...] = ()) -> Callable[..., None]:
     """What to look at and how to cut it into steps, handed to the verb as one `wanted`."""
 
     @functools.wraps(verb)
@@ -161,7 +176,7 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         from gpuledger.config import user_families
         from gpuledger.selection import Selection
 
-        own = ("range_pattern", "kernel_pattern", "level", "device", "time_ns", "scope_pattern")
+        own = ("range_pattern", "kernel_pattern", "level", "device", "time_ns", "scope_pattern", *more)
         wanted = Selection(families=user_families(families), **{name: options.pop(name) for name in own})
         verb(*arguments, wanted=wanted, **options)
 

@@ -170,17 +170,20 @@ def fleet(
     limits: Limits = DEFAULT_LIMITS,
     tell: Tell = lambda *_: None,
     operations: int = 0,
+    phases: bool = False,
 ) -> Fleet:
     """Analyse the profiles that `given` names: on the cluster at `scheduler`, else with `count` local workers.
 
     Without `count`, as many as this machine has cores and memory for; 0: in this process. About so many `operations` of
-    all ranks together are kept to be replayed.
+    all ranks together are kept to be replayed; with `phases` each rank's steps are told by phase of a layer.
     """
     tell(0, 0)
     profiles, broken = job_profiles(given, limits)
     total = len(profiles) + len(broken)
     per_profile = -(-operations // max(len(profiles), 1))
-    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile)
+    task = functools.partial(
+        summarise, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile, phases=phases
+    )
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
     failed.sort(key=lambda profile: natural(profile.name))
@@ -261,7 +264,7 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
 
 
 def summarise(
-    profile: Profile, wanted: Selection, limits: Limits, expected: str, operations: int = 0
+    profile: Profile, wanted: Selection, limits: Limits, expected: str, operations: int = 0, *, phases: bool = False
 ) -> ProfileOutcome:
     """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
     try:
@@ -270,14 +273,15 @@ def summarise(
         with in_time(profile.name, limits):
             trace = open_trace(profile.address, only=NEEDED, limits=limits)
             each = -(-operations // max(len(rank_places(trace, wanted.families)), 1))
-            return tuple(_summary(part, profile.name, each) for part in rank_traces(trace, wanted))
+            return tuple(_summary(part, profile.name, each, phases=phases) for part in rank_traces(trace, wanted))
     except Exception as error:  # any profile may be broken in a new way, and the others are none the worse for it
         return (failure(profile.name, error),)
 
 
-def _summary(part: RankTrace, profile: str, operations: int) -> RankSummary | Failed:
+def _summary(part: RankTrace, profile: str, operations: int, *, phases: bool) -> RankSummary | Failed:
+    rank = functools.partial(rank_summary, part.trace, profile, part.wanted, name=part.name, place=part.place)
     try:
-        return rank_summary(part.trace, profile, part.wanted, name=part.name, place=part.place, operations=operations)
+        return rank(operations=operations, phases=phases)
     except Exception as error:  # as for a profile
         failed = failure(profile, error)
         return replace(failed, name=f"{part.name} of {profile}") if part.name else failed

@@ -118,6 +118,8 @@ class Sides:
             return side_of_timing(_only(timed, path.name), path.name)
         if is_printed_tables(given, limits=self._limits):
             return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
+        if self._wanted.rank is not None:
+            return self._of_profile(given, path.name)
         found, failed = job_profiles([given], self._limits)
         if failed:
             raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
@@ -127,7 +129,9 @@ class Sides:
     def _of_profile(self, profile: Profile, name: str) -> RunSide:
         self._tell.clear()
         gc.collect()  # the last side's trace and books, which refer to each other in a circle
-        trace = ProfileReading(self._limits, self._tell).trace(profile, columns_for(), WHERE_SAMPLED)
+        trace = ProfileReading(self._limits, self._tell, rank=self._wanted.rank).trace(
+            profile, columns_for(), WHERE_SAMPLED
+        )
         self._tell.stage(BOOKS)
         devices = analyse_devices(trace, name, self._wanted)
         device = busiest(devices, self._gpu)

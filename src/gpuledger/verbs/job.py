@@ -21,6 +21,7 @@ from gpuledger.present.views.fleet import (
     job_sheets,
     lateness_sheet,
     lateness_words,
+    rank_phases_sheets,
     straggler_sheet,
 )
 from gpuledger.selection import Selection
@@ -37,13 +38,15 @@ def fleet(
     *,
     scheduler: str | None = None,
     workers: int | None = None,
+    phases: bool = False,
     wanted: Selection | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
 ) -> ShownAnswer[Fleet]:
     """All ranks of a job, from the profiles in files, folders, globs and archives: who is late, and what waits for it.
 
-    They are read by so many local `workers` (0: one after another), or by the Dask cluster at `scheduler`.
+    They are read by so many local `workers` (0: one after another), or by the Dask cluster at `scheduler`. With
+    `phases` there is a table of what each phase of a layer takes on each rank.
     """
     given = (str(profiles),) if isinstance(profiles, str | Path) else tuple(profiles)
     made = analysed(
@@ -54,6 +57,7 @@ def fleet(
         limits=limits,
         tell=progress_bar(progress),
         operations=OPERATIONS,
+        phases=phases,
     )
     progress.stage("putting the ranks together")
     late = lateness(made.job)
@@ -83,7 +87,11 @@ def _merge(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
         failed=tuple((each.name, each.sentence) for each in made.failed),
         ranks=len(job.ranks),
         world_size=None if isinstance(job.world_size, NotMeasured) else job.world_size,
-        tables=(straggler_sheet(stragglers(job, late, fixed)), *job_sheets(job_answer(job, fixed))),
+        tables=(
+            straggler_sheet(stragglers(job, late, fixed)),
+            *rank_phases_sheets(job.ranks),
+            *job_sheets(job_answer(job, fixed)),
+        ),
         map=drawn,
         findings=job_findings(job, fixed),
         compared=any(part.counted for part in job.parts),

@@ -87,7 +87,7 @@ class Question(Generic[Result]):
         **own: Any,
     ) -> ShownAnswer[Result]:
         name = profile_name(profile)
-        trace = ProfileReading(limits, progress, names_from).trace(
+        trace = ProfileReading(limits, progress, names_from, wanted.rank if wanted else None).trace(
             profile,
             _TO_NAME_GRAPHS if self.names_graphs or names_from is not None else columns_for(launches=False),
             WHERE_SAMPLED if self.reads_samples else {},
@@ -186,7 +186,7 @@ def phases(
     """
     name = profile_name(profile)
     columns = columns_for(launches=False) if names_from is None else _TO_NAME_GRAPHS
-    trace = ProfileReading(limits, progress, names_from).trace(profile, columns)
+    trace = ProfileReading(limits, progress, names_from, wanted.rank if wanted else None).trace(profile, columns)
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.clear()
@@ -211,7 +211,9 @@ def critical(
 ) -> ShownAnswer[PathSummary]:
     """The critical path: the host and GPU work that sets the step time."""
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, columns_for(launches=False))
+    trace = ProfileReading(limits, progress, rank=wanted.rank if wanted else None).trace(
+        profile, columns_for(launches=False)
+    )
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.stage("following the critical path")

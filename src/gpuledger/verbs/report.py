@@ -59,7 +59,9 @@ def report(
 
     `ncu` are reports of Nsight Compute on its kernels, `profiled` is what `open_kernels` read of them.
     """
-    trace = ProfileReading(limits, progress, names_from).trace(profile, columns_for(), WHERE_SAMPLED)
+    trace = ProfileReading(limits, progress, names_from, wanted.rank if wanted else None).trace(
+        profile, columns_for(), WHERE_SAMPLED
+    )
     if ncu:
         from gpuledger.read.ncu.reader import open_kernels
 

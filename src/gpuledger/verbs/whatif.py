@@ -69,7 +69,7 @@ def whatif(
     if not isinstance(profile, Trace) and is_printed_tables(profile, limits=limits):
         return _of_tables(profile, changes, limits)
     asks_light = any(what in ("light", "reachable") for what, _ in changes)
-    reading = ProfileReading(limits, progress)
+    reading = ProfileReading(limits, progress, rank=wanted.rank if wanted else None)
     trace = reading.trace(profile, where_sampled=WHERE_SAMPLED) if asks_light else reading.trace(profile)
     run = diagnose(trace, name, wanted or Selection(), stage=progress.stage)
     progress.stage("replaying the changes")

@@ -143,6 +143,10 @@ class BaselineJson(Json):
         ]
         | UnsetType
     ) = UNSET
+    phases_ns: (
+        Annotated[dict[str, int], Meta(description="All steps by phase of a layer; empty where no layers are known.")]
+        | UnsetType
+    ) = UNSET
 
 
 def is_baseline(head: bytes) -> bool:

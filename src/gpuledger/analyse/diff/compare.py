@@ -145,13 +145,13 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class BusyChange:
-    """Compute of one kind, per step: light is the work itself, lost what it takes beyond that."""
+    """Compute of one kind, per step: light is the work itself, lost what it takes beyond that; or a phase."""
 
     name: str
     before_ns: float
     after_ns: float
     delta_ns: int
-    """These sum to the parts of compute."""
+    """Of compute, these sum to its parts."""
 
 
 def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[BusyChange, ...] | None:
@@ -253,6 +253,16 @@ def _alone(kernels: Sequence[RunUse], spelling: str) -> dict[object, RunUse]:
     return {key: kernel for key, kernel in zip(keys, kernels, strict=True) if often[key] == 1}
 
 
+def phase_changes(before: RunSide, after: RunSide) -> tuple[BusyChange, ...]:
+    """The phases of a layer, idle time and other work, per step; what changed most first. None where a side lacks."""
+    if not (before.phases_ns and after.phases_ns):
+        return ()
+    names = dict.fromkeys((*before.phases_ns, *after.phases_ns))
+    per_step = [[side.phases_ns.get(name, 0) / side.steps for side in (before, after)] for name in names]
+    changed = [BusyChange(name, old, new, round(new - old)) for name, (old, new) in zip(names, per_step, strict=True)]
+    return tuple(sorted(changed, key=lambda change: -abs(change.delta_ns)))
+
+
 ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same
 HOST_ALONE: Final = 0.1  # if all but this share of a change is idle time that the host causes, only the host changed
 
@@ -280,6 +290,7 @@ class Diff:
     """What the same kernels use of the GPU, where that surely changed; None where a side was not sampled."""
     busy: tuple[BusyChange, ...] | None = None
     """The change in compute, a change in work told apart from one in pace; None where a side does not tell."""
+    phases: tuple[BusyChange, ...] = ()
 
     @property
     def is_host_alone(self) -> bool:
@@ -346,6 +357,7 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
         tuple(said + _notes(before, after, interval, ranges, guards)),
         use_changes(before, after),
         busy_changes(before, after, split),
+        phase_changes(before, after),
     )
 
 

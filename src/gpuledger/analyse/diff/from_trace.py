@@ -31,6 +31,7 @@ from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.light.books import light_books
 from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
 from gpuledger.analyse.operators.operators import OPERATOR
+from gpuledger.analyse.phase_costs import phase_costs
 from gpuledger.analyse.steady_kernels import SteadyKernels, use_and_clock
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.calls import CallKind, call_kind
@@ -257,6 +258,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         busy_clock_hz=use_and_clock(sampled)[1],
         busy_ns=_busy(trace, device, sampled),
         overlap_ns=overlap_ns,
+        phases_ns=phase_costs(trace, device).of_layers_ns,
     )
 
 

@@ -166,6 +166,8 @@ class RunSide:
     """Compute of all steps as light, lost, avoidable and unknown; None where little of it is known."""
     overlap_ns: int = 0
     """What compute kernels run beside others: the sum of their times less the time in which any of them ran."""
+    phases_ns: dict[str, int] = field(default_factory=dict)
+    """All steps by phase of a layer, idle time and other work with them; empty where no layers are known."""
 
     @property
     def steps(self) -> int:
@@ -263,6 +265,9 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         busy_clock_hz=_if_all([side.busy_clock_hz for side in sides], lambda clocks: sum(clocks) / len(clocks)),
         busy_ns=_if_all([side.busy_ns for side in sides], _added_busy),
         overlap_ns=sum(side.overlap_ns for side in sides),
+        phases_ns=dict(sum((Counter(side.phases_ns) for side in sides), Counter[str]()))
+        if all(side.phases_ns for side in sides)
+        else {},
     )
 
 

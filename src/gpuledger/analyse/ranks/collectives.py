@@ -35,7 +35,7 @@ class MatchedCollectives:
     mean_bytes: int | None
     """What a rank gives; None: not known."""
     median_transfer_ns: int | None
-    """None where each was over on some rank before the last one came, as a broadcast may be."""
+    """None where each was over on some rank before the last one came."""
     wait_per_rank_ns: int
     late_rank: str | None
     """The rank that was waited for the longest; None where nobody waited."""

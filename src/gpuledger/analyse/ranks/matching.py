@@ -6,7 +6,8 @@ distance: a collective ends on all ranks at nearly the same instant, whatever th
 rank's clock against the first one's.
 
 Arrival is a kernel's start. Until the last rank arrives the others wait; from then to the first end is the transfer. So
-on each rank wait and transfer together are at most the kernel's duration.
+on each rank wait and transfer together are at most the kernel's duration. In a broadcast or a reduce a rank may be over
+before the last one comes: the transfer is then that of the others, and what it did not wait it moved its data.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _NEARLY: Final = 0.9
 _EXCHANGE: Final = np.isin(KINDS, ("all_to_all", "send_recv"))
 _UNEVEN: Final = ~np.isin(KINDS, ("all_reduce", "all_gather", "reduce_scatter", "broadcast"))
 """Kinds to which ranks may give unequally much."""
+_ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
+"""Kinds in which a rank that only gives may end before another begins."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,13 +85,24 @@ class Lane:
 
     @property
     def wait_ns(self) -> Ints:
-        """How long each rank waited for the last one; never longer than its kernel."""
-        return np.minimum(self.last_ns[:, None], self.end_ns) - self.start_ns
+        """How long each rank waited for the last one; never longer than its kernel.
+
+        One that was over before the last one came, as in a broadcast, moved its data in that time too.
+        """
+        waited = np.minimum(self.last_ns[:, None], self.end_ns) - self.start_ns
+        return np.where(self._is_over, np.maximum(waited - self.transfer_ns[:, None], 0), waited)
 
     @property
     def transfer_ns(self) -> Ints:
-        """From the last arrival to the first end."""
-        return np.asarray(np.maximum(self.end_ns.min(axis=1) - self.last_ns, 0), np.int64)
+        """From the last arrival to the first end after it; never longer than any rank's kernel."""
+        end = np.where(self._is_over, np.iinfo(np.int64).max, self.end_ns).min(axis=1)
+        moving = np.minimum(end - self.last_ns, (self.end_ns - self.start_ns).min(axis=1))
+        return np.asarray(np.maximum(moving, 0), np.int64)
+
+    @property
+    def _is_over(self) -> NDArray[np.bool_]:
+        """Which ranks have done their part in a one-way collective before the last one came."""
+        return _ONE_WAY[self.kind][:, None] & (self.end_ns <= self.last_ns[:, None])
 
 
 def matched_lanes(members: Sequence[RankSummary]) -> list[Lane]:
@@ -173,9 +187,6 @@ def shift(a: Collectives, b: Collectives) -> int:
 
 CLEARLY_OFF: Final = 4  # times what the ends of collectives scatter: then a clock is set right
 CLOCK_TICK_NS: Final = 2_000  # less is below what older traces record
-
-_ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
-"""Kinds in which a rank that only gives may end before another begins."""
 
 
 @dataclass(frozen=True, slots=True)

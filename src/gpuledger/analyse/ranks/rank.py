@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.rank_collectives import Collectives, rank_collectives
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import COMM, Line, LineKind
 from gpuledger.ledger.busy import default_window
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     _Table = TypeVar("_Table", bound=DataclassInstance)
 
+_SHOWN: Final = 16
 _ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 
@@ -104,6 +106,23 @@ def rank_traces(trace: Trace, wanted: Selection) -> Iterator[RankTrace]:
         yield RankTrace(alone, own_times, place, f"GPU {place.gpu}" if has_own_gpu else process)
 
 
+def rank_at(trace: Trace, profile: str, rank: int | Place) -> Trace:
+    """One rank of a trace, by its number as `rank_places` has them, or by its place."""
+    places = rank_places(trace)
+    if not places and rank == (trace.origin.rank or 0):
+        return trace
+    if isinstance(rank, int) and not 0 <= rank < len(places):
+        held = "\n".join(f"rank {number}: {place}" for number, place in enumerate(places[:_SHOWN]))
+        raise GpuledgerError(
+            f"{profile}: no rank {rank} in it",
+            found=held or f"it is of one rank: {trace.origin.rank or 0}",
+            hint="`gpuledger fleet` lists the ranks of a profile or a folder",
+        )
+    place = places[rank] if isinstance(rank, int) else rank
+    told = say("only one rank of {count}: {place}", count=count_text(len(places)), place=str(place))
+    return _at(replace(trace, health=(*trace.health, Note(Severity.INFO, "one-rank", told, 1))), place)
+
+
 def rank_places(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> list[Place]:
     """The ranks of a trace that holds several; none where it is one rank's. `families` are the user's own."""
     kernels = trace[Table.KERNELS]
@@ -148,7 +167,7 @@ def _at(trace: Trace, place: Place) -> Trace:
         threads = np.setdiff1d(driving, busy)
     tables = {}
     for table, rows in trace.tables.items():
-        own: NDArray[np.bool_] = rows["pid"] == place.pid
+        own: NDArray[np.bool_] = rows["pid"] == place.pid if "pid" in rows else np.ones(len(rows), np.bool_)
         if "gpu" in rows:  # of synchronisations it may not be known
             own &= (rows["gpu"] == place.gpu) | (rows["gpu"] == NOT_RECORDED) & (table not in _ON_A_GPU)
         if "tid" in rows and len(threads):
@@ -365,6 +384,8 @@ class RankSummary:
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
     work: PackedWork | NotMeasured = NOT_KEPT
     """What is replayed of it together with the other ranks."""
+    phases_ns: tuple[tuple[str, int], ...] = ()
+    """The steady steps by phase of a layer, where that was asked for and layers are known."""
 
     @property
     def label(self) -> str:
@@ -419,7 +440,14 @@ class RankSummary:
 
 
 def rank_summary(
-    trace: Trace, profile: str, wanted: Selection, *, name: str = "", place: Place | None = None, operations: int = 0
+    trace: Trace,
+    profile: str,
+    wanted: Selection,
+    *,
+    name: str = "",
+    place: Place | None = None,
+    operations: int = 0,
+    phases: bool = False,
 ) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names.
 
@@ -465,4 +493,11 @@ def rank_summary(
         gpu=None if any(note.code == "gpus-assumed" for note in trace.health) else device.gpu,
         clock=trace.origin.capture or (None if place is None else profile),
         work=rank_work(trace, device, operations) if operations else NOT_KEPT,
+        phases_ns=_phases_ns(trace, device) if phases else (),
     )
+
+
+def _phases_ns(trace: Trace, device: Device) -> tuple[tuple[str, int], ...]:
+    from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
+
+    return tuple(phase_costs(trace, device).of_layers_ns.items())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gpuledger.cli.inputs import files, limit_option, regex_option, step_options, undecided_option
+from gpuledger.cli.inputs import files, limit_option, rank_step_options, regex_option, undecided_option
 from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
@@ -65,7 +65,7 @@ def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 @click.option(
     "--anyway", is_flag=True, help="Compare even if the two are unlike: another GPU, other kernels, no steps."
 )
-@step_options
+@rank_step_options
 @limit_option
 @page_options
 def diff(

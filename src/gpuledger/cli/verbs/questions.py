@@ -13,7 +13,14 @@ from typing import Any
 
 import click
 
-from gpuledger.cli.inputs import checked_regex, limit_option, names_option, one_by_one, profile_argument, step_options
+from gpuledger.cli.inputs import (
+    checked_regex,
+    limit_option,
+    names_option,
+    one_by_one,
+    profile_argument,
+    rank_step_options,
+)
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 from gpuledger.units import parse_instant
@@ -30,7 +37,7 @@ def question(help_text: Callable[..., None]) -> click.Command:
         output.show(answering(help_text.__name__)(progress=output.progress, **asked).document())
 
     return click.command(help_text.__name__)(
-        profile_argument(step_options(names_option(limit_option(page_options(verb)))))
+        profile_argument(rank_step_options(names_option(limit_option(page_options(verb)))))
     )
 
 
@@ -219,7 +226,7 @@ def _named(value: str) -> tuple[str, str]:
     help="Profiles of all ranks of the job, to tell waiting from transfer.",
 )
 @names_option
-@step_options
+@rank_step_options
 @limit_option
 @page_options
 def phases(output: Output, **asked: Any) -> None:
@@ -241,7 +248,7 @@ def phases(output: Output, **asked: Any) -> None:
 
 @click.command()
 @profile_argument
-@step_options
+@rank_step_options
 @limit_option
 @page_options
 def critical(output: Output, **asked: Any) -> None:

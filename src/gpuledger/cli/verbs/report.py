@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.cli.inputs import limit_option, names_option, profile_argument, step_options
+from gpuledger.cli.inputs import limit_option, names_option, profile_argument, rank_step_options
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import MissingPackage
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--charts", is_flag=True, help="With a Markdown file: write its charts next to it, as PNG.")
 @click.option("--brief", is_flag=True, help="Only the answer and what to do (text and Markdown).")
-@step_options
+@rank_step_options
 @names_option
 @limit_option
 @page_options

@@ -16,7 +16,7 @@ from gpuledger.cli.inputs import (
     limit_option,
     one_by_one,
     profile_argument,
-    step_options,
+    rank_step_options,
 )
 from gpuledger.cli.main import answering, sentence
 from gpuledger.cli.output import Output, page_options
@@ -124,7 +124,7 @@ def _hidden_kind(value: str) -> LineKind:
     callback=one_by_one(_cost),
     help="Cost of each launch call, e.g. 2us.",
 )
-@step_options
+@rank_step_options
 @limit_option
 @page_options
 def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **given: Sequence[Any]) -> None:

@@ -81,6 +81,13 @@ class BusyChangeJson(Json):
     delta_ns: int
 
 
+class PhaseChangeJson(Json):
+    phase: str
+    before_ns: int
+    after_ns: int
+    delta_ns: int
+
+
 class FamilyChangeJson(Json):
     family: str
     before_ns: int
@@ -269,6 +276,15 @@ class DiffJson(Json):
             "null where little is known of a side."
         ),
     ] = UNSET
+    phases: (
+        Annotated[
+            list[PhaseChangeJson],
+            Meta(
+                description="Phases of a layer, idle time and other work, per step; empty where a side has no layers."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +351,10 @@ def diff_json(compared: Compared) -> DiffJson:
         gates=[_gate(outcome) for outcome in compared.outcomes],
         use=None if diff.use is None else [_use(change) for change in diff.use],
         busy=None if diff.busy is None else [_busy(change) for change in diff.busy],
+        phases=[
+            PhaseChangeJson(change.name, round(change.before_ns), round(change.after_ns), change.delta_ns)
+            for change in diff.phases
+        ],
     )
 
 

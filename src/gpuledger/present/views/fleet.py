@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuledger.analyse.ranks.collectives import CollectivesOfGroup
 from gpuledger.analyse.ranks.fixing import Fix, FixKind
-from gpuledger.analyse.ranks.rank import WorkPart
+from gpuledger.analyse.ranks.rank import RankSummary, WorkPart
 from gpuledger.analyse.ranks.rank_times import LateAt, Lateness, RankTimes, Straggler
 from gpuledger.answers.several_profiles import JobAnswer
 from gpuledger.findings.finding import Finding
@@ -115,6 +115,22 @@ def verdict(merged: Merged) -> str:
     if not merged.compared:
         return say("No collective was found on all its ranks: who waits for whom is unknown.")
     return say("No rank holds up the others for long.")
+
+
+def rank_phases_sheets(ranks: Sequence[RankSummary]) -> tuple[Sheet, ...]:
+    """What each phase of a layer takes on each rank, per step; a rank's sum to its mean step. None: not asked for."""
+
+    def time_column(name: str) -> Column:
+        return Column(f"{name.replace(' ', '_')}_ns", name, Unit.MEAN_NS, lambda rank: _per_step(rank, name))
+
+    told = [rank for rank in ranks if rank.phases_ns]
+    names = dict.fromkeys(name for rank in told for name, _ in rank.phases_ns)
+    columns = (Column("rank", say("Rank"), Unit.TEXT, "label"), *map(time_column, names))
+    return (Sheet.of("job_phases", say("Phases by rank, per step"), columns, told),) if told else ()
+
+
+def _per_step(rank: RankSummary, phase: str) -> float:
+    return dict(rank.phases_ns).get(phase, 0) / rank.step_count
 
 
 def for_people(sheet: Sheet) -> Sheet:

@@ -11,6 +11,7 @@ from typing import Final
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Controls, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
+from gpuledger.analyse.phase_costs import IDLE, OTHER_WORK
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.books import Line
 from gpuledger.messages import joined, say
@@ -44,6 +45,7 @@ from gpuledger.present.views.diff.tables import (
     memory_sheet,
     part_name,
     parts_sheet,
+    phases_sheet,
     ranges_sheet,
     signed_share,
     signed_time,
@@ -149,6 +151,7 @@ def diff_blocks(compared: Compared) -> list[Block]:
     if found.busy is not None and any(change.delta_ns for change in found.busy):
         parted = Heading(say("Work or pace: the change in compute by what it was good for"), short=say("Work or pace"))
         blocks += [parted, SheetBlock(busy_sheet(found.busy))]
+    blocks += _phase_blocks(found)
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launch_blocks(compared)
@@ -185,6 +188,16 @@ def _about(side: RunSide) -> str:
     else:
         facts.append(say("the whole window: no steps were found"))
     return joined(say(", "), facts)
+
+
+def _phase_blocks(found: Diff) -> list[Block]:
+    """Which phase of a layer changed, where layers are known."""
+    if not any(change.delta_ns for change in found.phases):
+        return []
+    most = next(change for change in found.phases if change.name not in (IDLE, OTHER_WORK))
+    went = times(most.before_ns, most.after_ns)
+    changed = say("Of the phases {phase} changed most: {went}.", phase=most.name, went=went)
+    return [Heading(say("Phases of a layer")), Paragraph(changed), SheetBlock(phases_sheet(found.phases))]
 
 
 def _launch_blocks(compared: Compared) -> list[Block]:

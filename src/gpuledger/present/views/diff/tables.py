@@ -218,6 +218,21 @@ def busy_sheet(changed: Sequence[BusyChange]) -> Sheet:
     )
 
 
+def phases_sheet(changed: Sequence[BusyChange]) -> Sheet:
+    """Phases of a layer, idle time and other work, before and after: sums to the mean step."""
+    return Sheet.of(
+        "diff_phases",
+        say("Phases of a layer"),
+        (
+            Column("phase", say("Phase"), Unit.TEXT, "name"),
+            Column("before_ns", say("Before"), Unit.MEAN_NS),
+            Column("after_ns", say("After"), Unit.MEAN_NS),
+            Column("change", say("Change"), Unit.FIGURE, lambda change: signed_time(change.delta_ns)),
+        ),
+        changed,
+    )
+
+
 def _what_changed(found: Diff, part: str) -> str:
     before, after = found.before, found.after
     if part in (CALLS, MIX):

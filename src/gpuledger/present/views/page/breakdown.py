@@ -44,6 +44,8 @@ from gpuledger.present.views.gpu_time import (
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
+from gpuledger.present.views.phases import layers_sheet
+from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title, light_blocks
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
@@ -146,6 +148,19 @@ def steps_section(report: ReportAnswer) -> doc.Section:
     )
     blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
     return doc.Section("steps", say("Steps"), (*blocks, *repeats), result=_steps_said(steps))
+
+
+def layers_section(report: ReportAnswer) -> doc.Section | None:
+    """The phases of a layer and each layer, as `gpuledger phases` tells them; None where no layers are known."""
+    costs = report.layer_phases
+    if costs is None:
+        return None
+    sheets = (layer_phases_sheet(costs), layers_sheet(costs))
+    most = max(costs.phases, key=lambda cost: cost.busy_ns)
+    share = share_text(most.busy_ns / (costs.whole_ns - costs.idle_ns))
+    result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
+    blocks = tuple(doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in sheets)
+    return doc.Section("layers", say("Phases of a layer"), blocks, say("Phases"), result)
 
 
 def steps_chart(report: ReportAnswer) -> doc.Chart | None:

@@ -30,6 +30,7 @@ from gpuledger.present.views.page.breakdown import (
     critical_section,
     gaps_chart,
     gaps_section,
+    layers_section,
     ledger_section,
     steps_chart,
     steps_section,
@@ -96,6 +97,7 @@ def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> d
             *(
                 section
                 for section in (
+                    layers_section(report),
                     ranges_section(report),
                     kernels_section(report),
                     gaps_section(report),
@@ -109,7 +111,7 @@ def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> d
                     *([_communication_section(report)] if any(map(_communicates, report.overlaps)) else []),
                     _health_section(report),
                 )
-                if section.result
+                if section is not None and section.result
             ),
         ),
     )

@@ -1,0 +1,73 @@
+"""One rank of several: as if it had been recorded alone."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, whatif
+from gpuledger.analyse.ranks.rank import rank_traces
+from gpuledger.ledger.device import analyse_devices
+from gpuledger.selection import SLOWEST, Selection
+from support.command import ROOT, gpuledger
+
+CAPTURES = ROOT / "captures"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Four processes on one GPU in one file, and a folder with a file for each of two ranks."""
+    with TemporaryDirectory() as name, tarfile.open(CAPTURES / "nsys" / "two_nccl.tar.xz") as archive:
+        archive.extractall(Path(name) / "two", filter="data")
+        (Path(name) / "gloo.sqlite").write_bytes(lzma.decompress((CAPTURES / "serve" / "gloo.sqlite.xz").read_bytes()))
+        yield Path(name)
+
+
+def test_a_rank_of_a_file_is_what_it_would_be_alone(folder: Path) -> None:
+    path = folder / "gloo.sqlite"
+    alone = [one.trace for one in rank_traces(open_trace(path, cache=False), Selection())]
+    for number, trace in enumerate(alone):
+        [device] = analyse_devices(trace, "alone", Selection())
+        [answer] = steps(path, wanted=Selection(rank=number)).results
+        assert answer.device.steady_ns == device.steady_ns
+        assert answer.device.line_ns == device.line_ns
+    [(of_all, _)], [(of_one, _)] = phases(path).results, phases(path, wanted=Selection(rank=2)).results
+    visits = [{cost.phase: cost.visits for cost in costs.phases}["attention"] for costs in (of_all, of_one)]
+    assert visits == [4 * 2 * 4, 5 * 2]  # steps, layers, and ranks: alone it has a steady step more
+    assert diff(path, path, Selection(rank=1)).delta_ns == 0
+
+
+def test_a_rank_of_a_folder_is_its_file_and_the_slowest_is_whom_others_wait_for(folder: Path) -> None:
+    answers = [steps(folder / "two" / f"rank{number}.sqlite").results[0].device.steady_ns for number in (0, 1)]
+    assert [steps(folder / "two", wanted=Selection(rank=n)).results[0].device.steady_ns for n in (0, 1)] == answers
+    assert steps(folder / "two", wanted=Selection(rank=SLOWEST)).results[0].device.steady_ns in answers
+    faster = whatif(folder / "gloo.sqlite", [("host", 2.0)], wanted=Selection(rank=SLOWEST))
+    assert "which saves" in faster.headline
+
+
+def test_phases_by_rank_are_those_of_each_rank_alone(folder: Path) -> None:
+    path = folder / "gloo.sqlite"
+    shown = fleet(path, workers=0, phases=True)
+    [table] = [table for table in shown.to_dict()["tables"] if table["table"] == "job_phases"]
+    for number, (row, rank) in enumerate(zip(table["rows"], shown.results[0].job.ranks, strict=True)):
+        [(costs, _)] = phases(path, wanted=Selection(rank=number)).results
+        assert dict(rank.phases_ns) == costs.of_layers_ns
+        assert sum(value for key, value in row.items() if key != "rank") == pytest.approx(
+            costs.whole_ns / rank.step_count
+        )
+    assert "job_phases" not in str(fleet(path, workers=0).to_dict()["tables"])
+
+
+def test_what_is_no_rank_is_refused(folder: Path) -> None:
+    with pytest.raises(GpuledgerError, match="no rank 4 in it"):
+        steps(folder / "gloo.sqlite", wanted=Selection(rank=4))
+    with pytest.raises(GpuledgerError, match="no rank 2 in it"):
+        steps(folder / "two", wanted=Selection(rank=2))
+    with pytest.raises(GpuledgerError, match="no rank 1 in it"):
+        steps(folder / "two" / "rank0.sqlite", wanted=Selection(rank=1))
+    assert "expected a number, or slowest" in gpuledger("steps", folder / "gloo.sqlite", "--rank=x").stderr
