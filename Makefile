@@ -71,8 +71,8 @@ wheels: build/tools/installed
 	build/tools/bin/python release/wheels.py dist
 
 # what users do, where nothing can be compiled: no program is on the path
-release:
-	$(PYTHON) release/figures.py
+release: $(VENV)/installed-dev
+	$(BIN)/python release/figures.py --measure
 	rm -rf dist
 	$(MAKE) --no-print-directory wheels
 	$(PYTHON) -m venv --clear build/bare

@@ -57,14 +57,13 @@ tar cf - traces | split -b 15000000 -d -a 1 - "$out/traces.tar."
 tar czf "$out/lines.tar.gz" lines # so far, should time run out
 
 part python 40 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/python" python3 -m lab.programs.sampler_cost python --rounds=25 --output=lines/python.jsonl
-costs=(python3 -m lab.programs.sampler_cost lines --device="$device" --not=recompile_kernels --fixed=item_deep,to_list,launch_loop --rounds=1)
-for turn in 1 2 3 4 5; do
-  [ $((SECONDS + 75)) -lt "${LINES_SECONDS:-470}" ] || break
-  part "plain$turn" 45 "${costs[@]}" --seconds=30 --output="lines/cost.plain.$turn.jsonl"
-  part "cost$turn" 70 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/cost" "${cuda[@]}" --output=cost \
-    "${costs[@]}" --seconds=45 $profiler --output="lines/cost.nsys.$turn.jsonl"
-done
+# not of programs that have as many steps as they have things to compile, nor of workers, which are started once
+costs=(python3 -m lab.programs.sampler_cost lines --device="$device" --fixed=item_deep,to_list,launch_loop
+  --not=recompile_kernels,recompile_shape,recompile_constant,recompile_dtype,loader_workers)
+part plain 60 "${costs[@]}" --rounds=4 --seconds=50 --output=lines/cost.plain.jsonl
+part cost 170 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/cost" "${cuda[@]}" --output=cost \
+  "${costs[@]}" --seconds=150 $profiler --output=lines/cost.nsys.jsonl
 tar czf "$out/lines.tar.gz" lines
 cat lines/python.log
-tail -n 30 lines/cost1.log | cut -c1-160
+tail -n 30 lines/cost.log | cut -c1-160
 ls -l "$out"

@@ -1,10 +1,12 @@
-"""Take the pictures of docs/screenshots again: `python docs/screenshots.py [CHROMIUM]`; needs playwright, Chromium.
+"""Take the pictures of docs/screenshots again: `python docs/screenshots.py`; needs playwright and Chromium.
 
 The pages are made from the captures of this repository, so that anybody gets the same pictures, but for the fonts.
+`--matrix FOLDER` takes, of eight reports, whole pages at three widths, light, dark and as printed, to be looked at.
 """
 
 from __future__ import annotations
 
+import argparse
 import lzma
 import shutil
 import sys
@@ -47,7 +49,23 @@ WANTED = (
     Shot("moe-diff", "diff", height=980),
     Shot("fleet", "ranks", height=1000),
     Shot("layer", "layer", "roofline", height=900),
+    Shot("tour-loader", "loader", height=1180),
+    Shot("tour-decode", "served", height=900),
+    Shot("tour-gemm", "gemm", height=900),
 )
+
+
+MATRIX = (
+    *(
+        f"nsys/{name}.sqlite.xz"
+        for name in ("decode", "experts_loop", "graph", "metrics_llama", "zoo_node", "one_nccl")
+    ),
+    "serve/normal.sqlite.xz",
+    "torch/decode.json.gz",
+)
+WIDTHS = (1440, 1024, 390)
+PAPERS = (("light", "screen"), ("dark", "screen"), ("dark", "print"))
+"""Colours that a reader prefers, and where the page goes: printed from the dark theme, it must be readable too."""
 
 
 def write(verb: str, *arguments: object) -> None:
@@ -70,6 +88,10 @@ def make_pages(folder: Path) -> None:
     write("report", moe, "-o", folder / "moe.html")
     write("report", decode, f"--ncu={unpacked('ncu/layer.ncu-rep', folder)}", "-o", folder / "layer.html")
     write("diff", moe, batched, "-o", folder / "diff.html")
+    for name in ("loader", "gemm"):
+        write("report", ROOT / "captures" / "tour" / f"{name}_bad.json.gz", "-o", folder / f"{name}.html")
+    served = (unpacked(f"serve/{name}.sqlite", folder) for name in ("low_latency", "graph"))
+    write("diff", *served, "-o", folder / "served.html")
     spec = spec_from_file_location("gen_ranks", ROOT / "benchmarks" / "gen_ranks.py")
     if spec is None or spec.loader is None:
         raise FileNotFoundError("benchmarks/gen_ranks.py")
@@ -107,17 +129,42 @@ def draw_agent_timeline(folder: Path) -> None:
     (SHOTS / "agent-timeline.png").write_bytes(timeline_picture(profiles, handle, step=20).picture or b"")
 
 
+def take_matrix(browser: Browser, folder: Path, target: Path) -> None:
+    """Whole pages of eight reports, three widths each, on three papers."""
+    target.mkdir(parents=True, exist_ok=True)
+    for capture in map(Path, MATRIX):
+        name = "-".join(capture.with_suffix("").with_suffix("").parts)
+        profile = (
+            unpacked(str(capture.with_suffix("")), folder) if capture.suffix == ".xz" else ROOT / "captures" / capture
+        )
+        write("report", profile, "-o", folder / f"{name}.html")
+        for width in WIDTHS:
+            for scheme, medium in PAPERS:
+                page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+                page.emulate_media(media=medium)
+                page.goto((folder / f"{name}.html").as_uri())
+                page.wait_for_timeout(300)
+                paper = scheme if medium == "screen" else medium
+                page.screenshot(path=target / f"{name}-{width}-{paper}.png", full_page=True)
+                page.close()
+
+
 def main() -> None:
     """All of them."""
-    chromium = sys.argv[1] if len(sys.argv) > 1 else shutil.which("chromium") or shutil.which("google-chrome")
-    SHOTS.mkdir(exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--matrix", type=Path, metavar="FOLDER", help="eight reports in all ways that a page is shown")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
         folder = Path(name)
-        make_pages(folder)
-        draw_agent_timeline(folder)
+        chromium = shutil.which("chromium") or shutil.which("google-chrome")
         browser = play.chromium.launch(executable_path=chromium, args=list(QUIET))
-        for shot in WANTED:
-            take(shot, browser, folder)
+        if asked.matrix:
+            take_matrix(browser, folder, asked.matrix)
+        else:
+            make_pages(folder)
+            draw_agent_timeline(folder)
+            for shot in WANTED:
+                take(shot, browser, folder)
         browser.close()
 
 

@@ -1,11 +1,14 @@
 """Asks whether the figures of the README are those that were stored, and whether those are still about this code.
 
-    python release/figures.py
+    python release/figures.py              is each where it should be, and young enough?
+    python release/figures.py --measure    and is the code still as fast? a minute; needs gpuledger in this Python
 
 `figures.json` holds each figure with the words that it stands in, the commit and the day at which it was stored (of the
 first ones: at which the README first said it, which may be later than they were measured), the code that it is about,
-and after how many days it is stale once that code has changed. Fails where a figure was edited in one place only, or is
-stale, and says which; measure again, and store value, commit and day.
+and after how many days it is stale once that code has changed. A figure of speed also holds what `make bench-quick`
+found on the same day: processor time of small tasks over that of a fixed piece of work, which no machine's mood changes
+much. Fails where a figure was edited in one place only, is stale, or is of code that takes half as long again by now,
+and says which; measure again, and store value, commit, day and ratios.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+NOISE = 1.5
+"""Ratios of two runs on a shared machine differ by up to a third."""
 
 
 def complaints(
@@ -38,6 +43,24 @@ def complaints(
     return found
 
 
+def slower(figures: list[dict[str, Any]], ratios: dict[str, float]) -> list[str]:
+    """Figures whose code takes longer than when they were measured, by the ratios of `make bench-quick`."""
+    return [
+        f"{figure['name']}: {task} takes {ratios[task]:.2f} x the reference now, {stored:.2f} x at {figure['commit']}"
+        for figure in figures
+        for task, stored in figure.get("ratios", {}).items()
+        if ratios[task] > NOISE * stored
+    ]
+
+
+def _ratios() -> dict[str, float]:
+    """Processor time of each guarded task over that of the reference, now."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from harness import quick
+
+    return {guarded.task: guarded.ratios[0] for guarded in quick.guard(ROOT / "build" / "bench", rounds=3)}
+
+
 def _changed(commit: str, paths: list[str]) -> bool:
     command = ("git", "-C", str(ROOT), "diff", "--quiet", commit, "HEAD", "--", *paths)
     return subprocess.run(command, check=False).returncode != 0
@@ -47,6 +70,7 @@ def main() -> int:
     """Print what is wrong; 0 where nothing is."""
     figures = json.loads((Path(__file__).parent / "figures.json").read_text())["figures"]
     found = complaints(figures, lambda page: (ROOT / page).read_text(), _changed, datetime.now(UTC).date())
+    found += slower(figures, _ratios()) if "--measure" in sys.argv[1:] else []
     for complaint in found:
         sys.stdout.write(f"{complaint}\n")
     return bool(found)

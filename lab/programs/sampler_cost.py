@@ -1,10 +1,10 @@
 """What sampling Python's stacks costs: `python -m lab.programs.sampler_cost GROUP...`, a JSON line per program out.
 
 Where the sampler is in the process, as `gpuledger capture` puts it there, windows with it and with it paused take
-turns, so that a drift of the machine hits both alike; where it is not, all windows are plain. A window has so many
-steps that it takes long enough to be timed, and a program that was built for it. `python` instead of a group is a loop
-in Python alone, which is also timed with one of the sampler's two means: asking for the lock as rarely as Python does,
-and a short interval that nobody makes use of.
+turns, many and short, so that a drift of the machine hits both alike; where it is not, all windows are plain. A window
+has so many steps that it takes long enough to be timed, and all are of one program, built once. `python` instead of a
+group is a loop in Python alone, which is also timed with one of the sampler's two means: asking for the lock as rarely
+as Python does, and a short interval that nobody makes use of.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ def program_times(options: argparse.Namespace, sampler: Any) -> Iterator[dict[st
         for variant in ["bad"] + ["fixed"] * (program.name in options.fixed.split(",")):
             if time.monotonic() > end:
                 return
-            build = program.variants[variant]
-            tried = pairs.measured(build(device), program.name, device, 4)
-            steps = min(max(WINDOW_NS // tried["step_ns"], 10), 200)
-            times: Times = {state: [] for state in states(sampler)}
-            for _ in range(options.rounds):
-                for state, enter in states(sampler).items():
-                    enter()
-                    step = build(device)
-                    pairs.released(device)
+            step = program.variants[variant](device)
+            tried = pairs.measured(step, program.name, device, 4)
+            steps = min(max(WINDOW_NS // tried["step_ns"], 4), 200)
+            turns = states(sampler)
+            times: Times = {state: [] for state in turns}
+            for turn in range(options.rounds):
+                for state in sorted(turns, reverse=turn % 2 == 1):  # none is always the first
+                    turns[state]()
                     times[state].append(pairs.measured(step, program.name, device, steps)["step_ns"])
-                    del step
+            del step
+            pairs.released(device)
             yield {"program": program.name, "variant": variant, "steps": steps, "times": times}
     if options.cuda_profiler and device == "cuda":
         torch.cuda.profiler.stop()
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="PROGRAM[,PROGRAM...]")
     parser.add_argument("--not", dest="left_out", default="", metavar="PROGRAM[,PROGRAM...]")
     parser.add_argument("--fixed", default="", metavar="PROGRAM[,PROGRAM...]", help="of which the fixed one runs too")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--cuda-profiler", action="store_true", help="cudaProfilerStart and Stop around all")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no program after so many")

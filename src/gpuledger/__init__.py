@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, gaps, launches, memory, ops, overlap, phases, ranges, steps
+    from gpuledger.verbs.questions import critical, gaps, launches, memory, ops, overlap, phases, ranges, serving, steps
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.whatif import whatif
@@ -121,6 +121,7 @@ __all__ = [
     "query",
     "ranges",
     "report",
+    "serving",
     "stats",
     "steps",
     "whatif",

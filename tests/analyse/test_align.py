@@ -124,7 +124,7 @@ def test_what_differs_is_said(attn: Trace, model: Trace) -> None:
     """The mock makes a plan for a new length in each forward, the model in the first layer of each step."""
     checked = aligned(attn, model)
     latency = next(check for check in checked.checks if check.check == "latency")
-    assert "1.14 x faster" in latency.evidence[0]
+    assert "1.14x faster" in latency.evidence[0]
     assert latency.evidence[1].startswith("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT (2 calls)")
     assert "cache" in (latency.remedy or "")
     said = "\n".join(checked.notes)
@@ -271,7 +271,7 @@ def test_a_planted_difference_fails_its_own_check_alone(name: str, model: Trace)
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_so_it_does_between_two_captures(name: str, attn: Trace, model: Trace) -> None:
-    """The mock was recorded by itself, and is 1.14 x faster than the model, whatever else is wrong with it."""
+    """The mock was recorded by itself, and is 1.14x faster than the model, whatever else is wrong with it."""
     plant, expected = PLANTED[name]
     checked = aligned(plant(attn), model, mock_range="attention")
     assert verdicts(checked) == {"latency": WARN} | expected

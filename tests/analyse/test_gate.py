@@ -196,7 +196,7 @@ def moe(unpacked: Callable[[str], Path]) -> tuple[Path, Path]:
 def test_a_gate_that_trips_exits_3_after_the_result(moe: tuple[Path, Path]) -> None:
     ran = gpuledger("diff", *reversed(moe), "--fail-on=step>2%", "--fail-on=memory>0", COLUMNS="80")
     assert ran.exit_code == 3
-    assert "1288.9 % slower" in ran.stdout
+    assert "13.9x slower" in ran.stdout
     assert "FAIL" in ran.stdout
     assert ran.stderr == "FAIL: step>2% (1.28 -> 17.8 ms)\n"
     passed = gpuledger("diff", *moe, "--fail-on=step>2%", "--fail-on=launches>0", "--fail-on=idle>10%")
@@ -233,7 +233,7 @@ def test_the_summary_of_github_is_appended_to(moe: tuple[Path, Path], tmp_path: 
     summary.write_text("earlier\n")
     ran = gpuledger("diff", *moe, "--github", GITHUB_STEP_SUMMARY=str(summary))
     assert ran.exit_code == 0
-    assert summary.read_text().startswith("earlier\n# 92.8 % faster")
+    assert summary.read_text().startswith("earlier\n# 13.9x faster")
     before = summary.read_text()
     assert gpuledger("diff", *moe, GITHUB_STEP_SUMMARY=str(summary)).exit_code == 0
     assert summary.read_text() == before
@@ -248,3 +248,16 @@ def test_any_text_makes_valid_xml(name: str, said: str) -> None:
     document = junit_xml(name, [Case(name, said, said)]).split("\n", 1)[1]
     [suite] = ElementTree.fromstring(document)  # noqa: S314
     assert suite.get("tests") == "1"
+
+
+def test_a_comment_for_a_pull_request_has_the_verdict_the_parts_and_the_places(unpacked: Callable[[str], Path]) -> None:
+    before, after = unpacked("experts_batched.sqlite"), unpacked("experts_loop.sqlite")
+    comment = gpuledger("diff", before, after, "--comment").stdout
+    assert comment.startswith("<!-- gpuledger -->\n\n### gpuledger: FAIL\n\n**")
+    assert "| step&gt;0% |" in comment  # the gate where none is given
+    assert "| idle: the queue ran dry | +10.8 ms |" in comment
+    assert "- range dispatch\\_single, host time: 707 us -&gt; 12.0 ms" in comment
+    assert gpuledger("diff", after, before, "--comment").stdout.splitlines()[2] == "### gpuledger: PASS"
+    tripped = gpuledger("diff", before, after, "--comment", "--fail-on=launches>0", "--lang=zh")
+    assert tripped.exit_code == 3
+    assert "### gpuledger：FAIL" in tripped.stdout

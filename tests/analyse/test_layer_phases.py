@@ -169,7 +169,7 @@ def test_without_ranges_kernels_tell_phases_and_layers_are_counted(
         ("compute_batched_gemm", "expert_gemm", -1),
         ("route", "router", -1),
         ("AOTDispatcher Runtime Wrapper Prologue", "", -1),
-        ("input_layernorm", "", -1),
+        ("input_layernorm", "norm", -1),
         ("decoder", "", -1),
         ("", "", -1),
     ],

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.analyse.light.kernel_light import KernelLight, kernel_light
+from gpuledger.analyse.light.books import light_books
+from gpuledger.analyse.light.kernel_light import kernel_light
 from gpuledger.analyse.operators.graph_places import named_by_trace
 from gpuledger.analyse.steady_kernels import SteadyKernels, all_steady
-from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from support.thorough import some
@@ -21,13 +22,23 @@ from support.torch_traces import CAPTURES, CORPUS
 RECORDED = (
     *("b200__eager_trace", "h100__Qwen_Qwen1.5-0.5B-Chat__1016005", "mi300__Qwen_Qwen1.5-0.5B-Chat__1016005"),
     *("sglang_Qwen3-8B_prefilldecode", "bs_32_rank0", "trace_diff__control__control", "trace_diff__test__test"),
-    "graph_capture_rank_0.1773709679453551615.pt.trace",
+    *("graph_capture_rank_0.1773709679453551615.pt.trace", "sglang_Qwen3-8B_decode", "graph_execution"),
 )
 """Public traces with shapes, of GPUs that have peaks."""
 
+CAPTURED = {
+    "sglang_Qwen3-8B_decode": "bs_32_rank0",
+    "graph_execution": "graph_capture_rank_0.1773709679453551615.pt.trace",
+}
+"""Of graphs, the trace of their capture."""
+
+
+def _busiest(trace: Trace) -> Device:
+    return max(analyse_devices(trace, "", Selection()), key=lambda device: device.compute_ns)
+
 
 def _kernels(trace: Trace) -> SteadyKernels:
-    return all_steady(trace, max(analyse_devices(trace, "", Selection()), key=lambda device: device.compute_ns))
+    return all_steady(trace, _busiest(trace))
 
 
 @lru_cache(maxsize=1)
@@ -42,24 +53,20 @@ def _public(ending: str) -> Path:
     return path
 
 
-def _had_shapes(light: KernelLight) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Kernels of one operator that was given tensors of recorded sizes.
-
-    Not of a region that was compiled, whose inputs are not those of its products; nor of lists without sizes.
-    """
-    told = [
-        given is not None and (any(given.shapes) or any(given.lists)) and ("::" in name or name.startswith("triton_"))
-        for name, given in light.kinds
-    ]
-    return np.array([*told, False], np.bool_)[light.kind]
-
-
 @pytest.mark.parametrize("name", some(RECORDED, 2))
 def test_less_than_a_tenth_is_unknown_where_shapes_were_recorded(name: str) -> None:
-    kernels = _kernels(open_trace(_public(name), cache=False))
-    light = kernels.once(kernel_light)
-    had_shapes = _had_shapes(light)
-    assert kernels.took_ns[had_shapes & ~light.is_known].sum() < 0.1 * kernels.took_ns[had_shapes].sum()
+    trace = open_trace(_public(name), cache=False)
+    if name in CAPTURED:
+        capture = _public(CAPTURED[name])
+        trace = named_by_trace(trace, name, open_trace(capture, cache=False), capture.name)
+    kernels, device = _kernels(trace), _busiest(trace)
+    books, light = light_books(device, kernels), kernels.once(kernel_light)
+    assert books is not None
+    assert books.whole.unknown_ns < 0.1 * books.whole.whole_ns
+    assert books.whole.whole_ns == device.compute_ns
+    for column in (light.low_ns, light.light_ns, light.high_ns):
+        assert (np.nan_to_num(column) <= kernels.took_ns).all()
+    assert (np.nan_to_num(light.low_ns) <= np.nan_to_num(light.high_ns)).all()
 
 
 @pytest.mark.parametrize("name", ["graph_warm", "graph_capture_only"])

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
+from gpuledger.analyse.light.compiled_products import RegionSizes
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
+from gpuledger.analyse.light.paged_attention import BatchLengths, batch_lengths, paged_count
 from gpuledger.analyse.light.routed_experts import routed_counts
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
 from gpuledger.analyse.steady_kernels import all_steady
@@ -130,6 +132,77 @@ def test_packed_attention_is_counted_as_of_sequences_of_one_length() -> None:
     ]
     assert counts[0] == counts[1]
     assert count_of("flash_attn::_flash_attn_varlen_forward", _given(each, each, each), {}) is None
+
+
+STEP = "execute_41_context_1(sq9sk12sqsq81sqsk108)_generation_32(sq32sk32785sqsq32sqsk32785)"
+
+
+def test_engines_say_how_long_the_sequences_of_a_step_are() -> None:
+    lengths = batch_lengths(STEP)
+    assert lengths == BatchLengths(9 + 32, 12 + 32785, 108 - 81 // 2 + 32785)
+    query, cache = ((41, 32, 128), BF16), ((835_874, 1, 8, 128), BF16)
+    count = paged_count(_given(query, ((99,), "unsigned char"), query, cache, cache, ((42,), INT)), lengths)
+    assert count is not None
+    assert count.moved_bytes == 2 * (2 * 41 * 32 * 128) + 2 * (12 + 32785) * 8 * 128 * 2
+    assert count.flops == 2 * 2 * lengths.scores * 32 * 128
+    assert count.is_bound
+
+
+@pytest.mark.parametrize(
+    "text", ["execute_context_1(888_788544)_generation_0(0)", "step[DECODE bs=32]", f"x{STEP}", "execute_" + "9" * 999]
+)
+def test_other_annotations_say_no_lengths(text: str) -> None:
+    assert batch_lengths(text) is None
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        [((32, 32, 128), BF16), ((9, 1, 8, 128), BF16), ((9, 1, 8, 128), BF16)],  # fewer rows than the step has
+        [((41, 32, 128), BF16), ((9, 1, 7, 128), BF16), ((9, 1, 7, 128), BF16)],  # heads that do not fit
+        [((41, 32, 128), BF16), ((9, 576), BF16)],
+        [((41, 0, 128), BF16), ((9, 8, 128), BF16), ((9, 8, 128), BF16)],
+        [((), "")],
+    ],
+)
+def test_attention_that_does_not_fit_its_step_is_not_counted(tensors: list[tuple[Shape, str]]) -> None:
+    lengths = batch_lengths(STEP)
+    assert lengths is not None
+    assert paged_count(_given(*tensors), lengths) is None
+
+
+WEIGHTS = [
+    ((512, 9375), "float"),
+    ((512,), "float"),
+    ((9375, 128), "float"),
+    ((1024, 1), "float"),
+    ((1024, 1), "float"),
+]
+"""Of a region that was compiled: two weights, a bias, and two inputs of 1,024 rows."""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "expected"),
+    [
+        ("volta_sgemm_128x64_nn", (74, 16, 1), [(1024, 9375, 128), (1024, 512, 9375)]),  # forward, or a gradient
+        ("volta_sgemm_128x64_nt", (74, 8, 1), [(1024, 512, 9375)]),  # of the weight
+        ("volta_sgemm_128x64_tn", (4, 16, 5), [(1024, 512, 9375)]),  # five share the depth
+        ("volta_sgemm_128x64_tn", (4, 16, 2000), []),
+        ("volta_sgemm_128x64_tn", (3, 3, 1), []),
+        ("volta_sgemm_128x64_tn", (0, 0, 0), []),
+        ("void gemv2T_kernel_val<int>", (74, 16, 1), []),
+    ],
+)
+def test_products_of_a_compiled_region_are_of_the_sizes_that_fit(
+    kernel: str, grid: tuple[int, int, int], expected: list[Shape]
+) -> None:
+    counts = RegionSizes([_given(*WEIGHTS), _given(((), ""))]).counts(kernel, grid)
+    assert [count.flops for count in counts] == [2 * rows * columns * depth for rows, columns, depth in expected]
+    assert all(count.kind == "fp32" and count.is_bound for count in counts)
+
+
+def test_a_region_without_sizes_has_no_products() -> None:
+    assert RegionSizes([_given(((), "")), _given(((2**40, 2**40), "float"))]).counts("sgemm_32x32_nn", (1, 1, 1)) == []
 
 
 def test_of_a_table_only_what_numbers_point_to_is_moved() -> None:

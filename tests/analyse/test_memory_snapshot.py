@@ -38,7 +38,7 @@ def test_torch_counts_the_same(name: str, tmp_path: Path) -> None:
     assert figures.end.allocated_bytes == torch["allocated_bytes.all.current"]
     assert figures.end.reserved_bytes == torch["reserved_bytes.all.current"]
     assert figures.end.stranded_bytes == torch["inactive_split_bytes.all.current"]
-    assert figures.unmatched_events == 0
+    assert figures.lives.unmatched == 0
     assert len(figures.out_of_memories) == torch["num_ooms"]
     assert sum(holder.size_bytes for holder in figures.peak_stacks) == figures.peak_bytes
     assert sum(holder.size_bytes for holder in figures.peak_lines) == figures.peak_bytes
@@ -100,7 +100,9 @@ def test_levels_are_those_counted_one_by_one(drawn: list[tuple[bool, int, int, b
         assert parts.reserved_bytes == figures.levels.reserved_bytes[moment + 1]
         assert parts.allocated_bytes == figures.levels.allocated_bytes[moment + 1]
     if len(memory.history):
-        curve = memory_curve_by_event(figures, bins=7)
+        curve = memory_curve_by_event(read, figures, bins=7)
+        assert sum(band.held_bytes for band in curve.bands).tolist() == curve.allocated_bytes.tolist()
+        assert all((band.held_bytes >= 0).all() for band in curve.bands)
         assert curve.allocated_bytes.max() == figures.peak_bytes
 
 
@@ -120,7 +122,7 @@ def test_a_lost_free_is_counted(tmp_path: Path) -> None:
     address = program.alloc(700, "f (a.py:1)")
     program.events.append({**program.events[-1]})  # the same address again, without a free
     program.free(address)
-    assert _figures(written(tmp_path, program.snapshot())).unmatched_events == 1
+    assert _figures(written(tmp_path, program.snapshot())).lives.unmatched == 1
 
 
 def _steps(count: int, *, marked: bool, leaks: bool) -> Program:

@@ -18,6 +18,7 @@ FREE = {
     "sql",
     "time_ns",
     "over_ns",
+    "gpu_hour_price",
     "speedup",
     "light",
     "reachable",
@@ -50,6 +51,7 @@ FREE = {
     "graph",
     "torch step_range",
     "rocprof pmc",
+    *(f"add {name}" for name in ("commit", "date", "machine", "method")),
 }
 """What a user makes up, or names kernels, numbers and places by: there is nothing to offer."""
 

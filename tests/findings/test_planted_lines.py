@@ -25,6 +25,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked
 
 
+@pytest.fixture(scope="module")
+def third(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the third recording: samples of all its programs lie in one file, beside each of the exports."""
+    unpacked = tmp_path_factory.mktemp("lines3")
+    with tarfile.open(ROOT / "captures" / "nsys" / "lines3.tar.xz") as archive:
+        archive.extractall(unpacked, filter="data")
+    for export in unpacked.glob("*.sqlite"):
+        (unpacked / f"{export.stem}.samples.gz").hardlink_to(unpacked / "all.samples.gz")
+    return unpacked
+
+
 def first_line(profile: Path) -> LinePlace:
     findings = diagnose(open_trace(profile), profile.name, Selection()).findings
     return next(piece.line for finding in findings for piece in finding.evidence if piece.line is not None)
@@ -44,6 +55,19 @@ def first_line(profile: Path) -> LinePlace:
 )
 def test_the_planted_line_is_named(folder: Path, program: str, where: str) -> None:
     assert first_line(folder / f"{program}.sqlite").whole == where
+
+
+@pytest.mark.parametrize(
+    ("program", "where"),
+    [
+        ("recompile_shape", "at lines.py:325 in step -> torch/_dynamo/eval_frame.py compile_wrapper"),
+        ("pin_each_step", "at lines.py:241 in step"),
+        ("checkpoint", "at lines.py:268 in save -> torch/serialization.py save"),
+        ("loader_workers", "at lines.py:161 in step -> torch/utils/data/dataloader.py _BaseDataLoaderIter.__next__"),
+    ],
+)
+def test_a_window_among_many_has_its_own_line(third: Path, program: str, where: str) -> None:
+    assert first_line(third / f"{program}.sqlite").whole.startswith(where)
 
 
 def test_torchs_stacks_name_the_function_of_a_program_that_is_a_package(folder: Path) -> None:

@@ -31,7 +31,7 @@ from gpuledger.present.charts.amounts import (
     ticks,
     waterfall,
 )
-from gpuledger.present.charts.over_time import STRIP, Row, StripLine, heat_map, memory_area, step_strip
+from gpuledger.present.charts.over_time import STRIP, Band, Row, StripLine, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import WIDE, Boxes, Dot, Picture, Trail, Words, svg, svg_alone, text_width
 from gpuledger.trace.model import NotMeasured
@@ -246,7 +246,7 @@ def test_any_text_is_only_text(name: str, hint: str) -> None:
 
 
 def test_memory_is_drawn_to_its_peak() -> None:
-    picture = memory_area("t", "d", np.array([0, 10, 5]), ("0", "1 s"))
+    picture = memory_area("t", "d", [Band(np.array([0, 10, 5]))], ("0", "1 s"))
     well_formed(picture)
     (area,) = [mark for mark in picture.marks if isinstance(mark, Trail)]
     heights = [y for _, y in area.points]

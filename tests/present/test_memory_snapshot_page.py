@@ -11,6 +11,7 @@ import pytest
 from gpuledger.present.safe_text import display_width
 from support.command import gpuledger
 from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
+from support.page_browser import Browser, opened
 from support.schemas import schema_of
 
 _ENGLISH = re.compile(r"(?<![\w.:/-])[A-Za-z]?[a-z]+(?: [a-z]+){2,}(?![\w:(])")
@@ -35,6 +36,35 @@ def test_a_page_has_the_curve_and_the_tables(tmp_path: Path) -> None:
     assert "remember (memory.py:66)" in text
     assert "MEM-LEAK" in text
     assert text.count('id="part-') >= 6
+
+
+def test_the_headline_of_a_leak_is_the_leak(tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, ["leak.pickle"])
+    assert re.match(
+        r"GPU 0: memory grows by .* per step: .* by remember \(memory.py:66\).* is never freed\.",
+        " ".join(gpuledger("memory", path).stdout.split()),
+    )
+
+
+def test_a_click_on_a_band_shows_the_stack_that_holds_it(tmp_path: Path, browser: Browser) -> None:
+    [path] = unpacked_snapshots(tmp_path, ["leak.pickle"])
+    page_path = tmp_path / "page.html"
+    assert gpuledger("report", path, "-o", page_path).exit_code == 0
+    with opened(browser, page_path.as_uri()) as page:
+        figure = page.locator("#memory-events-gpu0")
+        bands, said = figure.get_by_role("button"), figure.locator("pre.band")
+        assert bands.count() > 1
+        assert said.is_hidden()
+        leak = bands.filter(has_text="remember (memory.py:66)")
+        leak.focus()
+        page.keyboard.press("Enter")
+        lines = said.inner_text().splitlines()
+        assert " at most, " in lines[0]
+        assert lines[1].strip() == "remember (memory.py:66)"
+        assert len(lines) > 2
+        box = figure.locator("svg.picture").bounding_box()
+        page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 30 + box["height"] * 0.3)
+        assert said.inner_text().splitlines() != lines
 
 
 def test_beside_a_timeline_it_is_on_its_clock(tmp_path: Path) -> None:

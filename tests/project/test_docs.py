@@ -80,7 +80,7 @@ def _lay_out(text: str, folder: Path) -> None:
     for packed in ROOT.glob("captures/n*/*.xz"):
         if packed.stem in text:
             shutil.copy(plain(packed), folder)
-    for trace in ROOT.glob("captures/torch/*.json.gz"):
+    for trace in ROOT.glob("captures/to*/*.json.gz"):
         if trace.name in text:
             shutil.copy(trace, folder)
     (folder / "serve").mkdir()

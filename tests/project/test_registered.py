@@ -140,7 +140,7 @@ def test_a_verb_that_answers_is_a_function_in_python() -> None:
     assert set(answering) <= set(gpuledger_package.__all__)
     assert [name for name in answering if not isinstance(getattr(gpuledger_package, name), FunctionType)] == []
     modules = {path.stem for path in (PACKAGE / "verbs").glob("[a-z]*.py")}
-    assert {verb.answer for verb in answering.values()} == modules - {"memory_snapshot", "profiles", "shown"}
+    assert {verb.answer for verb in answering.values()} == modules - {"history", "memory_snapshot", "profiles", "shown"}
 
 
 def test_every_question_is_told_to_agents() -> None:

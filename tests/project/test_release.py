@@ -118,3 +118,14 @@ def test_a_figure_that_is_edited_or_stale_fails_the_release() -> None:
     later = today + timedelta(days=60)
     stale = complaints(figures, pages.__getitem__, lambda _, paths: "src/gpuledger/replay" in paths, later)
     assert [complaint.partition(":")[0] for complaint in stale] == ["error of replayed savings"]
+
+
+@pytest.mark.parametrize(("factor", "fails"), [(1.0, False), (1.3, False), (2.0, True)])
+def test_a_figure_of_code_that_is_twice_as_slow_fails_the_release(factor: float, fails: bool) -> None:
+    figures = json.loads((RELEASE / "figures.json").read_text())["figures"]
+    stored = {task: ratio for figure in figures for task, ratio in figure.get("ratios", {}).items()}
+    assert stored
+    assert set(stored) <= set(json.loads((ROOT / "benchmarks" / "expected.json").read_text())["ratios"])
+    found = script("figures")["slower"](figures, {task: factor * ratio for task, ratio in stored.items()})
+    assert bool(found) == fails
+    assert len(found) in (0, len(stored))

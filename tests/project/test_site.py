@@ -44,6 +44,7 @@ def test_the_site_is_built_and_no_link_is_broken(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     files = {str(path) for path in (tmp_path, *tmp_path.rglob("*"))}
+    assert [name for name in files if name.endswith(("__pycache__", ".pyc", ".py"))] == []
     pages = {path: path.read_text() for path in tmp_path.rglob("*.html") if path.name != "404.html"}
     ids = {str(path): {unquote(each) for each in _PLACE.findall(text)} for path, text in pages.items()}
     broken = set()

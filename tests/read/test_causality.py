@@ -97,6 +97,16 @@ def test_synchronize_calls_that_return_early_are_told(tmp_path: Path, name: str)
     assert "sync-before-end" in _codes(open_trace(damaged))
 
 
+def test_a_late_clock_is_told_where_nobody_waits_for_the_gpu(tmp_path: Path) -> None:
+    """Each kernel finds the GPU idle, and not one starts before a millisecond has passed."""
+    source = plain(CAPTURES / "nsys" / "emit_nvtx.sqlite.xz")
+    assert not len(open_trace(source)["syncs"])
+    assert not open_trace(source).damage
+    late = open_trace(damaged_export(source, tmp_path / "late.sqlite", "clock late"))
+    assert "starts-late" in _codes(late)
+    assert _first(build_report(late, "x", Selection()).findings) is None
+
+
 @pytest.mark.parametrize("kind", PUT_RIGHT)
 def test_times_that_were_put_right_are_those_that_were_recorded(tmp_path: Path, kind: str) -> None:
     corrected = open_trace(damaged_export(plain(DECODE), tmp_path / "damaged.sqlite", kind))

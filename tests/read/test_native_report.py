@@ -20,8 +20,10 @@ from gpuledger.read.nsys import report_events
 from gpuledger.read.nsys.report_events import Damage, EventPlan, EventTable, PackedBlock, decode, unpack
 from gpuledger.read.nsys.report_tables import EVENTS
 from gpuledger.trace.model import Severity
+from gpuledger.trace.tables import Kind
 from support import report_files
 from support.command import ROOT, gpuledger
+from support.opened import plain
 from support.report_files import THREAD, Message, Value, call, copy, kernel, memset, message, push_pop, report, varint
 from support.thorough import some
 
@@ -103,21 +105,55 @@ def test_another_layout_is_refused_in_a_sentence(opened: Callable[[bytes], Trace
     assert found in raised.value.found
 
 
-def test_a_cut_report_says_so_and_gives_what_is_whole(opened: Callable[[bytes], Trace]) -> None:
-    blocks = [
-        [kernel(10 * number, 10 * number + 5) for number in range(first, first + 20)] for first in range(0, 200, 20)
-    ]
-    whole = report(*blocks)
-    start = whole.index(b"QDTEXT00")
-    seen = set()
-    for cut in range(start + 200, len(whole), 97):
-        trace = opened(whole[:cut])
-        times = trace[Table.KERNELS]["start_ns"].tolist() if Table.KERNELS in trace.tables else []
-        assert times == [10 * number for number in range(len(times))]
-        assert len(times) % 20 == 0
-        assert [note.severity for note in trace.health if note.code == "report-cut"] == [Severity.LOSS]
-        seen.add(len(times))
-    assert {0, 20, 200} <= seen
+def rows_of(trace: Trace) -> dict[tuple[object, ...], tuple[str | None, ...]]:
+    """The numbers of every row, but for places of other rows, and its texts; one that was lost is None."""
+    rows: dict[tuple[object, ...], tuple[str | None, ...]] = {}
+    for table, held in trace.tables.items():
+        texts = [column.name for column in held.schema.columns if column.kind is Kind.TEXT]
+        others = {*texts, "parent", "depth", "stack"}
+        numbers = [held[column.name].tolist() for column in held.schema.columns if column.name not in others]
+        said = [[text if text and text[:8] != "[string " else None for text in held.texts(name)] for name in texts]
+        rows |= {
+            (table, str(row)): words
+            for row, words in zip(zip(*numbers, strict=True), zip(*said, strict=True), strict=True)
+        }
+    return rows
+
+
+def test_a_recording_cut_at_a_hundred_places_says_so_and_gives_whole_rows(opened: Callable[[bytes], Trace]) -> None:
+    """A row that is given is one of the whole report's; texts, which a report holds last, may be missing."""
+    content = report_files.of_export(plain(ROOT / "captures" / "nsys" / "zoo_node.sqlite.xz"), block_rows=40)
+    whole = rows_of(opened(content))
+    generator, counts = random.Random(40), set()
+    for _ in range(100):
+        try:
+            trace = opened(content[: generator.randrange(len(content))])
+        except UnreadableProfile:
+            continue
+        rows = rows_of(trace)
+        for row, texts in rows.items():
+            assert all(text in (None, word) for text, word in zip(texts, whole[row], strict=True))
+        assert "report-cut" in {note.code for note in trace.health}
+        counts.add(len(rows))
+    assert {0, len(whole)} <= counts
+    assert len(counts) > 5
+
+
+def test_a_block_that_is_gone_or_there_twice_is_missed(opened: Callable[[bytes], Trace]) -> None:
+    """A report counts its events itself: nothing else gives away a block that was taken out whole."""
+    blocks = [[kernel(10 * number, 10 * number + 5)] * 20 for number in range(4)]
+    counted_first = report(*blocks)
+    one = report_files.block(varint(len(plain := message({1: blocks[2]}))) + plain)
+    assert counted_first.count(one) == 1
+    notes = {
+        put: [str(note.sentence) for note in opened(counted_first.replace(one, put)).health if "missing" in note.code]
+        for put in (one, b"", one * 2)
+    }
+    assert notes == {
+        one: [],
+        b"": ["the report should hold 80 events, and holds 60"],
+        one * 2: ["the report should hold 80 events, and holds 100"],
+    }
 
 
 def test_a_loss_is_a_finding(tmp_path: Path) -> None:

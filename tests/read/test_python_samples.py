@@ -262,14 +262,20 @@ def perf_text(pid: int, times: range, who: str = "{pid}/{pid}", shift_s: int = 0
 
 
 def py_spy_text(pid: int, times: range) -> str:
-    def event(name: str, kind: str, at: int, line: int) -> dict[str, Any]:
-        place = {"filename": f"/srv/me/{name}.py", "line": line}
-        return {"ph": kind, "pid": pid, "tid": 0, "ts": at, "name": name, "cat": "py-spy", "args": place}
+    """As py-spy 0.4 writes it: threads by their numbers in Python; here one that Python started, another process."""
+
+    def events(process: int, tid: int, *frames: tuple[str, int]) -> list[dict[str, Any]]:
+        both = [*((frame, "B", 0) for frame in frames), *((frame, "E", last) for frame in reversed(frames))]
+        return [
+            {"ph": kind, "pid": process, "tid": tid, "ts": at, "name": name, "cat": "py-spy"}
+            | {"args": {"filename": f"/srv/me/{name}.py", "line": line}}
+            for (name, line), kind, at in both
+        ]
 
     last = (times[-1] - times[0]) // 1000
-    return json.dumps(
-        [event("main", "B", 0, 12), event("load", "B", 0, 7), event("load", "E", last, 7), event("main", "E", last, 12)]
-    )
+    first = events(pid, 140204522986368, ("main", 12), ("load", 7))
+    other = events(pid, 140204522980000, ("_bootstrap", 973), ("watch", 3))
+    return json.dumps([*other[:2], *first[:2], *events(pid + 9, 1, ("elsewhere", 1)), *other[2:], *first[2:]])
 
 
 def test_what_perf_printed_is_the_processors_samples(tmp_path: Path) -> None:

@@ -306,10 +306,25 @@ def test_open_ranges_end_with_the_last_event_and_are_counted(tmp_path: Path) -> 
     assert codes(trace) == {"ranges-open": 1}
 
 
-def test_names_that_the_export_has_no_column_for_are_missed(tmp_path: Path) -> None:
-    export = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 10, "a"), push(3, 8, "b")])
-    altered(export, "ALTER TABLE NVTX_EVENTS RENAME COLUMN text TO other")
+def test_an_empty_table_of_ranges_is_not_one_that_nsys_writes(tmp_path: Path) -> None:
+    export = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 10, "a")])
+    altered(export, "DELETE FROM NVTX_EVENTS")
+    assert codes(open_trace(export)) == {"ranges-gone": 1}
+
+
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE NVTX_EVENTS RENAME COLUMN text TO other", "UPDATE NVTX_EVENTS SET text = NULL"]
+)
+def test_ranges_without_a_name_are_missed(tmp_path: Path, change: str) -> None:
+    """Marks need none: those of Python samples carry a stack."""
+    export = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 10, "a"), push(3, 8, "b"), push(5, None, "c", eventType=34)])
+    altered(export, change)
     assert codes(open_trace(export)) == {"ranges-unnamed": 2}
+
+
+def test_a_few_ranges_without_a_name_are_the_programs_own(tmp_path: Path) -> None:
+    rows = [push(0, 10, "a"), push(3, 8, None), push(12, 14, "b")]
+    assert codes(open_trace(minimal(tmp_path / "a.sqlite", NVTX=rows))) == {}
 
 
 def gpu_tables(path: Path, *mapping: tuple[int, int, int]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 Value = int | bytes | Mapping[int, "Value | Sequence[Value]"]
 Message = Mapping[int, "Value | Sequence[Value]"]
@@ -72,8 +76,8 @@ def kernel(start: int, end: int, correlation: int = 1, name: int = 1, node: int 
     return {1: 79, 107: {**on_gpu(start, end, correlation), 101: about}}
 
 
-def copy(start: int, end: int, size: int, kind: int = 1) -> Message:
-    return {1: 80, 107: {**on_gpu(start, end, 2), 102: {1: size, 2: kind, 4: 0, 5: 2}}}
+def copy(start: int, end: int, size: int, kind: int = 1, correlation: int = 2) -> Message:
+    return {1: 80, 107: {**on_gpu(start, end, correlation), 102: {1: size, 2: kind, 4: 0, 5: 2}}}
 
 
 def memset(start: int, end: int, size: int) -> Message:
@@ -139,3 +143,39 @@ def report(
         directory.append({1: sections.get(name, name).encode(), 2: len(whole), 3: len(part)})
         whole += part
     return whole + message({1: directory}) + len(whole).to_bytes(8, "little") + b"U3w[END]"
+
+
+def of_export(path: Path, block_rows: int = 200) -> bytes:
+    """The kernels, copies, calls and ranges of an export as a report, as if one thread had called everything."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        there = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        strings = database.execute("SELECT id, value FROM StringIds ORDER BY id").fetchall()
+        number = {given: at for at, (given, _) in enumerate(strings)}
+
+        def rows(table: str, columns: str) -> list[tuple[Any, ...]]:
+            return (
+                database.execute(f"SELECT {columns} FROM {table} ORDER BY start").fetchall() if table in there else []
+            )
+
+        events = [
+            *(
+                kernel(start, end, correlation, number[name])
+                for start, end, correlation, name in rows(
+                    "CUPTI_ACTIVITY_KIND_KERNEL", "start, end, correlationId, demangledName"
+                )
+            ),
+            *(copy(*told) for told in rows("CUPTI_ACTIVITY_KIND_MEMCPY", "start, end, bytes, copyKind, correlationId")),
+            *(
+                call(start, end, correlation, number[name])
+                for start, end, correlation, name in rows(
+                    "CUPTI_ACTIVITY_KIND_RUNTIME", "start, end, correlationId, nameId"
+                )
+            ),
+            *(
+                push_pop(start, end, (text or "").encode() if text_id is None else number[text_id])
+                for start, end, text, text_id in rows("NVTX_EVENTS", "start, end, text, textId")
+                if end is not None
+            ),
+        ]
+    blocks = [events[at : at + block_rows] for at in range(0, len(events), block_rows)]
+    return report(*blocks, texts=[value.encode() for _, value in strings])

@@ -6,7 +6,7 @@ Several testers work side by side, each on cases that chance gives: structure an
 recordings that cannot be true, bombs at growing sizes, kills at any moment, no room to write, damaged caches, two calls
 at once, calls that try to stop a server, another user who looks. What counts as a result is said in `oracle`. At the
 end: how many cases, and how many crashed, hung, were wrong, or took time or memory by the square of their size. What
-went wrong is kept in a folder, with the file and the seed.
+went wrong is kept in a folder, with the file and the seed; so are the counts, every minute, in `counts.json`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,25 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from torture import breaks, caches, damage, growth, kills, servers, users, values
+from torture import breaks, caches, damage, growth, kills, reports, servers, users, values
 from torture.bench import BAD, Bench, Verdict
 
 _EVERY_S: Final = 60
 """How often it is said how far it is."""
+
+
+class _Results(Protocol):
+    """A queue of what testers find; each puts None when it ends."""
+
+    def put(self, case: Verdict | None, /) -> None: ...
+    def get(self) -> Verdict | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +54,13 @@ WAYS: Final = (
     Way("structure", breaks.cases, 10),
     Way("values", values.cases, 10),
     Way("damage", damage.cases, 10),
+    Way("reports", reports.cases, 10),
     Way("kills", kills.killed, 2),
     Way("no room", kills.without_room, 2),
     Way("cache", caches.flipped, 2),
     Way("two at once", caches.two_at_once, 0.5),
     Way("bombs", growth.cases, 0.15),
-    Way("server", servers.cases, 0.15),
+    *((Way("server", servers.cases, 0.15),) if servers.can_try() else ()),
     *((Way("another user", users.cases, 0.05),) if users.can_try() else ()),
 )
 
@@ -75,24 +84,29 @@ def main() -> int:
     counts = _gathered(results, len(testers), _Kept(asked.keep, asked.seed))
     for tester in testers:
         tester.join()
-    counts["crash"] += sum(tester.exitcode != 0 for tester in testers)
     _tell(counts, asked.seed)
     return 1 if any(counts[verdict] for verdict in BAD) else 0
 
 
-def _test(seed: str, ends: float, results: multiprocessing.Queue[Verdict | None]) -> None:
+def _test(seed: str, ends: float, results: _Results) -> None:
     """One tester: cases of all ways, as chance gives them, until the time is over."""
-    with tempfile.TemporaryDirectory(prefix="torture-") as folder:
-        bench = Bench(Path(folder), random.Random(seed))
-        cases = {way.name: way.cases(bench) for way in WAYS}
-        while time.monotonic() < ends:
-            [way] = bench.chance.choices(WAYS, [way.weight for way in WAYS])
-            case = next(cases[way.name])
-            if case.verdict in BAD and case.file is not None:
-                case = _aside(case)
-            results.put(case)
-        bench.server.close()
-    results.put(None)
+    try:
+        with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+            bench = Bench(Path(folder), random.Random(seed))
+            cases = {way.name: way.cases(bench) for way in WAYS}
+            while time.monotonic() < ends:
+                [way] = bench.chance.choices(WAYS, [way.weight for way in WAYS])
+                try:
+                    case = next(cases[way.name])
+                except Exception:  # the tester's own: it is a find too, and the others go on
+                    case = Verdict(f"{way.name}: the tester itself", "crash", traceback.format_exc())
+                    cases[way.name] = way.cases(bench)
+                if case.verdict in BAD and case.file is not None:
+                    case = _aside(case)
+                results.put(case)
+            bench.server.close()
+    finally:
+        results.put(None)
 
 
 def _aside(case: Verdict) -> Verdict:
@@ -120,21 +134,29 @@ class _Kept:
         with (self._folder / "finds.jsonl").open("a") as file:
             file.write(json.dumps(find) + "\n")
 
+    def count(self, counts: Counter[str], seconds: float) -> None:
+        """Write down how many cases there were so far: what is killed has its counts too."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        bad = {verdict: counts[verdict] for verdict in BAD}
+        told = {"seed": self._seed, "seconds": round(seconds), "cases": counts.total(), "failures": sum(bad.values())}
+        (self._folder / "counts.json").write_text(json.dumps(told | {"verdicts": bad | dict(counts)}) + "\n")
 
-def _gathered(results: multiprocessing.Queue[Verdict | None], testers: int, kept: _Kept) -> Counter[str]:
+
+def _gathered(results: _Results, testers: int, kept: _Kept) -> Counter[str]:
     counts: Counter[str] = Counter()
     begun = told = time.monotonic()
     while testers:
         case = results.get()
         if case is None:
             testers -= 1
-            continue
-        counts[case.verdict] += 1
-        if case.verdict in BAD:
+        else:
+            counts[case.verdict] += 1
+        if case is not None and case.verdict in BAD:
             kept.add(case)
             sys.stderr.write(f"{case.verdict}: {case.case}\n")
-        if time.monotonic() > told + _EVERY_S:
+        if not testers or time.monotonic() > told + _EVERY_S:
             told = time.monotonic()
+            kept.count(counts, told - begun)
             sys.stderr.write(f"{counts.total()} cases in {told - begun:.0f} s\n")
     return counts
 

@@ -28,11 +28,15 @@ def killed(bench: Bench) -> Iterator[Verdict]:
     while True:
         path, verb, name = _chosen(bench)
         begun = time.monotonic()
-        whole = _written(bench, verb, path, name)[1]
+        first, whole = _written(bench, verb, path, name)
+        if first.verdict != "read":
+            yield Verdict(f"{path.name}: {verb} to {name}", first.verdict, first.said)
+            continue
         after_s, number = bench.chance.uniform(0, time.monotonic() - begun), bench.chance.choice(_SIGNALS)
         ran, written = _written(bench, verb, path, name, ended=(after_s, number))
         verdict = "torn" if written and written != whole else ran.verdict
-        yield Verdict(f"{path.name}: {verb} to {name}, ended by {number.name} after {after_s:.3f} s", verdict, ran.said)
+        case = f"{path.name}: {verb} to {name}, ended by {number.name} after {after_s:.3f} s"
+        yield Verdict(case, verdict, f"{ran.said}{_sizes(whole)}, then {_sizes(written)}")
 
 
 def without_room(bench: Bench) -> Iterator[Verdict]:
@@ -55,6 +59,10 @@ def _chosen(bench: Bench) -> tuple[Path, str, str]:
         path = small(bench.chance.choice(timelines), bench.folder)
         if bench.whole(path).verdict == "read":  # a copy may be too short for a report
             return path, *bench.chance.choice(_OUTPUTS)
+
+
+def _sizes(files: dict[str, bytes]) -> str:
+    return ", ".join(f"{name} of {len(content)} bytes" for name, content in files.items()) or "nothing"
 
 
 def _written(

@@ -5,6 +5,7 @@ Whatever one was, the next call is answered soon; and the server and all that it
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -25,19 +26,28 @@ from torture.captures import an_export
 SOON_S: Final = 1.0
 """The next call is answered within."""
 
+LINE_S: Final = 0.001
+"""And so much later for each line that stands before it."""
+
 _ENDS_S: Final = 10.0
 _LIMITS: Final = ("--limit=read-seconds=5", "--limit=query-seconds=1", "--limit=query-memory-bytes=256MB")
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A call, taken back soon if so asked; or lines that are no call."""
+    """A call, taken back soon if so asked; lines that are no call; or a signal to the process that answers."""
 
     name: str
     tool: str = ""
     arguments: tuple[tuple[str, Any], ...] = ()
     is_taken_back: bool = False
     line: bytes = b""
+    signal: int = 0
+
+    @property
+    def soon_s(self) -> float:
+        """How long the next call may take."""
+        return SOON_S + LINE_S * self.line.count(b"\n")
 
 
 _PATTERNS: Final = (
@@ -105,6 +115,14 @@ def attacks() -> Iterator[Attack]:
     yield Attack("a query of ten megabytes", "query", (("sql", "SELECT 1 -- " + "x" * 10_000_000),))
     yield Attack("a page that is nowhere", "steps", (("offset", 10**18), ("limit", 200)))
     yield from (Attack(f"line {line[:30]!r}", line=line) for line in _LINES)
+    yield Attack("the process that answers killed", signal=signal.SIGKILL)
+    yield Attack("and killed again", signal=signal.SIGKILL)
+    yield Attack("stopped, in a call", "report", signal=signal.SIGSTOP)
+
+
+def can_try() -> bool:
+    """Whether what a server needs is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("mcp", "duckdb", "jsonschema"))
 
 
 class RunningServer:
@@ -122,7 +140,9 @@ class RunningServer:
         about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
         self.answer(self.ask("initialize", about), 60)
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-        self.handle: str = self.call("open_profile", 60, path=profile)["structuredContent"]["handle"]
+        opened = self.call("open_profile", 60, path=profile)
+        assert "structuredContent" in opened, opened
+        self.handle: str = opened["structuredContent"]["handle"]
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -159,6 +179,10 @@ class RunningServer:
 
     def suffer(self, attack: Attack) -> float:
         """Make the attack, and time the next call in seconds."""
+        if attack.signal:
+            os.kill(worker := self.worker(), attack.signal)
+            while attack.signal == signal.SIGKILL and Path(f"/proc/{worker}").exists():  # with all its threads
+                time.sleep(0.001)
         if attack.tool:
             given = {"path": self._profile} if attack.tool == "open_profile" else {"handle": self.handle}
             number = self.ask("tools/call", {"name": attack.tool, "arguments": given | dict(attack.arguments)})
@@ -168,10 +192,11 @@ class RunningServer:
                 self.write(json.dumps(told).encode() + b"\n")
             else:
                 self.answer(number, 30)
-        else:
+        elif attack.line:
             self.write(attack.line)
         began = time.monotonic()
-        assert "structuredContent" in self.call("report", 20, handle=self.handle)
+        answer = self.call("report", 20, handle=self.handle)
+        assert "structuredContent" in answer, answer
         return time.monotonic() - began
 
     def hang(self) -> None:
@@ -193,6 +218,10 @@ class RunningServer:
         for member in family:
             family += [child for child, parent in parents.items() if parent == member]
         return family
+
+    def worker(self) -> int:
+        """The process that answers: the last but for its spare, which is a child of it."""
+        return self.family()[-2]
 
     def ends(self, how: str) -> bool:
         """Whether the server and all that it started end, in the middle of a call, when its client goes so."""
@@ -229,7 +258,7 @@ def cases(bench: Bench) -> Iterator[Verdict]:
     while True:
         folder = bench.empty("served")
         profile = an_export(folder, bench.chance)
-        yield from _attacked(RunningServer(folder, profile.name), profile, bench)
+        yield from _attacked(RunningServer(folder, str(profile.relative_to(folder))), profile, bench)
 
 
 def _attacked(server: RunningServer, profile: Path, bench: Bench) -> Iterator[Verdict]:
@@ -242,7 +271,7 @@ def _attacked(server: RunningServer, profile: Path, bench: Bench) -> Iterator[Ve
             yield Verdict(attack.name, "hang", f"{type(error).__name__}: the server no longer answers", profile)
             server.process.kill()
             return
-        verdict = "equal" if took_s < SOON_S else "hang"
+        verdict = "equal" if took_s < attack.soon_s else "hang"
         yield Verdict(attack.name, verdict, f"the next call took {took_s:.1f} s", profile)
     how = bench.chance.choice(("closed", "killed"))
     server.hang()

@@ -6,15 +6,20 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+import torture.__main__
+from hostile.forked import Server
 from support.command import ROOT
 from support.thorough import IS_THOROUGH
-from torture.__main__ import _Kept
-from torture.bench import BAD, Tried, Verdict
+from torture.__main__ import Way, _gathered, _Kept, _test
+from torture.bench import BAD, Bench, Tried, Verdict
 from torture.growth import WORST_EXPONENT, fitted
 from torture.oracle import judged, sane
 
@@ -54,6 +59,31 @@ def test_what_is_found_is_kept_with_its_seed(tmp_path: Path) -> None:
     find: dict[str, Any] = json.loads(line)
     assert (find["seed"], find["verdict"], find["case"]) == (5, "silent", "a table dropped")
     assert (tmp_path / "finds" / find["file"]).read_bytes() == b"bad"
+
+
+def test_a_tester_that_fails_itself_is_a_find_and_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One ended at a server that would not start, and whoever counted waited for it without end."""
+
+    def fails(_: Bench) -> Iterator[Verdict]:
+        yield Verdict("a case", {"equal": "equal"}["structuredContent"])
+
+    def finds(_: Bench) -> Iterator[Verdict]:
+        yield from (Verdict("a case", "equal") for _ in range(3))
+        monkeypatch.setattr(time, "monotonic", lambda: 1e12)
+        yield Verdict("the last", "equal")
+
+    class NoServer(Server):
+        def __init__(self) -> None: ...
+        def close(self) -> None: ...
+
+    results = SimpleQueue[Verdict | None]()
+    monkeypatch.setattr(torture.__main__, "WAYS", (Way("bad", fails, 1), Way("good", finds, 1)))
+    monkeypatch.setattr(torture.__main__, "Bench", lambda folder, chance: Bench(folder, chance, NoServer()))
+    _test("1", time.monotonic() + 60, results)
+    counts = _gathered(results, 1, _Kept(tmp_path, seed=5))
+    assert (counts["equal"], counts["crash"] > 0) == (4, True)
+    told = json.loads((tmp_path / "counts.json").read_text())
+    assert (told["cases"], told["failures"]) == (counts.total(), counts["crash"])
 
 
 def test_some_seconds_of_it_find_nothing(tmp_path: Path) -> None:

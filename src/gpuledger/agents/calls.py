@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gpuledger.agents import report_tools, table_tools
+from gpuledger.agents import report_tools, table_tools, verb_tools
 from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
 from gpuledger.agents.profiles import AgentProfiles
 from gpuledger.errors import GpuledgerError
@@ -22,7 +22,8 @@ from gpuledger.system.killable import Died, KillableWorker, Overdue
 from gpuledger.trace.deadline import until
 
 TOOLS: Final[dict[str, AgentTool]] = {
-    tool.name: tool for tool in (*report_tools.TOOLS, *table_tools.TOOLS, *report_tools.PICTURE_TOOLS)
+    tool.name: tool
+    for tool in (*report_tools.TOOLS, *table_tools.TOOLS, *verb_tools.TOOLS, *report_tools.PICTURE_TOOLS)
 }
 
 CallResult = AgentAnswer | str

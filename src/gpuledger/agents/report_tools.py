@@ -362,4 +362,4 @@ PICTURE_TOOLS: Final = (
         title="Picture of the timeline",
     ),
 )
-"""An agent is told of them last."""
+"""An agent hears of them last."""

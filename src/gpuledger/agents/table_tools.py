@@ -4,7 +4,7 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -21,6 +21,7 @@ from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
 from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.json.utilization import kernels_use_json
@@ -37,7 +38,8 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs.questions import QUESTIONS, Question
+from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
+from gpuledger.verbs.shown import ShownResult
 
 _FEW: Final = 5  # rows of each table where no table is named
 
@@ -75,8 +77,29 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
 
     launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
     GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
+    serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
+    phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
-    return _answer(profiles.of(handle), QUESTIONS[question], AskedPart(**part))
+    opened, asked = profiles.of(handle), AskedPart(**part)
+    if question in QUESTIONS:
+        return _answer(opened, QUESTIONS[question], asked)
+    wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
+    shown = shown_answer(_OF_STEPS[question](opened.run.trace, wanted=wanted).document(), asked)
+    return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
+
+
+_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
+
+
+def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
+    """What a verb shows: its sentences, and its tables in pages."""
+    said: list[str] = []
+    for block in document.blocks():
+        if isinstance(block, Conclusion | Paragraph):
+            said.append(block.text)
+        elif isinstance(block, Remarks):
+            said += block.items
+    return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
 
 
 def kernels(
@@ -136,17 +159,17 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = [question for question in QUESTIONS if question not in ("steps", "gaps")]
+_OTHERS: Final = [question for question in (*QUESTIONS, *_OF_STEPS) if question not in ("steps", "gaps")]
 """Those that have no tool of their own."""
 
-_PART: Final[Mapping[str, Mapping[str, Any]]] = {
+PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "device": DEVICE,
     "table": {"type": "string", "description": "Only this table, by the name in an answer. Default: all, in short."},
     "offset": OFFSET,
     "limit": LIMIT,
 }
 
-_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **_PART})
+_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **PART})
 
 
 def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
@@ -242,7 +265,7 @@ TOOLS: Final = (
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
-        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **_PART},
+        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},
         ("handle", "question"),
         title="Another question",
     ),

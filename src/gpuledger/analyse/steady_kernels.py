@@ -14,8 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
-from gpuledger.analyse.operators.operators import OPERATOR
-from gpuledger.analyse.utilization.kernel_use import UseOfKernels
+from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseOfKernels
 from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
@@ -23,6 +23,7 @@ from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, eleme
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
@@ -242,6 +243,16 @@ class SteadyKernels:
             places = graph_places(side, side) if side.may_have_graphs else None
         return GraphOperators(places, self._work, self.operations) if places and places.places else None
 
+    def annotated(self, which: Positions, is_meant: Callable[[str], bool]) -> tuple[list[str], Positions]:
+        """The annotations that are meant, and of each of some kernels the one that it was launched in; -1 for none."""
+        ranges, launch = self._trace[Table.RANGES], self._work.launch[self.operations[which]]
+        mine = np.flatnonzero(ranges.codes("kind") == self._strings.code(ANNOTATION)) if len(which) else which
+        meant = mine[self._strings.each(ranges.codes("name")[mine], is_meant, np.bool_)]
+        number = np.full(len(which), -1, np.intp)
+        if len(meant):
+            number[launch >= 0] = innermost(ranges.at(meant), self._host.calls.at(launch[launch >= 0]))
+        return [text or "" for text in self._strings.decode(ranges.codes("name")[meant])], number
+
     def texts(self, which: Positions) -> set[str]:
         """The different names of some of them."""
         texts, position = self._texts
@@ -314,6 +325,13 @@ class SteadyKernels:
         compute, memory = self._sampled(_ROOFS, max), self._sampled(MEMORY, sum)
         return None if compute is None or memory is None else np.maximum(compute, memory)
 
+    @property
+    def sampled_clock_hz(self) -> NDArray[np.float64]:
+        """The clock while each kernel ran, by samples; without any of it, the mean of all; NaN for neither."""
+        mean = np.full(len(self), np.nan if self.sampled_hz is None else self.sampled_hz)
+        own = mean if self._use is None else self._by_launch(self._use, lambda kernel: kernel.clock_hz)
+        return np.where(np.isnan(own), mean, own)
+
     @cached_property
     def sampled_roofs(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
         """How near each kernel is to the peak of tensor cores, of memory, and of issue slots, 0 to 1, by samples."""
@@ -329,11 +347,7 @@ class SteadyKernels:
         """The same by what Nsight Compute counted, then ns and clock of a launch as profiled; None where none was."""
         if self.counted is None or not len(self):
             return None
-        shapes, number = self._launches
-        names = [self._strings.text(int(shape[0])) or "" for shape in shapes]
-        keys: list[Any] = [
-            (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
-        ]
+        keys, number = self.launched
         launches = self.counted.launches(keys)
         counted = [{} if launch is None else launch.percent for launch in launches]
         took, hertz = np.array([(np.nan, np.nan) if one is None else (one.took_ns, one.hertz) for one in launches]).T
@@ -342,6 +356,15 @@ class SteadyKernels:
             for roof in ({_ROOFS[0]}, set(MEMORY[:2]), {_ROOFS[1]})
         )
         return *(roof[number] / 100 for roof in roofs), took[number], hertz[number]
+
+    @cached_property
+    def launched(self) -> tuple[list[Any], Positions]:
+        """The different names, grids and blocks, as texts and triples, and for each kernel the number of its own."""
+        shapes, number = self._launches
+        names = [self._strings.text(int(shape[0])) or "" for shape in shapes]
+        return [
+            (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
+        ], number
 
     @cached_property
     def _launches(self) -> tuple[Ints, Positions]:
@@ -357,17 +380,24 @@ class SteadyKernels:
         """Some counters of each kernel together, 0 to 1; NaN where they were not sampled, None where nothing was."""
         if self._use is None:
             return None
-        by_launch = {
-            (kernel.name, *kernel.grid, *kernel.block): together(percent)
-            for kernel in self._use.kernels
-            if (percent := [kernel.figures[metric].percent for metric in metrics if metric in kernel.figures])
-        }
+
+        def percent(kernel: KernelUse) -> float | None:
+            sampled = [kernel.figures[metric].percent for metric in metrics if metric in kernel.figures]
+            return together(sampled) if sampled else None
+
+        return self._by_launch(self._use, percent) / 100
+
+    def _by_launch(self, use: UseOfKernels, figure: Callable[[KernelUse], float | None]) -> NDArray[np.float64]:
+        """Of each kernel what samples say of those of its name, grid and block; NaN for nothing."""
+        by_launch = {(kernel.name, *kernel.grid, *kernel.block): figure(kernel) for kernel in use.kernels}
         shapes, number = self._launches
-        canonical = [parse(self._strings.text(int(shape[0])) or "").canonical for shape in shapes]
-        percent = [
-            by_launch.get((name, *shape[1:].tolist()), np.nan) for name, shape in zip(canonical, shapes, strict=True)
-        ]
-        return np.array(percent)[number] / 100
+        keys = zip(self._canonical, shapes[:, 1:].tolist(), strict=True)
+        found = [by_launch.get((name, *shape)) for name, shape in keys]
+        return np.array([np.nan if one is None else one for one in found], np.float64)[number]
+
+    @cached_property
+    def _canonical(self) -> list[str]:
+        return [parse(self._strings.text(code) or "").canonical for code in self._launches[0][:, 0].tolist()]
 
 
 def all_steady(trace: Trace, device: Device, use: SampledUse | NotMeasured | None = None) -> SteadyKernels:

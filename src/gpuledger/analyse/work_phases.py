@@ -17,15 +17,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.layer_structure import LayerStructure
+from gpuledger.analyse.layer_structure import PART_OF_GEMM, PART_OF_NORM, LayerStructure
+from gpuledger.attribution.launch_places import place_of_work
 from gpuledger.attribution.ranges import naming_ranges
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.catalog.range_names import (
+    ATTENTION,
     COMBINE,
     DISPATCH,
     EXPERTS,
     MIXTURE,
+    NORM,
     PHASES,
+    is_backward,
+    is_sum_of_product,
     is_unfused_norm,
     layer_of_range,
     phase_of_kernel,
@@ -108,6 +113,9 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
         if (layer == NOWHERE).all():
             instance, layer = structure[1:]
             rank = _with_streams(own, rank, instance)
+    if (phase == number[ATTENTION]).any():  # else batch norms of images
+        is_norm = np.array([*(name == "norm" for name in own.families), False])[own.family]
+        settle(np.where(is_norm, number[NORM], NOWHERE), ToldBy.KERNEL)
     settle(ranged, ToldBy.RANGE)
     used = [position for position in range(len(names)) if (phase == position).any()]
     place = np.full(len(names) + 1, NOWHERE, np.int16)  # the last is for what is of none
@@ -125,9 +133,13 @@ class _LaunchRanges:
         self._number = np.full(len(device.host.calls) + 1, -1, np.int32)  # the last is for work without a call
         self._number[used] = np.arange(len(used))
         self._calls = device.host.calls.only("pid", "tid").at(used)
+        self._place = place_of_work(trace, own)
 
     def around(self, says: Callable[[str], int]) -> tuple[Numbers, Numbers]:
-        """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none."""
+        """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none.
+
+        Of work in a graph that a second file names, the innermost of those names; a range for each of its launches.
+        """
         said = self._trace.strings.each(self._ranges.codes("name"), says)
         said = np.append(said, NOWHERE).astype(np.int32)
         telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE, np.int32)
@@ -140,7 +152,15 @@ class _LaunchRanges:
                 inner[alone] = innermost(*by_process)
             of_call = np.append(np.append(telling, NOWHERE)[inner], NOWHERE).astype(np.int32)
             around = of_call[self._number[self._own.launch]]
-        return around, said[around]
+        told = said[around]
+        if self._trace.places is not None:
+            paths = [[says(name) for name in reversed(place.path)] for place in self._trace.places.places]
+            innermost_of = [next((what for what in path if what != NOWHERE), NOWHERE) for path in paths]
+            of_place = np.array([*innermost_of, NOWHERE], np.int32)[self._place]
+            placed = np.flatnonzero(of_place != NOWHERE)
+            told[placed] = of_place[placed]
+            around[placed] = len(said) + group(self._own.launch[placed], of_place[placed])[1]
+        return around, told
 
 
 def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints:
@@ -155,19 +175,26 @@ def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints
 
 def _by_order(trace: Trace, own: Activities, number: Mapping[str, int]) -> tuple[Numbers, Numbers, Numbers]:
     """For each activity the phase, the layer's instance and its number that the order of its stream says."""
-    names = {place: name for name, place in number.items()}
-    by_name = _by_kernel(trace, own, number)
+    known = {name: place for place, name in enumerate(PHASES)}
+    told = _by_kernel(trace, own, known).astype(np.int16)
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
-    families, is_norm = (*own.families, "norm"), trace.strings.each(own.name, is_unfused_norm) > 0
-    family = np.where(is_norm, len(own.families), own.family)
+    part, back = (trace.strings.each(own.name, says) for says in (_part_of, is_backward))
+    families = (*own.families, PART_OF_NORM, PART_OF_GEMM)
+    family = np.where(part < 0, own.family, len(own.families) + part)
+    numbers = np.array([*(number[name] for name in PHASES), NOWHERE])
     first, stream = group(own.pid, own.stream)
     order, layers = np.argsort(stream, kind="stable"), 0
     for rows in np.split(order, np.cumsum(np.bincount(stream, minlength=len(first)))[:-1]):
-        found = LayerStructure(families, family[rows], [names.get(said) for said in by_name[rows].tolist()])
-        phase[rows] = [NOWHERE if said is None else number[said] for said in found.phase]
+        found = LayerStructure(families, family[rows], told[rows], back[rows] > 0)
+        phase[rows] = numbers[found.phase]
         instance[rows] = np.where(found.instance == NOWHERE, NOWHERE, found.instance + layers)
         layer[rows], layers = found.layer, int(instance.max(initial=NOWHERE)) + 1
     return phase, instance, layer
+
+
+def _part_of(name: str) -> int:
+    """Whether a kernel is only a part, of a norm or of a GEMM; NOWHERE where it is whole."""
+    return 0 if is_unfused_norm(name) else 1 if is_sum_of_product(name) else NOWHERE
 
 
 def _with_streams(own: Activities, rank: Numbers, instance: Numbers) -> Numbers:

@@ -32,7 +32,7 @@ class SnapshotAnswer:
     def over_time(self, window: Span | None = None) -> dict[int, MemoryCurve]:
         """Memory of each GPU over a stretch of the wall clock; by default over its history, where that has times."""
         return {
-            of_gpu.gpu: memory_curve(of_gpu, *span)
+            of_gpu.gpu: memory_curve(self.snapshot, of_gpu, *span)
             for of_gpu in self.figures
             if (span := window or of_gpu.history_span) is not None
         }
@@ -40,7 +40,8 @@ class SnapshotAnswer:
     @property
     def by_event(self) -> dict[int, MemoryCurve]:
         """Memory of each GPU with a history, event by event."""
-        return {of_gpu.gpu: memory_curve_by_event(of_gpu) for of_gpu in self.figures if of_gpu.has_history}
+        of_gpus = [of_gpu for of_gpu in self.figures if of_gpu.has_history]
+        return {of_gpu.gpu: memory_curve_by_event(self.snapshot, of_gpu) for of_gpu in of_gpus}
 
 
 def snapshot_answer(snapshot: MemorySnapshot) -> SnapshotAnswer:

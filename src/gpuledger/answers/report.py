@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.nvidia_tables import KernelTimes
     from gpuledger.analyse.path_summary import PathSummary
     from gpuledger.analyse.range_tree import RangeTree
+    from gpuledger.analyse.serving import Serving
     from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
     from gpuledger.analyse.utilization.stretches import SampledRoofline
     from gpuledger.attribution.flame_trees import FlameTree
@@ -81,6 +82,16 @@ class ReportAnswer:
     @cached_property
     def phases(self) -> tuple[PhaseTime, ...]:
         return () if self.variation is None else phase_times(self.run.main_device, self.variation)
+
+    @cached_property
+    def serving(self) -> Serving | None:
+        """The serving ledger; None where no step says its batch."""
+        if not self.run.main_device.phases.known:
+            return None
+        from gpuledger.analyse.serving import serving
+
+        answer = serving(self.run.trace, self.run.main_device)
+        return None if isinstance(answer, NotMeasured) else answer
 
     @cached_property
     def gaps(self) -> GapSummary:

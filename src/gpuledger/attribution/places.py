@@ -370,9 +370,11 @@ def program_thread(ranges: ProgramRanges, lost: LostTime) -> ThreadTime | None:
     A thread that runs autograd's operators is in no range of the program's, which runs on another one.
     """
     first = lost.by_thread[0]
-    mine = ranges.named.rows.where(ranges.named.thread == first.thread)
+    if _waits_mostly(lost):
+        return None
+    mine = ranges.named.rows.only().where(ranges.named.thread == first.thread)
     outside = replace(first, spans=difference(first.spans, union(mine["start_ns"], mine["end_ns"])))
-    if _waits_mostly(lost) or outside.ns < max(MOSTLY * first.ns, 1):
+    if outside.ns < max(MOSTLY * first.ns, 1):
         return None
     return named_thread(ranges.named, outside)
 

@@ -37,8 +37,8 @@ sounds_like_a_round: Final = name_matcher(
 """Whether it is called as what holds one round of all the work is."""
 
 
-is_dalis: Final = name_matcher(r"^\[(?:DALI|Executor|ThreadPool)\]", 0)
-"""Whether a range is DALI's own: it had no domain for long."""
+is_dalis: Final = name_matcher(r"^\[(?:DALI|Executor|ThreadPool)\](?! _)", 0)
+"""Whether a range is DALI's own: it had no domain for long. `[Executor] _forward_step` is a step of TensorRT-LLM."""
 
 
 def is_of_library(name: str) -> bool:
@@ -79,8 +79,11 @@ _RANGES: Final = tuple(
         (ATTENTION, rf"attn|attention|{_ALONE}(?:mla|mha|gqa|sdpa|dsa){_ENDED}"),
         (DENSE, rf"mlp{_ENDED}|{_ALONE}ffn{_ENDED}|feed_?forward"),
         (MIXTURE, r"moe|mixture"),
+        (HEAD, r"lm_?head|compute_logits"),
     )
 )
+_NORM_RANGE: Final = regex(r"(?:^|\.)(?:norm|ln_(?:\d|f)|(?:input|pre|post|final)\w*norm)$")
+"""Norms between parts; those of queries and keys are attention's."""
 _NOT_A_RANGE: Final = regex(r"norm|init|build|metadata|prepare|cache_update|triton_")
 """What stands beside a phase, as `input_layernorm` and `prepare_attn`; and compiled kernels, which list operators."""
 
@@ -95,6 +98,7 @@ _KERNELS: Final = (
 )
 _RESIZES: Final = regex(r"(?:up|down|grid)_?sampl", re.IGNORECASE)  # images, not tokens
 _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
+_OF_GROUPS: Final = regex(r"GroupProblemShape")  # of CUTLASS, among the arguments of a `device_kernel`
 
 
 def phase_of_range(name: str) -> str:
@@ -107,6 +111,8 @@ def _phase_of_unnumbered(name: str) -> str:
     module = _MODULE.match(name)
     # `Qwen3MoeAttention` -> `qwen3_moe_attention`
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", module["kind"]).lower() if module else name.lower()
+    if _NORM_RANGE.search(text):
+        return NORM
     if _NOT_A_RANGE.search(text):
         return ""
     return next((phase for phase, pattern in _RANGES if pattern.search(text)), "")
@@ -124,6 +130,12 @@ def layer_of_range(name: str) -> int:
 is_unfused_norm: Final = name_matcher(r"rsqrt", words=("rsqrt",))
 """Whether a kernel is the part of an RMS norm, made of elementwise kernels, that no other work has."""
 
+is_sum_of_product: Final = name_matcher(r"split_?k_?reduce", words=("splitk", "split_k"))
+"""Whether a kernel only sums up the parts of a GEMM that ran before it."""
+
+is_backward: Final = name_matcher(r"bwd|backward", words=("bwd", "backward"))
+"""Whether a kernel is called after a backward pass."""
+
 
 def phase_of_kernel(name: str, family: str) -> str:
     """The phase that a kernel of a family tells by its own name; empty where it may be of any."""
@@ -135,7 +147,7 @@ def phase_of_kernel(name: str, family: str) -> str:
         return ""
     text = parse(name).qualified.lower()
     if family == "gemm":
-        return EXPERTS if _OF_EXPERTS.search(text) else ""
+        return EXPERTS if _OF_EXPERTS.search(text) or _OF_GROUPS.search(name) else ""
     phase = next((phase for phase, pattern in _KERNELS if pattern.search(text)), "")
     if family == COMMUNICATION:
         return phase if phase in (DISPATCH, COMBINE) else COMMUNICATION

@@ -188,7 +188,7 @@ def _prepare_streams() -> None:
     sys.stderr = _written_whole(sys.stderr, io.TextIOWrapper)
 
 
-_DRAWN: Final = str.maketrans("█▉▊▋▌▐▍▎▏▓▒░─│┼·…–→✓✗µ×", "######---#+.-|+-~->vxux")
+_DRAWN: Final = str.maketrans("█▉▊▋▌▐▍▎▏▓▒░─│┼·…–→✓✗µ×▁▂▃▄▅▆▇", "######---#+.-|+-~->vxux_.-=+*%")
 """What our own tables, bars and sentences are made of, where an encoding has no more than ASCII: each one letter."""
 _IN_ASCII: Final = "gpuledger.in-ascii"
 

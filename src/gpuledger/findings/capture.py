@@ -23,7 +23,14 @@ _NSYS_ADVICE: Final = say("record a shorter window, or flush more often: `nsys p
 _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
 
 
-_NOT_KNOWN: Final = {"ids-repeated", "launches-lost", "starts-before-launch", "stream-order", "sync-before-end"}
+_NOT_KNOWN: Final = {
+    "ids-repeated",
+    "launches-lost",
+    "starts-before-launch",
+    "starts-late",
+    "stream-order",
+    "sync-before-end",
+}
 """Damage after which nothing is known of why a GPU was idle: its work does not fit the host's calls."""
 
 

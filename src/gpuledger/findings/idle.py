@@ -61,7 +61,7 @@ from gpuledger.replay.edits import Edit
 from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, intersection, total, union
-from gpuledger.trace.statistics import median
+from gpuledger.trace.statistics import largest, median
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
 
@@ -263,10 +263,10 @@ class _GapEvidence:
     ) -> dict[str, Any]:
         """When, on which thread, and some of the launches that ended the gaps, or calls, the costliest first."""
         gaps, first = self._device.ledger.gaps, self.lost.by_thread[0]
-        longest = np.argsort(-self.lost.by_gap_ns, kind="stable")
+        longest = largest(self.lost.by_gap_ns, MOST_EXAMPLES)
         if correlations is None:
             calls = self._device.host.calls
-            correlations = calls["correlation"][gaps.call[self.lost.gaps[longest[:MOST_EXAMPLES]]]]
+            correlations = calls["correlation"][gaps.call[self.lost.gaps[longest]]]
         if span is None:
             gap = self.lost.gaps[longest[0]]
             span = Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
@@ -521,7 +521,7 @@ def _device_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seq
     if not time or not worth_telling(device, time):
         return ()
     claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), rule.edit_of(subject)
-    saving, assumption = subject.saved_ns(edit, time), say("the wait goes away")
+    saving, assumption = subject.saved_ns(edit, time), say("this wait disappears")
     evidence = gap_evidence(subject, cause)
     return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
@@ -622,7 +622,8 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """Gaps in which the host was behind, and those after waits that it would be behind in if it did not wait."""
     device = subject.device
     own, _ = _lost_ns(device, QueueTrigger.BEHIND)
-    if len(device.steady_launches) < LEAST_LAUNCHES:
+    steady_launches = len(device.steady_launches)
+    if steady_launches < LEAST_LAUNCHES:
         return ()
     waited = _waited_ns(device)
     if worth_telling(device, waited):
@@ -632,7 +633,7 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return ()
     edit = rule.edit_of(subject)
     saving = subject.saved_ns(edit, lost)
-    launches = count_words(device, len(device.steady_launches), say("launch"), say("launches"))
+    launches = count_words(device, steady_launches, say("launch"), say("launches"))
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, own))
     if not own:
         what = say("{launches}, {time} idle after syncs", launches=launches, time=per_step(device, lost))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name"},
-    Table.CALLS: {"kernel"},
+    Table.CALLS: {"kernel", "blocks"},
 }
 _SHAPES: Final = {"grid", "block"}
 

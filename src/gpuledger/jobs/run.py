@@ -137,7 +137,7 @@ def _recognised(path: Path) -> bool:
 
 NEEDED: Final = {
     table: frozenset(column.name for column in table.schema.columns)
-    - {"stack", "kernel", "grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
+    - {"stack", "kernel", "blocks", "grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
     for table in Table
     if table not in (Table.ALLOCS, Table.SAMPLES, Table.METRICS)
 }

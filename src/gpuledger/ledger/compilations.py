@@ -22,7 +22,6 @@ from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, holds, union
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 
 LEAST_NS: Final = 500_000
@@ -59,13 +58,15 @@ class Compilations:
 
 def compilations(host: Host, work: Activities) -> Compilations:
     """All that is known of them."""
-    trace = host.trace
+    trace, calls = host.trace, host.calls
     parts = [_recorded(trace), _sampled(trace)]
-    for number, identity in enumerate(host.threads.tolist()):
+    records_anew = 0 < host.launches_per_capture <= ANEW
+    loads = calls.strings.each(calls.codes("name"), lambda name: bool(LOADS_MODULE.search(name)), np.bool_)
+    for number, identity in enumerate(host.threads.tolist() if records_anew or loads.any() else ()):
         own = host.calls_of(number)
         for compiler, spans in (
-            (Compiler.CUDA_GRAPHS, _graphs(host, own)),
-            (Compiler.TORCH, _loaded(host, work, own, trace.strings)),
+            (Compiler.CUDA_GRAPHS, _graphs(host, own) if records_anew else _NEVER),
+            (Compiler.TORCH, _loaded(host, work, own, np.flatnonzero(loads[own]))),
         ):
             rows = len(spans)
             parts.append((same(identity, rows), spans.start_ns, spans.end_ns, same(compiler.number, rows, np.int8)))
@@ -77,10 +78,10 @@ def _recorded(trace: Trace) -> _Stretches:
     if Table.RANGES not in trace.tables:
         return _NOTHING
     ranges = trace[Table.RANGES]
-    ranges = ranges.where(ranges.duration_ns >= LEAST_NS)
-    compiler = trace.strings.each(ranges.codes("name"), compiler_in, np.int8)
-    ranges, compiler = ranges.where(compiler != NOBODY), compiler[compiler != NOBODY]
-    return thread(ranges), ranges["start_ns"], ranges["end_ns"], compiler
+    long = np.flatnonzero(ranges.duration_ns >= LEAST_NS)
+    compiler = trace.strings.each(ranges.codes("name")[long], compiler_in, np.int8)
+    ranges = ranges.at(long[compiler != NOBODY])
+    return thread(ranges), ranges["start_ns"], ranges["end_ns"], compiler[compiler != NOBODY]
 
 
 def _sampled(trace: Trace) -> _Stretches:
@@ -107,7 +108,7 @@ def _graphs(host: Host, own: Positions) -> Spans:
     calls, edge = host.calls, host.capture_edges[own]
     start, end, kinds = calls["start_ns"][own], calls["end_ns"][own], host.kinds[own]
     begins, ends = np.flatnonzero(edge > 0), np.flatnonzero(edge < 0)
-    if not 0 < host.launches_per_capture <= ANEW or not len(begins) or len(begins) != len(ends):
+    if not len(begins) or len(begins) != len(ends):
         return _NEVER
     launches = (kinds == CallKind.LAUNCH.number) | (kinds == CallKind.COPY_CALL.number)
     captured = holds(host.captures[int(calls["pid"][own[0]])], start)
@@ -120,12 +121,9 @@ def _graphs(host: Host, own: Positions) -> Spans:
     return union(start[first], end[last])
 
 
-def _loaded(host: Host, work: Activities, own: Positions, strings: Strings) -> Spans:
+def _loaded(host: Host, work: Activities, own: Positions, loads: Positions) -> Spans:
     """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next."""
-    calls = host.calls
-    loads = np.flatnonzero(
-        calls.strings.each(calls.codes("name")[own], lambda name: bool(LOADS_MODULE.search(name)), np.bool_)
-    )
+    calls, strings = host.calls, host.trace.strings
     launching = np.flatnonzero(host.kinds[own] == CallKind.LAUNCH.number)
     following = distinct(np.searchsorted(launching, loads))
     following = following[(following > 0) & (following < len(launching))]

@@ -19,7 +19,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.regex import NamePattern
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, same, take
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows, Table
@@ -27,6 +27,7 @@ from gpuledger.trace.tables import Rows, Table
 _WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
 _WORDS_COMPARED: Final = 5_000
 """A profile may have any number of names."""
+_CALLS_AT_ONCE: Final = 1 << 18
 
 
 def range_names(trace: Trace) -> list[str]:
@@ -109,21 +110,20 @@ class LaunchedTime:
     """Time of activities, summed up by the calls that launched them: asked of many kinds of ranges."""
 
     def __init__(self, calls: Rows, launch: Positions, time_ns: NDArray[Any]) -> None:
-        self._calls = calls
-        launches, time = (
-            sweep.fold("sum", launch, amounts, np.zeros(len(calls), np.int64))
-            for amounts in (same(1, len(launch)), time_ns)
-        )
-        self._launches: Final = launches > 0
+        self._calls: Final = calls.only("pid")
+        self._launches: Final = sweep.occurrence_flags(launch, -1, len(calls) - 1)[1:]
+        time = sweep.fold("sum", launch, time_ns, np.zeros(len(calls), np.int64))
         self._time_ns: Final = time.astype(np.int32) if time.max(initial=0) <= np.iinfo(np.int32).max else time
 
     def held_ns(self, ranges: Rows) -> Ints:
         """What each of the ranges that launched something holds, in order of time; the outermost where they nest."""
-        member = _outermost(_by_start(ranges), self._calls)
-        launches, time = (
-            sweep.fold("sum", member, amounts, np.zeros(len(ranges), np.int64))
-            for amounts in (self._launches, self._time_ns)
-        )
+        ranges = _by_start(ranges.only("pid"))
+        launches, time = np.zeros(len(ranges), np.int64), np.zeros(len(ranges), np.int64)
+        for first in range(0, len(self._calls), _CALLS_AT_ONCE):  # what holds them is never a column of all calls
+            part = slice(first, first + _CALLS_AT_ONCE)
+            member = _outermost(ranges, self._calls.between(part))
+            sweep.fold("most", member, self._launches[part], launches)
+            sweep.fold("sum", member, self._time_ns[part], time)
         return time[launches > 0]
 
 

@@ -154,8 +154,8 @@ _ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
 """Around a word that stands alone: `decode_step`, `bench:decode[3]`, but neither `decoder` nor `extended`."""
 
 _RANGES: Final = (
-    regex(rf"{_ALONE}(prefill(ing)?|extend){_ENDED}|context_[1-9]"),
-    regex(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]"),
+    regex(rf"{_ALONE}(prefill(ing)?|extend){_ENDED}|context_[1-9]|execute_new_[1-9]|(?<!\d)[1-9]\d* ctx reqs"),
+    regex(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]|_cached_[1-9]|(?<!\d)[1-9]\d* gen reqs"),
 )
 _KERNELS: Final = (
     regex(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash"),

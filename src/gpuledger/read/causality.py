@@ -5,6 +5,7 @@ No program breaks these laws, and every recording that we have keeps them:
 - work starts after the call that launched it began, and a synchronize call returns after what it waits for has ended;
 - work of one stream starts in the order of its launch calls, and not before the one ahead of it has ended (branches of
   a graph and programmatic dependent launch may overlap);
+- of the work that finds its GPU idle, some starts as soon as it is launched;
 - a launch call starts one kernel, and work between two whose launch calls are there has one too;
 - work takes time, and lies in the time that the host was recorded.
 
@@ -63,6 +64,12 @@ SHORTEST_NS: Final = 100_000
 
 LAUNCH_NS: Final = 4_500
 """What a launch takes to reach an idle GPU, at least: where the clock is put right to."""
+
+IDLE_NS: Final = 50_000
+"""What a launch takes to reach an idle GPU, at most, where it need not wait: 5 to 20 us were seen."""
+
+_FEWEST_IDLE: Final = 20
+"""Of so many that find their GPU idle, one need not wait for other streams, other GPUs, or the host."""
 
 SURE_NS: Final = 100_000
 """Bounds that leave no more room than this say where the clock is."""
@@ -372,6 +379,7 @@ class _Laws:
         yield from self._without_time()
         yield from self._on_streams()
         if not self.is_off:
+            yield from self._late()
             return
         early = np.where(self.is_launched, self.called - self.work.start, 0)
         for copies, name in ((False, say("kernels")), (True, say("copies"))):
@@ -418,6 +426,25 @@ class _Laws:
         off = _Off.by(turned, 0)
         yield from counted("stream-order", off.rows, of=off.of)
 
+    def _late(self) -> Iterator[Note]:
+        """Work that finds its GPU idle, and starts long after its launch all the same, where all of it does."""
+        work, found_idle, soonest = self.work, 0, _FOREVER
+        if len(work.start) > _MOST_ROWS:  # what kept the GPU busy may not be among those that are looked at
+            return
+        for gpu in distinct(work.gpu).tolist():
+            rows = np.flatnonzero(work.gpu == gpu)
+            rows = rows[np.argsort(work.start[rows], kind="stable")]
+            idle_since = furthest(work.end[rows])[:-1]
+            rows = rows[1:]
+            found = (work.start[rows] - idle_since > IDLE_NS) & self.is_launched[rows] & ~work.in_graph[rows]
+            rows, idle_since = rows[found], idle_since[found]
+            if len(rows):
+                queued = np.maximum(self.calls["end_ns"][self.launch[rows]], idle_since)
+                found_idle += len(rows)
+                soonest = min(soonest, int((work.start[rows] - queued).min()))
+        if found_idle >= _FEWEST_IDLE and soonest > IDLE_NS:
+            yield from counted("starts-late", found_idle, time=time_text(soonest))
+
     def _without_launch(self) -> Iterator[Note]:
         """Work whose launch call is missing, where work ahead of it on its stream has one, and so has its kernel."""
         work, launched = self.work, self.is_launched
@@ -446,6 +473,7 @@ class _Laws:
 
 
 _NEVER: Final = np.iinfo(np.int64).min
+_FOREVER: Final = np.iinfo(np.int64).max
 
 
 def _is_told(is_off: NDArray[np.bool_], by_ns: Ints, few: int = _A_FEW) -> bool:

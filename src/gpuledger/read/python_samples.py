@@ -40,6 +40,7 @@ SCHEMA: Final = "gpuledger.samples/1"
 CODE: Final = "python-samples"
 MOST_BYTES: Final = 1 << 30  # unpacked: more is no recording that anybody looks at, and may be made to fill memory
 MOST_PLAIN_BYTES: Final = 1 << 28
+_PYTHON_STARTED: Final = "_bootstrap"  # the outermost frame of a thread that Python started
 _PY_SPY_NS: Final = 10_000_000  # what lasts counts as looked at so often, as py-spy does
 MOST_ROWS: Final = 4_000_000
 LONGEST_LINE: Final = 1 << 20
@@ -203,35 +204,54 @@ def _by_wall_clock(found: dict[int, _Stacks]) -> list[_Section]:
     return sections
 
 
-def _py_spy(file: Path) -> tuple[list[_Section], int]:
-    """What `py-spy record --format chrometrace` wrote of the first thread; NAME.pyspy.start has when it began."""
+@dataclass(slots=True)
+class _OpenFrames:
+    """Where a thread is, the outermost frame first, and since when; nothing of one that is not its process's first."""
+
+    is_other: bool
+    since_ns: int
+    frames: list[str] = field(default_factory=list)
+
+
+def _py_spy_events(file: Path) -> tuple[int, list[Any]]:
+    """When py-spy was started, which a file beside it says, and what it wrote."""
     began = file.with_suffix(".start")
     if not began.is_file():
         raise _NotUsable(say("{file}, which has when it began (`date +%s.%N`), is missing", file=began.name))
     try:
         start_ns = int(Decimal(began.read_text(encoding="ascii")[:40].strip()) * 10**9)
         events = json.loads(b"".join(_plain_lines(file)))
-        if not isinstance(events, list):
-            raise _NotUsable(say("it has no times: record it with `py-spy record --format chrometrace`"))
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise _NotUsable(say("it cannot be read: {error}", error=str(error)[:100])) from error
-    found, damaged, open_frames, since = dict[int, _Stacks](), 0, list[str](), 0
+    if not isinstance(events, list):
+        raise _NotUsable(say("it has no times: record it with `py-spy record --format chrometrace`"))
+    return start_ns, events
+
+
+def _py_spy(file: Path) -> tuple[list[_Section], int]:
+    """What `py-spy record --format chrometrace` wrote of the first thread of each process."""
+    start_ns, events = _py_spy_events(file)
+    found, damaged, threads = dict[int, _Stacks](), 0, dict[tuple[int, int], _OpenFrames]()
     for event in events:
         try:
             kind, pid, time_ns = event["ph"], int(event["pid"]), start_ns + int(event["ts"]) * 1000
-            if event["tid"] != 0 or kind not in ("B", "E"):
+            if kind not in ("B", "E"):
+                continue
+            is_other = event["name"] == _PYTHON_STARTED or pid in found
+            thread = threads.setdefault((pid, event["tid"]), _OpenFrames(is_other, time_ns))
+            if thread.is_other:
                 continue  # the first thread alone is known by the system's number, which is that of its process
             stacks = found.setdefault(pid, _Stacks(_Section(pid, "")))
-            if (time_ns - since) // _PY_SPY_NS > MOST_ROWS and open_frames:
+            if (time_ns - thread.since_ns) // _PY_SPY_NS > MOST_ROWS and thread.frames:
                 raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
-            for instant in range(since, time_ns, _PY_SPY_NS) if open_frames else ():
-                stacks.look(instant, pid, open_frames[::-1])
-            since = time_ns
+            for instant in range(thread.since_ns, time_ns, _PY_SPY_NS) if thread.frames else ():
+                stacks.look(instant, pid, thread.frames[::-1])
+            thread.since_ns = time_ns
             if kind == "B":
                 place = event["args"]
-                open_frames.append(python_frame(str(event["name"]), str(place["filename"]), int(place["line"])))
-            elif open_frames:
-                open_frames.pop()
+                thread.frames.append(python_frame(str(event["name"]), str(place["filename"]), int(place["line"])))
+            elif thread.frames:
+                thread.frames.pop()
         except (KeyError, TypeError, ValueError, OverflowError):
             damaged += 1
     return _by_wall_clock(found), damaged

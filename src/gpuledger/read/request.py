@@ -28,6 +28,7 @@ GPU_METRICS: Final = "GPU_METRICS"
 _LOSSES: Final = {
     "blocks-damaged": "{count} blocks of the report are damaged; the events in them were left out",
     "events-damaged": "{count} events of the report are damaged and were left out",
+    "events-missing": "the report should hold {of} events, and holds {held}",
     "events-begin-end": "{count} events are given by begin and end, which torch does not do; left out",
     "events-unreadable": "{count} events could not be read and were left out",
     "events-untimed": "{count} events have no usable time or duration and were left out or truncated",
@@ -47,8 +48,8 @@ _LOSSES: Final = {
     "outside-recording": "{count} GPU operations lie outside the time that the host was recorded in, by up to {time}: "
     "their times cannot be right, nor any sum over the whole profile",
     "planes-not-gpu": "{count} events of {plane} were left out: only GPUs are supported",
-    "ranges-unnamed": "{count} NVTX events have no name, as the export has no column for texts: ranges, and steps "
-    "by them, cannot be told apart",
+    "ranges-gone": "{table} holds no row, and nsys writes none that is empty: ranges, and steps by them, were lost",
+    "ranges-unnamed": "{count} of {of} NVTX ranges have no name: they, and steps by them, cannot be told apart",
     "rows-damaged": "{file}: {count} rows are damaged and were left out",
     "rows-dropped": "{count} rows of {table} have no usable {columns} and were left out",
     "rows-twice": "{count} of {of} GPU operations are in the profile twice: counts, and sums of their times, are too "
@@ -59,6 +60,8 @@ _LOSSES: Final = {
     "are wrong, and how well kernels use the GPU is not known",
     "starts-before-launch": "{count} of {of} {what} start before the call that launched them, by up to {time}: "
     "times of the host and the GPU do not fit together, and why the GPU was idle is not known",
+    "starts-late": "{count} GPU operations found the GPU idle, and none started within {time} of its launch: times of "
+    "the host and the GPU do not fit together, and why the GPU was idle is not known",
     "stream-order": "{count} of {of} GPU operations ran in another order than they were launched in on their stream: "
     "which call launched them is not known, nor why the GPU was idle",
     "stream-overlap": "{count} of {of} GPU operations start before the one ahead of them on their stream has ended, "
@@ -83,7 +86,7 @@ _WARNINGS: Final = {
     "gpus-unknown": "work ran on {count} GPUs that the export does not match to the ones it describes",
     "graphs-opaque": "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
     "metrics-implausible": "{count} samples of GPU counters in percent lie outside 0 to 100: how well kernels use the "
-    "GPU is told without them",
+    "GPU is judged without them",
     "names-cut": "{count} names longer than {longest} bytes were truncated",
     "names-missing": "{count} names are missing from the export; their events show the string's number",
     "ranges-open": "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",

@@ -142,7 +142,9 @@ TABLES: Final[tuple[QueryTable, ...]] = (
     ),
     _book_table(
         "lines",
-        say("the time of one line of the books in one step, or beside the steps; the lines of a step sum to it"),
+        say(
+            "the time of one line of the time breakdown in one step, or beside the steps; the lines of a step sum to it"
+        ),
         _GPU,
         _OF_STEP,
         ("is_steady", "BOOLEAN", "whether it lies in the steady steps, which reports are about"),
@@ -151,7 +153,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("line", "VARCHAR", "compute.FAMILY, comm, copy or idle.CAUSE"),
         ("kind", "VARCHAR", "compute, comm, copy or idle"),
         ("detail", "VARCHAR", "the family of compute, the cause of idle time; NULL for the others"),
-        ("line_ns", "BIGINT", "time that is booked to the line between start_ns and end_ns"),
+        ("line_ns", "BIGINT", "time that is attributed to the line between start_ns and end_ns"),
     ),
     _book_table(
         "gaps",
@@ -175,7 +177,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
     ),
     _book_table(
         "gap_causes",
-        say("the time of one gap that is booked to one cause; the causes of a gap sum to it"),
+        say("the time of one gap that is attributed to one cause; the causes of a gap sum to it"),
         ("gap", "BIGINT", "the gap's number"),
         _GPU,
         ("cause", "VARCHAR", "why the GPU was idle"),
@@ -205,7 +207,11 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("saving_ns", "BIGINT", "what fixing it would save in the steady steps, as profiled"),
         ("saving_per_step_ns", "BIGINT", "the same for one step; NULL without steps"),
         ("low_per_step_ns", "BIGINT", "the low end of that: of the run without the profiler"),
-        ("then_ns", "BIGINT", "what it would save once those before it are fixed; NULL where that cannot be told"),
+        (
+            "then_ns",
+            "BIGINT",
+            "what it would save once those before it are fixed; NULL where that cannot be determined",
+        ),
         ("plain_low_ns", "BIGINT", "what it would save without the profiler, at least"),
         ("plain_high_ns", "BIGINT", "the same, at most"),
         ("lost_ns", "BIGINT", "time that is lost to it and to nothing else"),
@@ -333,7 +339,7 @@ def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> 
 
 
 def _frames(trace: Trace, rows: Rows, name: str) -> ColumnValues | None:
-    """A column of samples that their stacks are told in, each distinct one once; None for the others."""
+    """A column of samples that their stacks are written in, each distinct one once; None for the others."""
     if name not in _FRAMES:
         return None
     stacks = distinct(rows["stack"])

@@ -2,8 +2,8 @@
 
 `in_child` is for one answer from what is in memory here: a copy of this process, which shares its memory, works it out.
 `KillableWorker` is for a server: a process that keeps what it has read from call to call. A call that takes too long,
-or is taken back, is interrupted; where compiled code does not hear that, the process is killed and the next call gets a
-new one. Both end with whoever started them.
+or is taken back, is interrupted; where compiled code does not hear that, the process is killed and a copy of it, from
+before the call, takes the next one. Both end with whoever started them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Final, TypeVar
 
 from gpuledger.records import dataclass
@@ -27,6 +30,7 @@ from gpuledger.system.resources import bound_address_space
 Result = TypeVar("Result")
 
 _KILLED_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of Linux's prctl.h
+_ADOPTS_ORPHANS: Final = 36  # PR_SET_CHILD_SUBREAPER
 _LOOK_EVERY_S: Final = 0.05
 _GRACE_S: Final = 0.5
 """What a call that is interrupted has to notice it."""
@@ -42,9 +46,13 @@ class Died(Exception):
 
 def end_with_parent() -> None:
     """Have this process killed when the one that started it ends, where the system can (Linux)."""
+    _set_option(_KILLED_WITH_PARENT, signal.SIGKILL)
+
+
+def _set_option(option: int, value: int) -> None:
     set_option = getattr(ctypes.CDLL(None), "prctl", None)
     if set_option is not None:
-        set_option(_KILLED_WITH_PARENT, signal.SIGKILL)
+        set_option(option, value)
 
 
 def in_child(task: Callable[[], Result], *, seconds: float, more_bytes: int) -> Result:
@@ -96,7 +104,15 @@ def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -
 @dataclass(frozen=True, slots=True)
 class _CallAnswer:
     value: Any
-    state: Any
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """The processes that there are now, by their numbers."""
+
+    worker: int | None = None
+    spare: int | None = None
 
 
 class KillableWorker:
@@ -104,6 +120,9 @@ class KillableWorker:
 
     `prepare(state)` is called in it, by name as `pickle` does, and gives the function that answers: a call and how to
     tell something meanwhile in, the answer and the state that the next process begins with out.
+
+    When a call has changed the state, the worker leaves a copy of itself, which shares its memory and takes over when
+    the worker is killed: what was read is not read again. Without a copy, a new process begins with the state.
     """
 
     def __init__(self, prepare: Callable[[Any], Callable[..., tuple[Any, Any]]]) -> None:
@@ -111,7 +130,8 @@ class KillableWorker:
         self._context.set_forkserver_preload([prepare.__module__])
         self._prepare: Final = prepare
         self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._pipes: tuple[Connection, ...] = ()  # to the worker, and to its spare
+        self._standing = _Standing()
         self._state: Any = None
 
     def start(self, state: Any) -> None:
@@ -129,7 +149,7 @@ class KillableWorker:
         try:
             pipe.send(call)
             while time.monotonic() < over_s:
-                said = pipe.recv() if pipe.poll(_LOOK_EVERY_S) else ("", 0)
+                said = self._heard(pipe, _LOOK_EVERY_S)
                 if isinstance(said, _CallAnswer):
                     return self._value(said)
                 try:
@@ -140,48 +160,101 @@ class KillableWorker:
                     raise
             return self._interrupt(pipe)
         except (EOFError, OSError):
-            self.end()
+            self._replace()
             raise Died from None
+
+    def _heard(self, pipe: Connection, seconds: float) -> Any:
+        """What the worker says within these seconds: an answer, else what is to be told."""
+        said = pipe.recv() if pipe.poll(seconds) else ("", 0)
+        if isinstance(said, _Standing):
+            self._standing, said = said, ("", 0)
+        return said
 
     def _interrupt(self, pipe: Connection) -> Any:
         """The answer that it still gives; a worker that gives none is killed."""
-        if self._process is not None and self._process.pid is not None:
-            os.kill(self._process.pid, signal.SIGINT)
+        if self._standing.worker is not None:
+            os.kill(self._standing.worker, signal.SIGINT)
         over_s = time.monotonic() + _GRACE_S
         while time.monotonic() < over_s:
-            if pipe.poll(_LOOK_EVERY_S) and isinstance(said := pipe.recv(), _CallAnswer):
+            if isinstance(said := self._heard(pipe, _LOOK_EVERY_S), _CallAnswer):
                 return self._value(said)
-        self.end()
+        self._replace()
         raise Overdue
 
     def _value(self, answer: _CallAnswer) -> Any:
-        self._state = answer.state
+        self._state = pickle.loads(answer.state)  # noqa: S301 - of our own process
         if answer.value is None:
             raise Overdue
         return answer.value
 
+    def _replace(self) -> None:
+        """Kill the worker, and have its spare take over."""
+        worker, spare = self._standing.worker, self._standing.spare
+        if worker is None or spare is None:
+            self.end()
+            return
+        ours, theirs = self._context.Pipe()
+        try:
+            with contextlib.suppress(ProcessLookupError):  # it has died already
+                os.kill(worker, signal.SIGKILL)
+            send_handle(self._pipes[1], theirs.fileno(), spare)
+        except OSError:  # so has the spare
+            ours.close()
+            self.end()
+            return
+        finally:
+            theirs.close()
+        self._pipes[0].close()
+        self._pipes, self._standing = (self._pipes[1], ours), _Standing(spare)
+
     def end(self) -> None:
-        """Kill the process."""
-        if self._process is not None and self._pipe is not None:
-            self._process.kill()
+        """Kill the worker and its spare."""
+        if self._process is not None:
+            self._process.kill()  # which the worker does not outlive, nor a spare its pipe
             self._process.join()
-            self._pipe.close()
-            self._process = self._pipe = None
+        for pipe in self._pipes:
+            pipe.close()
+        self._process, self._pipes, self._standing = None, (), _Standing()
 
     def _running(self) -> Connection:
-        if self._pipe is None or self._process is None or not self._process.is_alive():
+        """The pipe to a worker that lives, as far as one can see."""
+        try:
+            while self._pipes and self._pipes[0].poll():
+                self._heard(self._pipes[0], 0)
+        except (EOFError, OSError):
+            self._replace()
+        if self._process is None or not self._process.is_alive():
             self.end()
-            ours, theirs = self._context.Pipe()
+            pipes = [self._context.Pipe() for _ in range(2)]
+            theirs = [pipe for _, pipe in pipes]
             self._process = self._context.Process(
-                target=_answer_calls, args=(theirs, self._prepare, self._state), name="gpuledger calls", daemon=True
+                target=_keep_workers, args=(*theirs, self._prepare, self._state), name="gpuledger calls", daemon=True
             )
             self._process.start()
-            theirs.close()
-            self._pipe = ours
-        return self._pipe
+            for pipe in theirs:
+                pipe.close()
+            self._pipes = tuple(pipe for pipe, _ in pipes)
+        return self._pipes[0]
 
 
-def _answer_calls(pipe: Connection, prepare: Callable[[Any], Any], state: Any) -> None:
+def _keep_workers(pipe: Connection, spare_pipe: Connection, prepare: Callable[[Any], Any], state: Any) -> None:
+    """Start the worker. A spare that is left by it becomes ours, and ends with us."""
+    end_with_parent()
+    _set_option(_ADOPTS_ORPHANS, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not os.fork():
+        try:
+            _answer_calls(pipe, spare_pipe, prepare, state)
+        finally:
+            os._exit(0)
+    pipe.close()
+    spare_pipe.close()
+    with contextlib.suppress(ChildProcessError):  # all have ended
+        while True:
+            os.wait()
+
+
+def _answer_calls(pipe: Connection, spare_pipe: Connection, prepare: Callable[[Any], Any], state: Any) -> None:
     """The worker's life. An interrupt ends the call that is worked on, and is nothing between calls."""
     end_with_parent()
     is_busy = False
@@ -192,6 +265,8 @@ def _answer_calls(pipe: Connection, prepare: Callable[[Any], Any], state: Any) -
 
     signal.signal(signal.SIGINT, interrupted)
     answer = prepare(state)
+    pipe.send(_Standing(os.getpid()))
+    written, spare = b"", None
     while True:
         try:
             call = pipe.recv()
@@ -199,11 +274,43 @@ def _answer_calls(pipe: Connection, prepare: Callable[[Any], Any], state: Any) -
             return
         try:
             is_busy = True
-            value, state = answer(call, lambda *said: pipe.send(said))
+            value, state = answer(call, partial(_tell, pipe))
             is_busy = False
         except KeyboardInterrupt:
             is_busy, value = False, None
+        before, written = written, pickle.dumps(state)
         try:
-            pipe.send(_CallAnswer(value, state))
+            if written != before:
+                kept, (pipe, spare_pipe, spare) = pipe, _copied(pipe, spare_pipe, spare)
+                pipe.send(_Standing(os.getpid(), spare))
+                if pipe is not kept:  # this is the spare, and that was a call of the worker's
+                    continue
+            pipe.send(_CallAnswer(value, written))
         except OSError:  # whoever asked has gone
             return
+
+
+def _tell(pipe: Connection, *said: Any) -> None:
+    pipe.send(said)
+
+
+def _copied(pipe: Connection, spare_pipe: Connection, spare: int | None) -> tuple[Connection, Connection, int]:
+    """Leave a copy of this process in place of the spare. In the copy it returns when that has taken over."""
+    worker = os.getpid()
+    if spare is not None:
+        os.kill(spare, signal.SIGKILL)
+        os.waitpid(spare, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads that have ended
+        spare = os.fork()
+    if spare:
+        return pipe, spare_pipe, spare
+    pipe.close()
+    try:
+        handle = recv_handle(spare_pipe)
+    except (EOFError, OSError, RuntimeError):  # nobody needs us any more
+        os._exit(0)
+    while os.getppid() == worker:  # it was killed, and is about to end
+        time.sleep(_LOOK_EVERY_S / 50)
+    end_with_parent()
+    return _copied(spare_pipe, Connection(handle), None)

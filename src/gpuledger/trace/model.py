@@ -59,7 +59,7 @@ def always_shown(notes: Iterable[Note]) -> list[str]:
 DAMAGE: Final = frozenset(
     {
         *("ids-repeated", "kernels-timeless", "launches-lost", "outside-recording", "rows-twice"),
-        *("starts-before-launch", "stream-order", "stream-overlap", "sync-before-end"),
+        *("starts-before-launch", "starts-late", "stream-order", "stream-overlap", "sync-before-end"),
     }
 )
 """The codes of notes on what cannot be true: no cause of idle time, and no saving, is believed after one of them."""
@@ -89,6 +89,8 @@ class GraphPlace:
     """The line of code that launched it, where stacks were recorded and all places that fit agree on it."""
     inputs: str = ""
     """What the innermost operator was given, where that was recorded and all places that fit agree on it."""
+    blocks: int = 0
+    """How many were launched at the capture, likewise; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

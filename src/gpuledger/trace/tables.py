@@ -161,6 +161,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ColumnSchema("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
         _STACK,
         ColumnSchema("kernel", Kind.TEXT, "the kernel that it launches, where the call says so, as ROCm's do"),
+        ColumnSchema("blocks", Kind.INT64, "how many blocks of it, likewise"),
     ),
     Table.RANGES: _schema(
         say("one annotation on the host's timeline"),

@@ -27,6 +27,9 @@ VERBS: Final = {
     "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
     "gaps": _question("Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps."),
     "steps": _question("List the steps of PROFILE: usual length, drift, unusual ones and what made them so."),
+    "serving": _question(
+        "Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps."
+    ),
     "launches": _question("Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead."),
     "memory": _question("Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak."),
     "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
@@ -55,6 +58,7 @@ VERBS: Final = {
         "Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast.",
         answer="align",
     ),
+    "history": Verb("Keep the figures of runs in a store; show their trend, and which commit changed it."),
     "fleet": Verb("Analyze all ranks of a job in one report: who waits for whom.", answer="job"),
     "time": Verb("Time an operation until its median is reliable, with the GPU's clocks, power and throttling."),
     "capture": Verb("Record a profile of COMMAND, check that it is complete, and report on it."),
@@ -69,9 +73,9 @@ VERBS: Final = {
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "launches", "steps", "critical", "memory", "overlap"),
+    "Why the GPU is idle": ("gaps", "launches", "steps", "serving", "critical", "memory", "overlap"),
     "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
-    "Would it help, did it": ("whatif", "diff", "align", "time"),
+    "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
     "Record": ("capture", "doctor", "bench", "run"),
     "Share, and ask more": ("export", "query", "mcp"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import job_profiles
-from gpuledger.ledger.device import analyse_devices
+from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
@@ -100,8 +101,11 @@ def read_sides(
 class Sides:
     """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
 
-    def __init__(self, wanted: Selection, tell: Listener, limits: Limits) -> None:
-        self._wanted, self._tell, self._limits = wanted, tell, limits
+    def __init__(
+        self, wanted: Selection, tell: Listener, limits: Limits, look: Callable[[Trace, Device], object] = lambda *_: 0
+    ) -> None:
+        """`look` sees each trace that a side is made of, with the GPU that is compared."""
+        self._wanted, self._tell, self._limits, self._look = wanted, tell, limits, look
         self._gpu: int | None = None
 
     def read(self, given: Profile, otherwise: str = "") -> RunSide:
@@ -126,7 +130,9 @@ class Sides:
         trace = ProfileReading(self._limits, self._tell).trace(profile, columns_for(), WHERE_SAMPLED)
         self._tell.stage(BOOKS)
         devices = analyse_devices(trace, name, self._wanted)
-        return self._keep_gpu(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
+        device = busiest(devices, self._gpu)
+        self._look(trace, device)
+        return self._keep_gpu(side_of(trace, devices, device, name, self._wanted.families))
 
     def _keep_gpu(self, side: RunSide) -> RunSide:
         if self._gpu is None:

@@ -10,6 +10,8 @@ from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.path_summary import PathSummary, path_summary
 from gpuledger.analyse.phase_costs import KnownJob, PhaseCosts, phase_costs, phase_waits, talking_ranks
 from gpuledger.analyse.range_tree import RangeTree, range_shares
+from gpuledger.analyse.serving import Serving
+from gpuledger.analyse.serving import serving as serving_answer
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.one_gpu import (
     GapsAnswer,
@@ -35,6 +37,7 @@ from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_
 from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
 from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
+from gpuledger.present.views.serving import serving_tables
 from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
 from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
@@ -42,7 +45,7 @@ from gpuledger.records import dataclass
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
@@ -110,9 +113,10 @@ _MEMORY: Final = Question("memory", memory_answer, memory_tables)
 _RANGES: Final = Question("ranges", ranges_answer, ranges_tables, reads_samples=True)
 _OVERLAP: Final = Question("overlap", overlap_answer, overlap_tables)
 _OPS: Final = Question("ops", operators_answer, operators_tables, names_graphs=True)
+_SERVING: Final = Question("serving", serving_answer, serving_tables)
 
 QUESTIONS: Final[Mapping[str, Question[Any]]] = {
-    question.name: question for question in (_STEPS, _GAPS, _LAUNCHES, _MEMORY, _RANGES, _OVERLAP, _OPS)
+    question.name: question for question in (_STEPS, _GAPS, _LAUNCHES, _MEMORY, _RANGES, _OVERLAP, _OPS, _SERVING)
 }
 
 
@@ -124,6 +128,13 @@ def gaps(profile: Profile, *, over_ns: int | None = None, **asked: Unpack[Common
 def steps(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[StepsAnswer]:
     """The steps: usual length, drift, unusual ones and what made them so."""
     return _STEPS.ask(profile, **asked)
+
+
+def serving(
+    profile: Profile, *, gpu_hour_price: float | None = None, **asked: Unpack[CommonOptions]
+) -> ShownAnswer[Serving | NotMeasured]:
+    """Tokens a second, what a step costs by its batch, and what the host does between steps."""
+    return _SERVING.ask(profile, gpu_hour_price=gpu_hour_price, **asked)
 
 
 def launches(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[LaunchesAnswer]:
@@ -165,6 +176,7 @@ def phases(
     named: Sequence[tuple[str, str]] = (),
     ranks: Sequence[str] = (),
     wanted: Selection | None = None,
+    names_from: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
 ) -> ShownAnswer[tuple[PhaseCosts, Waits]]:
@@ -173,7 +185,8 @@ def phases(
     `named` are phases by name and regular expression, before those that are known; `ranks` are all profiles of the job.
     """
     name = profile_name(profile)
-    trace = ProfileReading(limits, progress).trace(profile, columns_for(launches=False))
+    columns = columns_for(launches=False) if names_from is None else _TO_NAME_GRAPHS
+    trace = ProfileReading(limits, progress, names_from).trace(profile, columns)
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
     progress.clear()

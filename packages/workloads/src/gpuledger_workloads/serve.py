@@ -197,7 +197,7 @@ class Worker:
 
         mark()
         for number in range(steps):
-            with window(f"bench:{kind}"):
+            with window(f"bench:{kind}{self._batch(kind, number)}"):
                 work(number)
                 mark()
                 self.group.meet()
@@ -205,6 +205,16 @@ class Worker:
             if self.seats[0].index == 0:
                 progress(number + 1)
         return clocks
+
+    def _batch(self, kind: str, number: int) -> str:
+        """What a step computes, as engines write it into the names of their steps: `gpuledger serving` reads it."""
+        if kind == "decode":
+            sequences = tokens = sum(seat.sequences for seat in self.seats)
+        else:
+            plans = [seat.plan[number] for seat in self.seats if number < len(seat.plan)]
+            sequences = sum(plan.last - plan.first for plan in plans)
+            tokens = sum((plan.last - plan.first) * (plan.end - plan.begin) for plan in plans)
+        return f"[bs={sequences} tok={tokens}]"
 
     def warm_up(self, options: argparse.Namespace) -> None:
         """One prefill step and `--warmup` decode steps, as far as the mode has them, and the graph."""

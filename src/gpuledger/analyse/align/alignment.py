@@ -290,8 +290,8 @@ class Alignment:
             return say("ALIGNED: the mock runs what the model runs{but}.", but=but)
         times = f"{ratio:.2f}"
         if self.sides.mock.is_timed:
-            return say("ALIGNED IN TIME: a call of the mock takes {ratio} x the model's{but}.", ratio=times, but=but)
-        return say("ALIGNED: the mock runs what the model runs, in {ratio} x its time{but}.", ratio=times, but=but)
+            return say("ALIGNED IN TIME: a call of the mock takes {ratio}x the model's{but}.", ratio=times, but=but)
+        return say("ALIGNED: the mock runs what the model runs, in {ratio}x its time{but}.", ratio=times, but=but)
 
 
 def alignment(

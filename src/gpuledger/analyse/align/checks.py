@@ -273,7 +273,7 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
     figures |= {"ratio_low": doubt.low, "ratio_high": doubt.high} if doubt is not None else {}
     undecided = sides.mock.is_timed if doubt is None else tier.verdict_of(doubt) == UNDECIDED
     verdict, rounded = UNDECIDED if undecided else tier.verdict(factor), f"{factor:.2f}"
-    ratio = say("{ratio} x slower", ratio=rounded) if mock > e2e else say("{ratio} x faster", ratio=rounded)
+    ratio = say("{ratio}x slower", ratio=rounded) if mock > e2e else say("{ratio}x faster", ratio=rounded)
     ratio = say("the same") if rounded == "1.00" else ratio
     if verdict == PASS:
         hidden = [(row, _times([row])) for row in rows]
@@ -286,7 +286,7 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
         items = [FoundDifference(UNDECIDED, _what_would_decide(doubt, tier, sides.mock))]
     else:
         sentence = say(
-            "{mock} in the mock, {e2e} in the model: the mock is {ratio} (limit {limit} x)",
+            "{mock} in the mock, {e2e} in the model: the mock is {ratio} (limit {limit}x)",
             mock=time_text(mock),
             e2e=time_text(e2e),
             ratio=ratio,
@@ -327,7 +327,7 @@ def _what_would_decide(doubt: DoubtfulFigure | None, tier: Tier, mock: Operation
     crossed = min(held, key=lambda limit: abs(limit - doubt.value))
     needed = doubt.deciding_samples(crossed)
     ends = {"low": f"{doubt.low:.3f}", "high": f"{doubt.high:.3f}", "limit": f"{crossed:.3f}"}
-    told = say("the mock takes {low} to {high} x the model's time, and a limit is {limit} x", **ends)
+    told = say("the mock takes {low} to {high}x the model's time, and a limit is {limit}x", **ends)
     if needed is None:
         return say("{told}: as near to it that no number of samples would tell", told=told)
     count = count_text(needed)

@@ -18,8 +18,14 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
-from gpuledger.analyse.light.routed_experts import routed_counts
-from gpuledger.analyse.operators.arithmetic import Count, Inputs, count_of, outputs_of
+from gpuledger.analyse.light.unrecorded_products import (
+    MOST_BOUND,
+    SINGLE,
+    LightRoof,
+    product_at_roof_ns,
+    put_unrecorded,
+)
+from gpuledger.analyse.operators.arithmetic import Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
 from gpuledger.catalog.kernel_types import (
@@ -27,15 +33,13 @@ from gpuledger.catalog.kernel_types import (
     MATRIX_FAMILIES,
     NO_MATRIX,
     is_before_hopper,
-    is_routed_product,
     list_element_bytes,
     list_kernel,
     pads_channels,
-    routed_product,
 )
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among
-from gpuledger.trace.model import Gpu, NotMeasured
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
 Floats = NDArray[np.float64]
@@ -52,22 +56,11 @@ class LightSource(IntEnum):
     UNKNOWN = 4
 
 
-class LightRoof(IntEnum):
-    """What a kernel would be limited by."""
-
-    COMPUTE = 0
-    MEMORY = 1
-    UNKNOWN = 2
-
-
 NEVER_MATRIX: Final = NO_MATRIX | {"activation", "optimizer", "embedding", "sampling"}
 """Families of which bytes are the roof, whatever an operator that nobody counts does."""
 
 ONE_PASS: Final = BY_ELEMENT | {"norm", "softmax", "optimizer", "memset"}
 """Families whose kernels go through their tensors once or nearly so: sorts and searches go more often."""
-
-MOST_BOUND: Final = 0.5
-"""Of an upper bound of arithmetic, the least that it can be: a causal mask halves it, a stride of two quarters it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,8 +171,7 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
             figures, limited = _from_shapes(kernels, launching, per_byte)
             put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
     if kernels.sampled_roofs is not None:
-        clock = np.full(count, np.nan if kernels.sampled_hz is None else kernels.sampled_hz)
-        figures, limited = _from_counters(kernels, *kernels.sampled_roofs, kernels.took_ns, clock)
+        figures, limited = _from_counters(kernels, *kernels.sampled_roofs, kernels.took_ns, kernels.sampled_clock_hz)
         put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
     if kernels.counted_roofs is not None:
         figures, limited = _from_counters(kernels, *kernels.counted_roofs)
@@ -220,9 +212,10 @@ UNSEEN, ISSUES = 0.1, 0.4
 """A kernel that reaches less of the roofs that are sampled, and issues more than that, works on one that is not. So
 does one of a kind that is not known, whose inputs would take less of its time."""
 
-OLDER_PACE: Final = 0.65
-"""Of Hopper's peak, what its tensor cores do while they are active with instructions of the GPUs before: FlashAttention
-2 with 8,192 positions reaches 0.657 (H200, shapes against active cycles), the one program it was measured on."""
+OLDER_PACE: Final = 2 / 3
+"""Of Hopper's peak, what its tensor cores do while they are active with instructions of the GPUs before. A loop of
+`mma.sync` alone does 0.667 of it (H200), and so do FlashAttention 2's kernels by the operations that were counted;
+loops of `wgmma` do 1.000, of any width."""
 
 SHORT_NS: Final = 10_000
 
@@ -263,7 +256,7 @@ def _from_shapes(
     for place, single in enumerate(SINGLE):
         types[kind[mine & kernels.multiply_in(single)], place] = True
     # of each kind of operator: what one takes at its roof and at least, which roof, and whether its arithmetic counts
-    whole, least = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
+    whole, least = np.full((2, len(kinds)), np.nan)
     roof, is_product = np.full(len(kinds), LightRoof.UNKNOWN, np.int8), np.zeros(len(kinds), np.bool_)
     in_one_pass = np.zeros(len(kinds), np.bool_)
     for number in used.tolist():
@@ -271,12 +264,11 @@ def _from_shapes(
         in_one_pass[number] = goes_once(name)
         if count is not None:
             is_product[number] = True
-            whole[number], roof[number] = _product_ns(kernels.gpu, count, types[number], per_byte)
+            whole[number], roof[number] = product_at_roof_ns(kernels.gpu, count, types[number], per_byte)
             least[number] = whole[number] * (MOST_BOUND if count.is_bound else 1.0)
         elif given is not None and (moved := moved_bytes(name, given, int(widest[number]) or None)) is not None:
             whole[number], least[number], roof[number] = moved * per_byte, moved * per_byte / 2, LightRoof.MEMORY
-    does_it = np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | ~is_matrix)
-    does_it &= mine
+    does_it = mine & np.where(is_product[kind], is_matrix | ~has_matrix[kind], by_bytes | ~is_matrix)
     in_one = np.bincount(rows[does_it], kernels.took_ns[does_it], len(operators))
     part = np.where(does_it, kernels.took_ns / np.maximum(in_one[rows], 1), 0.0)
     is_told = mine & (does_it | is_product[kind])
@@ -286,36 +278,10 @@ def _from_shapes(
     figures[2] = np.where(is_open & ~np.isnan(figures[0]), kernels.took_ns, figures[2])
     is_long = kernels.took_ns > SHORT_NS  # others mostly begin and end
     figures[:, is_open & ~by_bytes & is_long & ~(figures[0] >= UNSEEN * kernels.took_ns)] = np.nan
-    _put_routed(kernels, kinds, kind, figures, roof_of := np.where(does_it, roof[kind], LightRoof.UNKNOWN), per_byte)
+    roof_of = np.where(does_it, roof[kind], LightRoof.UNKNOWN)
+    put_unrecorded(kernels, operators, rows, figures, roof_of, per_byte)
     figures[:, is_told & ~does_it] = 0.0  # they do something for a product that is not the product
     return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
-
-
-def _put_routed(
-    kernels: SteadyKernels,
-    kinds: Sequence[tuple[str, Inputs | None]],
-    kind: Positions,
-    figures: Floats,
-    roof: NDArray[Any],
-    per_byte: float,
-) -> None:
-    """Experts' products, of which only the rows are among their operator's inputs."""
-    routed = np.flatnonzero(kernels.named(is_routed_product) & np.isnan(figures[0]) & (kind >= 0))
-    for number, here in RowsByKey.of(kind[routed]):
-        given, blocks = kinds[number][1], kernels.blocks
-        first, which = group(kernels.names[routed[here]], blocks[routed[here]])
-        order = np.sort(first)  # as they were launched
-        launched = [(routed_product(kernels.text(place)), int(blocks[place])) for place in routed[here[order]].tolist()]
-        counts = None if given is None else routed_counts(given, [(name, size) for name, size in launched if name])
-        for count, place in zip(counts or (), order.tolist(), strict=False):
-            whole, limit = _product_ns(kernels.gpu, count, np.zeros(len(SINGLE), np.bool_), per_byte)
-            mine = routed[here[which == which[place]]]
-            figures[:, mine] = np.array([whole, whole * MOST_BOUND, whole])[:, None]
-            roof[mine] = limit
-
-
-SINGLE: Final = ("fp32", "tf32", "fp64")
-"""What kernels that were given `float` may work in."""
 
 
 def _counted_around(
@@ -324,16 +290,3 @@ def _counted_around(
     """The operator of each kernel; of a matrix kernel of one that is not counted, the nearest around it that is."""
     around = operators.around(is_counted[operators.kind])
     return np.where(is_matrix & (around >= 0), around, operators.row)
-
-
-def _product_ns(gpu: Gpu | None, count: Count, singles: NDArray[np.bool_], per_byte: float) -> tuple[float, LightRoof]:
-    """What one product, convolution or attention takes at its roof; `singles` says which of SINGLE its kernels are."""
-    kind = count.kind
-    if kind == "fp32":
-        kind = SINGLE[int(singles.argmax())] if singles.sum() == 1 else "tf32"
-    peak = peak_flops(gpu, kind) if gpu is not None and kind else NotMeasured("not known")
-    compute = np.nan if isinstance(peak, NotMeasured) else count.flops * 1e9 / peak
-    memory = np.nan if count.moved_bytes is None else count.moved_bytes * per_byte
-    if np.isnan(compute):
-        return np.nan, LightRoof.UNKNOWN
-    return (memory, LightRoof.MEMORY) if memory > compute else (compute, LightRoof.COMPUTE)

@@ -6,6 +6,7 @@ the types: these are what their kernels' names say.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -21,7 +22,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, distinct, group, is_among
-from gpuledger.trace.model import GraphPlaces, Trace
+from gpuledger.trace.model import GraphPlace, GraphPlaces, Trace
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT, Strings
 from gpuledger.trace.tables import Rows, Table
@@ -142,7 +143,12 @@ class GraphOperators:
     """
 
     def __init__(self, places: GraphPlaces, work: Activities, activities: Positions) -> None:
-        place = places.of_kernel[work.row[activities]].astype(np.intp)
+        row = places.of_kernel[work.row[activities]]
+        self.blocks: Final = np.array([*(place.blocks for place in places.places), 0], np.int64)[row]
+        """Of each activity, as it was captured; 0 where that is not known."""
+        alike: dict[GraphPlace, int] = {}  # whatever was launched there
+        of_place = [alike.setdefault(replace(place, blocks=0), len(alike)) for place in places.places]
+        place = np.array([*of_place, -1], np.intp)[row]
         launch, name = work.launch[activities], work.name[activities]
         stretch = np.cumsum((np.diff(place, prepend=-2) != 0) | (np.diff(launch, prepend=-2) != 0))
         order = np.lexsort((name, stretch))  # it keeps the order of equal ones
@@ -152,7 +158,7 @@ class GraphOperators:
         first, number = group(stretch, time)
         self.row: Final[Positions] = np.where(place >= 0, number, -1)
         self.kind: Final[Positions] = np.maximum(place[first], 0)
-        self.kinds: Final = [(place.path[-1], parse_inputs(place.inputs)) for place in places.places]
+        self.kinds: Final = [(place.path[-1], parse_inputs(place.inputs)) for place in alike]
 
     def __len__(self) -> int:
         return len(self.kind)

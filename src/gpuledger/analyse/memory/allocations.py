@@ -270,19 +270,29 @@ def holders(
     snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np.intp], *, by_line: bool = False
 ) -> tuple[Holder, ...]:
     """These allocations by paths of the user's functions, or by the innermost alone; the most bytes first. They sum."""
-    # a block that outlived the events of its birth may still have its stack
-    key = np.where(lives.is_early[rows] & (lives.stack[rows] < 0), -2, lives.stack[rows])
-    stacks, number = np.unique(key, return_inverse=True)
+    stacks, number = stacks_of(lives, rows)
     size, count = sums_by(number, lives.size_bytes[rows], len(stacks)), np.bincount(number, minlength=len(stacks))
     by_place: dict[tuple[str | NoPlace, tuple[str, ...]], list[int]] = {}
     for stack, size_bytes, allocations in zip(stacks.tolist(), size.tolist(), count.tolist(), strict=True):
-        path = user_path(snapshot, stack)
-        line = path[0] if path else NoPlace.EARLY if stack == -2 else NoPlace.NO_STACK  # set above
+        line, path = line_and_path(snapshot, stack)
         sums = by_place.setdefault((line, () if by_line else path), [0, 0])
         sums[0] += size_bytes
         sums[1] += allocations
     held = (Holder(line, path, *sums) for (line, path), sums in by_place.items())
     return tuple(sorted(held, key=lambda holder: (-holder.size_bytes, str(holder.place), holder.path)))
+
+
+def stacks_of(lives: Lifetimes, rows: NDArray[np.intp]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    """The different stacks of these allocations, and which one each has; -2 is that of what came before the history."""
+    # a block that outlived the events of its birth may still have its stack
+    key = np.where(lives.is_early[rows] & (lives.stack[rows] < 0), -2, lives.stack[rows])
+    return np.unique(key, return_inverse=True)
+
+
+def line_and_path(snapshot: MemorySnapshot, stack: int) -> tuple[str | NoPlace, tuple[str, ...]]:
+    """The user's innermost function of one of `stacks_of`, or why there is none; and all of the user's functions."""
+    path = user_path(snapshot, stack)
+    return path[0] if path else NoPlace.EARLY if stack == -2 else NoPlace.NO_STACK, path
 
 
 def user_path(snapshot: MemorySnapshot, stack: int) -> tuple[str, ...]:

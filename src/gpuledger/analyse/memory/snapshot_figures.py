@@ -21,10 +21,13 @@ from gpuledger.analyse.memory.allocations import (
     Lifetimes,
     MemoryLevels,
     MemoryMoment,
+    NoPlace,
     holders,
     lifetimes,
+    line_and_path,
     memory_levels,
     memory_moment,
+    stacks_of,
     sums_by,
     user_path,
 )
@@ -263,6 +266,7 @@ class SnapshotFigures:
 
     gpu: int
     memory: GpuMemory
+    lives: Lifetimes
     levels: MemoryLevels
     peak: MemoryMoment
     end: MemoryMoment
@@ -275,7 +279,6 @@ class SnapshotFigures:
     short_lived: tuple[ShortLived, ...]
     segment_churn: SegmentChurn
     out_of_memories: tuple[OutOfMemory, ...]
-    unmatched_events: int  # that fit to no other event
 
     @property
     def has_history(self) -> bool:
@@ -326,6 +329,7 @@ def _figures_of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigu
     return SnapshotFigures(
         memory.gpu,
         memory,
+        lives,
         levels,
         memory_moment(memory, lives, levels.peak),
         memory_moment(memory, lives, len(memory.history) - 1),  # BEFORE where there is no event
@@ -337,8 +341,20 @@ def _figures_of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigu
         short_lived(snapshot, memory, lives),
         segment_churn(snapshot, memory),
         out_of_memories(snapshot, memory, lives),
-        lives.unmatched,
     )
+
+
+MOST_BANDS: Final = 8
+STACKS_LOOKED_AT: Final = 64
+"""Those with the most bytes over the whole curve; all others are one band."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryBand:
+    """What one path of the user's functions holds in each part of a curve; its holder has the most of it."""
+
+    holder: Holder
+    held_bytes: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -347,25 +363,56 @@ class MemoryCurve:
 
     allocated_bytes: Ints
     reserved_bytes: Ints
+    bands: tuple[MemoryBand, ...]
+    """Who holds what is allocated, what is there at the end first; they sum to it."""
 
 
-def memory_curve(figures: SnapshotFigures, start_ns: int, end_ns: int, bins: int = 400) -> MemoryCurve:
+def memory_curve(
+    snapshot: MemorySnapshot, figures: SnapshotFigures, start_ns: int, end_ns: int, bins: int = 400
+) -> MemoryCurve:
     """Parts of equal time between two instants; outside of the history, levels are those of its ends."""
     times = figures.memory.history.time_ns
     edges = np.linspace(start_ns, max(end_ns, start_ns + 1), bins + 1).astype(np.int64)
-    return _curve(figures, np.searchsorted(times, edges, side="right"))
+    return _curve(snapshot, figures, np.searchsorted(times, edges, side="right"))
 
 
-def memory_curve_by_event(figures: SnapshotFigures, bins: int = 400) -> MemoryCurve:
+def memory_curve_by_event(snapshot: MemorySnapshot, figures: SnapshotFigures, bins: int = 400) -> MemoryCurve:
     """Parts with equally many events: what happens fast is as wide as what takes long."""
     events = len(figures.memory.history)
-    return _curve(figures, np.linspace(0, events, min(bins, max(events, 1)) + 1).astype(np.int64))
+    return _curve(snapshot, figures, np.linspace(0, events, min(bins, max(events, 1)) + 1).astype(np.int64))
 
 
-def _curve(figures: SnapshotFigures, edges: NDArray[np.integer]) -> MemoryCurve:
+def _curve(snapshot: MemorySnapshot, figures: SnapshotFigures, edges: NDArray[np.integer]) -> MemoryCurve:
     """The most between positions in the levels, each with those at its ends."""
-    allocated, reserved = (
-        np.array([int(level[begin : end + 1].max()) for begin, end in pairwise(edges.tolist())], np.int64)
-        for level in (figures.levels.allocated_bytes, figures.levels.reserved_bytes)
-    )
-    return MemoryCurve(allocated, reserved)
+    parts, levels = list(pairwise(edges.tolist())), figures.levels
+    most = np.array([begin + int(levels.allocated_bytes[begin : end + 1].argmax()) for begin, end in parts], np.int64)
+    reserved = np.array([int(levels.reserved_bytes[begin : end + 1].max()) for begin, end in parts], np.int64)
+    allocated = levels.allocated_bytes[most]
+    return MemoryCurve(allocated, reserved, _bands(snapshot, figures.lives, most - 1, allocated))
+
+
+def _bands(snapshot: MemorySnapshot, lives: Lifetimes, moments: Ints, allocated: Ints) -> tuple[MemoryBand, ...]:
+    """What is allocated at these moments, by paths: the largest, and all others together."""
+    first, last = (np.searchsorted(moments, event) for event in (lives.born, lives.gone))
+    rows = np.flatnonzero(last > first)
+    stacks, number = stacks_of(lives, rows)
+    over_all = sums_by(number, lives.size_bytes[rows] * (last - first)[rows], len(stacks))
+    places: dict[tuple[str | NoPlace, tuple[str, ...]], int] = {}
+    place_of = np.full(len(stacks), -1)
+    for stack in np.argsort(-over_all, kind="stable")[:STACKS_LOOKED_AT].tolist():
+        place_of[stack] = places.setdefault(line_and_path(snapshot, int(stacks[stack])), len(places))
+    place, change = place_of[number], np.zeros((len(places), len(moments) + 1), np.int64)
+    rows, place = rows[place >= 0], place[place >= 0]
+    np.add.at(change, (place, first[rows]), lives.size_bytes[rows])
+    np.subtract.at(change, (place, last[rows]), lives.size_bytes[rows])
+    held, count = change.cumsum(axis=1)[:, :-1], np.bincount(place, minlength=len(places))
+    stays = sums_by(place, lives.size_bytes[rows] * (lives.gone[rows] == lives.events), len(places))
+    largest = sorted(places.items(), key=lambda entry: -int(held[entry[1]].max()))[:MOST_BANDS]
+    named = [
+        MemoryBand(Holder(*name, int(held[row].max()), int(count[row])), held[row])
+        for name, row in sorted(largest, key=lambda entry: -int(stays[entry[1]]))
+    ]
+    rest = allocated - sum(band.held_bytes for band in named)
+    count_rest = len(lives) - sum(band.holder.allocations for band in named)
+    others = Holder(NoPlace.REST, (), int(rest.max(initial=0)), count_rest)
+    return (*named, *([MemoryBand(others, rest)] if rest.any() or not named else []))

@@ -60,9 +60,9 @@ class LaunchedRows:
 class GraphSequences:
     """Graph launches in order, and the distinct sequences of nodes that they run."""
 
-    ordered: LaunchedRows  # the nodes, launch by launch, in order of execution
+    ordered: LaunchedRows  # the nodes, launch by launch, stream by stream, in order of execution
     distinct: list[LaunchedRows]
-    which: list[int]  # for each launch the position of its sequence in `distinct`
+    which: list[int]  # for each stream of each launch the position of its sequence in `distinct`
 
 
 class LaunchSide:
@@ -167,8 +167,8 @@ def _matching(calls: Rows, pattern: re.Pattern[str]) -> Flags:
 
 def _graph_sequences(work: LaunchedRows) -> GraphSequences:
     mine = np.flatnonzero(work.in_graph)
-    ordered = work.at(mine[np.lexsort((work.stream[mine], work.start_ns[mine], work.launch[mine]))])
-    cuts = np.flatnonzero(np.diff(ordered.launch)) + 1
+    ordered = work.at(mine[np.lexsort((work.start_ns[mine], work.stream[mine], work.launch[mine]))])
+    cuts = np.flatnonzero((np.diff(ordered.launch) != 0) | (np.diff(ordered.stream) != 0)) + 1
     known: dict[bytes, int] = {}
     distinct: list[LaunchedRows] = []
     which = []
@@ -213,7 +213,8 @@ def compare_sides(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     work = source.rows(theirs)
     ran = np.flatnonzero(~work.in_graph & (work.call >= 0))
     process, start = (source.calls[column][work.call[ran]] for column in ("pid", "start_ns"))
-    ran = ran[np.lexsort((work.start_ns[ran], start, work.gpu[ran], process))]
+    stream = work.stream[ran] * bool(np.ptp(target.column("stream")[target.in_graph]))  # else in the order of calls
+    ran = ran[np.lexsort((work.start_ns[ran], start, stream, work.gpu[ran], process))]
     return ComparedSides(
         _graph_sequences(target.rows(ours)),
         np.concatenate((work.call[ran], captured)),

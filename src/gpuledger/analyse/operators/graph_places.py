@@ -115,6 +115,10 @@ class _CallPlaces:
         """The text of what each call's innermost operator was given."""
         if len(rows):
             self.inputs_of[used] = np.where(around >= 0, rows.codes("inputs")[around], NO_TEXT)
+        self.blocks_of: Final = np.zeros(len(calls) + 1, np.int64)
+        """How many blocks each call launched, where it says so."""
+        if "blocks" in calls:
+            self.blocks_of[used] = np.maximum(calls["blocks"][used], 0)
 
 
 def _code_lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
@@ -144,7 +148,7 @@ class _Namer:
         annotations = nest(source.trace, ANNOTATION)
         outermost = np.append(annotations.outermost(), -1)[innermost(annotations.rows, calls.at(self._eager))]
         self._crossed = np.cumsum(np.diff(outermost, prepend=-1) != 0)
-        self._agreed: dict[tuple[frozenset[int], frozenset[int], str], int] = {}
+        self._agreed: dict[tuple[frozenset[int], frozenset[int], frozenset[int], str], int] = {}
         self._numbers: dict[GraphPlace, int] = {}
 
     @property
@@ -234,11 +238,12 @@ class _Namer:
 
     def _common_places(self, calls: NDArray[np.intp], source: str) -> list[int]:
         """For each column of `calls`, the number of what their places have in common."""
-        columns = zip(self._places.of_call[calls].T.tolist(), self._places.inputs_of[calls].T.tolist(), strict=True)
-        return [self._agreed_place(frozenset(places), frozenset(inputs), source) for places, inputs in columns]
+        places = self._places
+        columns = (of_call[calls].T.tolist() for of_call in (places.of_call, places.inputs_of, places.blocks_of))
+        return [self._agreed_place(*map(frozenset, column), source) for column in zip(*columns, strict=True)]
 
-    def _agreed_place(self, places: frozenset[int], inputs: frozenset[int], source: str) -> int:
-        if (places, inputs, source) not in self._agreed:
+    def _agreed_place(self, places: frozenset[int], inputs: frozenset[int], blocks: frozenset[int], source: str) -> int:
+        if (places, inputs, blocks, source) not in self._agreed:
             paths = {self._places.names[number] for number in places}
             lines = {self._places.lines[number] for number in places}
             shortest, length = min(paths, key=len), 0  # what all paths end with
@@ -246,10 +251,11 @@ class _Namer:
                 length += 1
             common = shortest[len(shortest) - length :]
             given = self._source.trace.strings.text(min(inputs)) if len(inputs) == 1 else None
-            agreed = GraphPlace(common, source, len(paths) > 1, lines.pop() if len(lines) == 1 else "", given or "")
+            line, launched = lines.pop() if len(lines) == 1 else "", min(blocks) if len(blocks) == 1 else 0
+            agreed = GraphPlace(common, source, len(paths) > 1, line, given or "", launched)
             number = self._numbers.setdefault(agreed, len(self._numbers) + 1) if common else 0
-            self._agreed[places, inputs, source] = number
-        return self._agreed[places, inputs, source]
+            self._agreed[places, inputs, blocks, source] = number
+        return self._agreed[places, inputs, blocks, source]
 
 
 _MODULE_NUMBER: Final = re.compile(r"_\d+$")
@@ -320,7 +326,8 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     steady = device.begins_steady(work.start_ns[mine[launch]])
     mine = mine[np.repeat(steady, np.diff(launch, append=len(mine)))]
     alike: dict[GraphPlace, int] = {}  # whatever their operators were given
-    of_place = [alike.setdefault(replace(place, inputs=""), number) for number, place in enumerate(places.places)]
+    bare = (replace(place, inputs="", blocks=0) for place in places.places)
+    of_place = [alike.setdefault(place, number) for number, place in enumerate(bare)]
     place = np.array([*of_place, -1])[np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]]
     first, number = group(place)
     sums = sweep.fold("sum", number, work.end_ns[mine] - work.start_ns[mine], np.zeros(len(first), np.int64))

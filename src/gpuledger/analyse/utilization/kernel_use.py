@@ -26,7 +26,7 @@ from gpuledger.analyse.utilization.fit import (
     launch_groups,
 )
 from gpuledger.analyse.utilization.samples import NEEDS as SAMPLES_NEED
-from gpuledger.analyse.utilization.samples import Floats, SampleSubset, gpu_samples, lag_ns, sample_shares
+from gpuledger.analyse.utilization.samples import Floats, SampleShares, SampleSubset, gpu_samples, lag_ns, sample_shares
 from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
 from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
@@ -141,6 +141,8 @@ class KernelUse:
     use_class: UseClass
     occupancy_limit: OccupancyLimit | None = None
     """What its launch allows; None where registers were not read, or the GPU is not known."""
+    clock_hz: float | None = None
+    """The mean while it ran; None where it was not sampled."""
 
     @property
     def occupancy(self) -> float | None:
@@ -216,7 +218,7 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     figures = {
         metric: _figures(metric, columns, ceilings[metric], fit, samples.period_ns) for metric, fit in fits.items()
     }
-    classes = use_classes(figures, len(groups))
+    classes, clocks = use_classes(figures, len(groups)), _clocks(samples.values, shares, columns)
     launches, total_ns = groups.within(window)
     order = np.argsort(-total_ns, kind="stable")
     order = order[launches[order] > 0]
@@ -242,6 +244,7 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
                 occupancy_limit(
                     capability, prod(groups.blocks[row]), int(groups.registers[row]), int(groups.shared_bytes[row])
                 ),
+                None if np.isnan(clocks[row]) else float(clocks[row]),
             )
             for row in order.tolist()
         ),
@@ -253,6 +256,16 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
         class_of_row,
         kernel_of_row,
     )
+
+
+def _clocks(values: Mapping[GpuMetric, Floats], shares: SampleShares, columns: FitColumns) -> Floats:
+    """Of each group the mean clock in Hz while it ran: products hold it down within 100 us, and only while they run."""
+    if GpuMetric.SM_CLOCK not in values:
+        return np.full(len(columns.groups), np.nan)
+    clock = values[GpuMetric.SM_CLOCK][shares.used]
+    sums = [np.append(0.0, np.cumsum(shares.times(one))) for one in (clock, np.ones(len(clock)))]
+    hertz, covered = (sides[columns.first + columns.parts] - sides[columns.first] for sides in sums)
+    return np.divide(hertz, covered, out=np.full(len(hertz), np.nan), where=covered > 0)
 
 
 def _figures(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -56,6 +57,7 @@ def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 @undecided_option
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the gates and the verdict as JUnit XML.")
 @click.option("--github", is_flag=True, help=f"Append the result as Markdown to ${_SUMMARY}, where that is set.")
+@click.option("--comment", is_flag=True, help="Write Markdown for a comment on a pull request: verdict, parts, places.")
 @click.option(
     "--save-baseline", "baseline", type=_FILE, metavar="FILE", help="Save BEFORE alone, to compare with later."
 )
@@ -73,6 +75,7 @@ def diff(
     undecided: Literal["fail", "pass"],
     junit: Path | None,
     github: bool,
+    comment: bool,
     baseline: Path | None,
     control: str | None,
     anyway: bool,
@@ -104,6 +107,7 @@ def diff(
       gpuledger diff timed.json
       gpuledger diff run.sqlite --save-baseline=base.json
       gpuledger diff base.json run.sqlite --fail-on='step>2%' --junit=diff.xml
+      gpuledger diff base.json run.sqlite --fail-on='step>2%' --comment
     """
     load("gpuledger.verbs.diff")
     from gpuledger.analyse.diff.compare import compare
@@ -133,10 +137,23 @@ def diff(
         Output("xml", junit, output.force, output.quiet).write(_junit(compared))
     if github:
         _summarise(document, output)
+    if comment:
+        document = _comment(compared, undecided)
+        output = replace(output, format="md")
     tripped = [f"{each.verdict}: {each.gate.text} ({gate_values(each)})" for each in compared.outcomes if each.tripped]
     output.show(document, remarks=tripped)
     if tripped:
         sys.exit(TRIPPED)
+
+
+def _comment(compared: Compared, undecided: Literal["fail", "pass"]) -> Document:
+    """Where no gate was given, what became of the step is the verdict."""
+    from gpuledger.analyse.diff.gate import outcome, parse_gate
+    from gpuledger.present.views.diff.comment import diff_comment
+
+    if not compared.outcomes and compared.diff.verdict is not None:
+        compared = replace(compared, outcomes=(outcome(parse_gate("step>0%"), compared.diff, undecided=undecided),))
+    return diff_comment(compared)
 
 
 def _save(baseline: Path, before: str, wanted: Selection, limits: Limits, output: Output) -> None:

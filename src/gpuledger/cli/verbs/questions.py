@@ -1,7 +1,8 @@
 """The verbs that ask one question of a profile: read it, find its steps, answer, and show the tables of the answer.
 
-`gaps`, `steps`, `launches`, `memory`, `ranges`, `ops` and `overlap` answer for each GPU; `phases` and `critical` put
-the steady steps together from their phases, and from what they waited for. `memory` also takes snapshots of PyTorch.
+`gaps`, `steps`, `serving`, `launches`, `memory`, `ranges`, `ops` and `overlap` answer for each GPU; `phases` and
+`critical` put the steady steps together from their phases, and from what they waited for. `memory` also takes snapshots
+of PyTorch.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def gaps() -> None:
     """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
     A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
-    time is booked to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time takes
-    them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
+    time is attributed to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time
+    takes them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
 
     \b
     Examples:
@@ -82,6 +83,30 @@ def steps() -> None:
     Examples:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
+    """
+
+
+@question
+@click.option(
+    "--gpu-hour-price",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="PRICE",
+    help="What an hour of this GPU costs, in any currency: also show what a million decode tokens cost.",
+)
+def serving() -> None:
+    """Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps.
+
+    vLLM, SGLang, TensorRT-LLM, ATOM and `gpuledger bench serve` write the batch of each step into its range
+    (execute_context_9(8155)_generation_37(37), step[DECODE bs=64], decode[bs=117/128 tok=117]): that is read, and the
+    time of steps fitted as a base and so much for each prefill token, decode token and request; how good the fit is,
+    steps say that it had not seen. Between steps, what the host did while the GPU was idle: scheduling, sampling,
+    detokenizing. Time to first token does not count queues, which engines do not record.
+
+    \b
+    Examples:
+      gpuledger serving trace.json.gz
+      gpuledger serving run.sqlite --gpu-hour-price=3.5
+      gpuledger serving run.sqlite --format=csv -o steps.csv
     """
 
 
@@ -193,6 +218,7 @@ def _named(value: str) -> tuple[str, str]:
     metavar="DIR|GLOB",
     help="Profiles of all ranks of the job, to tell waiting from transfer.",
 )
+@names_option
 @step_options
 @limit_option
 @page_options

@@ -139,7 +139,7 @@ def time(
             with blame_user_code(source.file, source.line, "failed while preparing the input"):
                 given = source.function()
         operations = [_prepare(function, given) for function in functions]
-        if len(operations) > 1:  # so that what fails is told of the one that failed
+        if len(operations) > 1:  # so that what fails is reported of the one that failed
             for function, first_call in zip(functions, operations, strict=True):
                 with blame_user_code(function.file, function.line, "failed while it was timed"):
                     first_call()

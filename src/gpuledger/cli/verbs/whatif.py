@@ -138,7 +138,7 @@ def whatif(profile: Path, wanted: Selection, limits: Limits, output: Output, **g
     Names are those that reports print: findings (`HOST-SYNC`), lines (`gemm`, `idle: launch calls`), ranges
     (`compute_loop`, `layer# > mlp`) and kernels; `line:NAME`, `range:NAME` and `kernel:NAME` say which is meant.
     `idle: host code`, a line of the report's first screen, is all idle time that host code set off; `host_code` is what
-    was booked to host code, whatever set the gap off. A name that the profile does not have, or that means several
+    was attributed to host code, whatever set the gap off. A name that the profile does not have, or that means several
     things, is reported as an error; the other changes are still answered. The limit is the speed-up if what becomes
     faster took no time at all; of --reachable, at its light.
 

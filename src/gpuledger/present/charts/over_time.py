@@ -166,40 +166,57 @@ def _heat_legend(of: str) -> tuple[tuple[str, str], ...]:
     return tuple((f"heat-{level}", text) for level, text in enumerate(("0", *bounds)))
 
 
-_AREA: Final = "compute-attention"
+_BANDS: Final = (
+    *("compute-attention", "compute-moe", "bound-memory", "compute-gemm", "compute-norm", "comm"),
+    *("compute-elementwise", "compute-sort", "compute-other"),
+)
 _LINE: Final = "copy"
-"""Tones of memory in use, and of memory reserved."""
+"""Tones of memory in use, by who holds it, and of memory reserved."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """A part of an area, from what lies under it up."""
+
+    values: Ints
+    name: str = ""
+    hint: str = ""
 
 
 def memory_area(
     title: str,
     description: str,
-    most_bytes: Ints,
+    bands: Sequence[Band],
     ends: tuple[str, str],
     line_bytes: Ints | None = None,
-    names: tuple[str, str] | None = None,
+    line_name: str = "",
 ) -> Picture:
-    """The memory in use, as an area; what was reserved for it as a line, where it is known. `names` are of the two."""
-    tall, head = 130, 16
-    peak = float(max(int(most_bytes.max()), 1 if line_bytes is None else int(line_bytes.max()), 1))
+    """The memory in use, as an area of bands; what was reserved for it as a line, where it is known."""
+    tall, head = 130 if len(bands) < 2 else 220, 16
+    tops = np.cumsum([band.values for band in bands], axis=0)
+    peak = float(max(int(tops.max()), 1 if line_bytes is None else int(line_bytes.max()), 1))
     marks = axis(ticks(peak, 1), peak, head, tall, bytes_text)
-    marks.append(Trail(_AREA, _level(most_bytes, peak, head, tall), floor=head + tall))
+    areas = list(zip(_BANDS, bands, tops, strict=False))
+    for tone, band, top in reversed(areas):  # what lies lower is drawn over it
+        marks.append(Trail(tone, _level(top, peak, head, tall), floor=head + tall, hint=band.hint))
     if line_bytes is not None:
         marks.append(Trail(_LINE, _level(line_bytes, peak, head, tall)))
     marks.append(GridLine(0, head + tall, 1, head + tall))
     marks.append(Words(0, head + tall + SIZE + 4, ends[0]))
     marks.append(Words(1, head + tall + SIZE + 4, ends[1], anchor="end"))
-    legend = () if names is None else tuple(zip((_AREA, _LINE), names, strict=True))
-    return Picture(head + tall + SIZE + 10, title, description, tuple(marks), legend)
+    legend = [(tone, band.name) for tone, band, _ in areas if band.name]
+    legend += [(_LINE, line_name)] if line_name else []
+    return Picture(head + tall + SIZE + 10, title, description, tuple(marks), tuple(legend))
 
 
 def _level(values: Ints, peak: float, head: int, tall: int) -> tuple[tuple[float, float], ...]:
-    """Steps from bin to bin."""
-    wide = 1 / len(values)
+    """Steps from bin to bin; neighbours of one level are one."""
+    wide, position = 1 / len(values), 0
     points = []
-    for position, value in enumerate(values.tolist()):
-        height = head + tall - max(value, 0) / peak * tall
-        points += [(position * wide, height), ((position + 1) * wide, height)]
+    for value, equal in groupby(values.tolist()):
+        height, end = head + tall - max(value, 0) / peak * tall, position + len(list(equal))
+        points += [(position * wide, height), (end * wide, height)]
+        position = end
     return tuple(points)
 
 

@@ -253,7 +253,7 @@ class InstalledGpuJson(Json):
     index: Count
     name: str
     memory_bytes: Count
-    sm_mhz: Annotated[int | None, Meta(description="The clock of the moment, which says little about a GPU at work.")]
+    sm_mhz: Annotated[int | None, Meta(description="The clock of the moment, which says little about a busy GPU.")]
     highest_sm_mhz: int | None
     power_limit_mw: int | None
     split: Annotated[bool | None, Meta(description="Whether it is cut into MIG instances.")]

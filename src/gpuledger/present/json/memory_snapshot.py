@@ -20,7 +20,7 @@ class SnapshotJson(Json):
     zero_ns: Annotated[
         int,
         Meta(
-            description="The wall clock, in ns since 1970, when its history begins; instants in its tables are told "
+            description="The wall clock, in ns since 1970, when its history begins; instants in its tables count "
             "from it."
         ),
     ]

@@ -251,7 +251,7 @@ class FindingJson(Json):
     saving_ns: Ns
     saving: SavingJson
     saving_is_bound: Annotated[bool, Meta(description="Whether it is the most that can be had.")]
-    then_saves_ns_per_step: Annotated[int | None, Meta(description="After the findings before it are mended.")]
+    then_saves_ns_per_step: Annotated[int | None, Meta(description="After the findings before it are fixed.")]
     fix: Annotated[str | None, Meta(description="What to change first; null where the claim says it.")]
     assumption: str
     confidence: Literal["high", "medium", "low"]
@@ -282,7 +282,7 @@ class ReportJson(Json):
     origin: OriginJson
     health: list[HealthJson]
     not_measured: list[MissingJson]
-    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0; instants are told from it, as for --time.")]
+    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0; instants count from it, as for --time.")]
     window_ns: Ns
     devices: list[DeviceJson]
     steps: StepsJson | None
@@ -432,7 +432,7 @@ def _steps(device: Device, varied: Variation) -> StepsJson:
 
 
 def finding_json(finding: Finding, zero_ns: int | None) -> FindingJson:
-    """A finding as every document holds it. Instants are told from `zero_ns`; None where the trace has no one clock."""
+    """A finding as every document holds it. Instants count from `zero_ns`; None where the trace has no one clock."""
     plain, steps = finding.plain, finding.steps
     return fill(
         FindingJson,

@@ -22,7 +22,7 @@ from gpuledger.trace.model import Note, NotMeasured
 ZeroNs: TypeAlias = Annotated[
     int,
     Meta(
-        description="The profile's own clock at 0. start_ns, end_ns and every other instant in the tables is told from "
+        description="The profile's own clock at 0. start_ns, end_ns and every other instant in the tables counts from "
         "it, as --time takes it; added to it, it is the instant in the profile."
     ),
 ]

@@ -99,7 +99,9 @@ class StepUseJson(Json):
     clock_hz: MeanClock
 
 
-StepUses: TypeAlias = Annotated[list[StepUseJson], Meta(description="Each step, warm-up included, told from zero_ns.")]
+StepUses: TypeAlias = Annotated[
+    list[StepUseJson], Meta(description="Each step, warm-up included, counted from zero_ns.")
+]
 
 
 class ClockJson(Json):

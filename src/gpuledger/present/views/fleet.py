@@ -455,7 +455,7 @@ def straggler_sheet(stragglers: Sequence[Straggler]) -> Sheet:
             Column("saves_percent", say("Step shorter by"), Unit.SHARE_PERCENT, saves_percent),
             Column("compute_percent", say("Extra compute"), Unit.CHANGE_PERCENT, compute_percent),
             Column("worst_step", say("Latest in step"), Unit.ID, lambda each: each.worst and each.worst.step, detail=1),
-            Column("worst_ns", say("by"), Unit.NS, lambda each: each.worst and each.worst.late_ns, detail=2),
+            Column("worst_ns", say("Late by"), Unit.NS, lambda each: each.worst and each.worst.late_ns, detail=2),
             Column("profile", say("Profile"), Unit.TEXT, detail=4),
         ),
         stragglers,

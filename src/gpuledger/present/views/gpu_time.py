@@ -204,7 +204,7 @@ def phases_sheet(device: Device, phases: tuple[PhaseTime, ...]) -> Sheet:
         f"step_phases_gpu{device.gpu}",
         say("Prefill and decode, GPU {gpu}", gpu=device.gpu),
         (
-            Column("phase", say("Phase"), Unit.TEXT, lambda phase: phase.phase or say("not told")),
+            Column("phase", say("Phase"), Unit.TEXT, lambda phase: phase.phase or say("unknown")),
             Column("where", say("Where"), Unit.TEXT, lambda phase: _WHERE[phase.where]),
             Column("steps", say("Steps"), Unit.COUNT),
             Column("median_ns", say("Median"), Unit.NS),

@@ -88,10 +88,10 @@ def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> do
         say(
             "GPU {gpu}: {count} events of the allocator fit to no other; sums may be off by their bytes.",
             gpu=figures.gpu,
-            count=count_text(figures.unmatched_events),
+            count=count_text(figures.lives.unmatched),
         )
         for figures in analysed.figures
-        if figures.unmatched_events
+        if figures.lives.unmatched
     ]
     shown = [] if is_brief else [sheet for sheet in sheets if sheet.rows]
     tables = tables_document("memory", snapshot.name, [findings, *sheets], snapshot.health, analysed.start_ns)
@@ -177,11 +177,14 @@ def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
 
 def _answers(analysed: SnapshotAnswer) -> list[Message]:
     nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
-    return [message for figures in analysed.figures for message in _gpu_answer(figures)] or [nothing]
+    leaks = {finding.gpu: finding.claim for finding in analysed.findings if finding.code == "MEM-LEAK"}
+    return [message for figures in analysed.figures for message in _gpu_answer(figures, leaks.get(figures.gpu))] or [
+        nothing
+    ]
 
 
-def _gpu_answer(figures: SnapshotFigures) -> list[Message]:
-    """One GPU's answer: why memory ran out, or the peak; then what was there before the history."""
+def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Message]:
+    """One GPU's answer: why memory ran out, what leaks, or the peak; then what was there before the history."""
     named = figures.peak_named
     since = figures.since_start_ns(figures.peak.moment)
     if not figures.has_history:
@@ -220,6 +223,8 @@ def _gpu_answer(figures: SnapshotFigures) -> list[Message]:
                 size=bytes_text(figures.early_bytes),
             )
         )
+    if leak is not None:
+        answer.insert(0, say("GPU {gpu}: {claim}.", gpu=figures.gpu, claim=leak))
     if figures.out_of_memories:
         failed = figures.out_of_memories[-1]
         answer.insert(
@@ -362,9 +367,21 @@ def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
     return blocks
 
 
+def _line_words(holder: Holder) -> str:
+    return holder_words(holder) if isinstance(holder.place, NoPlace) else holder.place
+
+
 def memory_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
-    """Allocated as an area, reserved as a line over it."""
-    from gpuledger.present.charts.over_time import memory_area  # text has no charts
+    """Allocated as an area, in bands by who holds it, which a click names; reserved as a line over it."""
+    from gpuledger.present.charts.over_time import Band, memory_area  # text has no charts
+
+    def hint(held: Holder) -> str:
+        return say(
+            "{size} at most, {count} allocations: {place}",
+            size=bytes_text(held.size_bytes),
+            count=count_text(held.allocations),
+            place=" < ".join(held.path) or holder_words(held),
+        )
 
     said = say(
         "Peak {peak} allocated, {reserved} reserved",
@@ -372,6 +389,6 @@ def memory_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: 
         reserved=bytes_text(figures.reserved_peak_bytes),
     )
     title = say("Device memory: allocated (area) and reserved (line)")
-    names = say("Allocated"), say("Reserved")
-    draw = partial(memory_area, title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
+    bands = [Band(band.held_bytes, _line_words(band.holder), hint(band.holder)) for band in curve.bands]
+    draw = partial(memory_area, title, said, bands, ends, curve.reserved_bytes, say("Reserved"))
     return doc.Chart(draw, name)

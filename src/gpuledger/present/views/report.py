@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Remarks
+from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Paragraph, Remarks
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.terms import made_line
 from gpuledger.present.views.gpu_time import ledger_sheet
@@ -89,10 +89,20 @@ def _blocks(
         *opening,
         ledger_block(run, pictures),
         *light_blocks(run),
+        *_serving_blocks(report),
         Group(tuple(use_blocks_of(run))),
         Group(tuple(kernel_blocks(run))),
         Remarks(tuple(closing(report))),
     )
+
+
+def _serving_blocks(report: ReportAnswer) -> Sequence[Block]:
+    """Tokens a second and what a step costs by its batch, where steps say it."""
+    if report.serving is None:
+        return ()
+    from gpuledger.present.views.serving import headline_sentences  # few reports have one
+
+    return [Paragraph(sentence) for sentence in headline_sentences(report.serving)]
 
 
 def _memory_blocks(run: ProfiledRun, memory: SnapshotAnswer | None) -> Sequence[Block]:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
+from gpuledger.read.nsys.schema import SMALL_COLUMNS
 from gpuledger.read.request import Progress
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
@@ -37,6 +38,7 @@ _LEAVES_AT_ONCE: Final = 2048
 _TEXT_LEAVES_AT_ONCE: Final = 512  # there are fewer of them
 _FEW_PAGES: Final = 64  # smaller tables are done before a second thread has started
 _MOST: Final = 2**63 - 1
+_LEAST_SMALL, _MOST_SMALL = -(2**31), 2**31 - 1
 _OTHER_ROWS: Final = 6  # BTREE_OTHER_ROWS of native/btree.h
 _PLAIN: Final = (1, 1)  # the versions in the header of a database without a write-ahead log
 
@@ -140,7 +142,7 @@ def integers(
         return None
 
     def decoded(leaves: _Leaves) -> tuple[_Columns, int] | None:
-        into = _Columns(leaves.total, len(wanted))
+        into = _Columns(leaves.total, [of.columns[place] in SMALL_COLUMNS for place in wanted])
         places = np.array(wanted, np.int32)
         short = _decode(leaves, places, of.alias, into, lambda rows: progress(table, rows), deadline)
         return None if short is None else (into, short)
@@ -240,11 +242,15 @@ def _changes_on_reading(declared: str) -> bool:
 
 
 class _Columns:
-    """The columns of a table while parts of it come in. A column whose values are all the same takes no room."""
+    """The columns of a table while parts of it come in. A column whose values are all the same takes no room.
 
-    def __init__(self, rows: int, count: int) -> None:
-        self._rows = rows
-        self._whole: list[Ints | None] = [None] * count
+    One that is said to be small has 32 bits for each row, as long as its values fit.
+    """
+
+    def __init__(self, rows: int, small: Sequence[bool]) -> None:
+        count = len(small)
+        self._rows, self._small = rows, small
+        self._whole: list[NDArray[np.signedinteger] | None] = [None] * count
         self._same: list[int | None] = [None] * count
         self._least, self._most = np.full(count, _MOST), np.full(count, NULL)
         self._nulls = np.zeros(count, np.int64)
@@ -252,7 +258,10 @@ class _Columns:
 
     def places(self, first: int, last: int) -> tuple[Ints, ...]:
         """Where to write rows `first` to `last` of each column: its own place, or one to look at first."""
-        return tuple(np.empty(last - first, np.int64) if whole is None else whole[first:last] for whole in self._whole)
+        return tuple(
+            np.empty(last - first, np.int64) if whole is None or whole.itemsize < 8 else whole[first:last]
+            for whole in self._whole
+        )
 
     def add(self, first: int, parts: Sequence[Ints], bad: Ints, summaries: Ints) -> None:
         """Take in what was written to `places`; parts come in order."""
@@ -264,9 +273,14 @@ class _Columns:
         for at, part in enumerate(parts):
             last = first + len(part)
             whole = self._whole[at]
+            fits = self._small[at] and self._least[at] >= _LEAST_SMALL and self._most[at] <= _MOST_SMALL
+            fits = fits and not self._nulls[at]
             if whole is None and not self._stays_the_same(at, len(part), last):
-                whole = self._whole[at] = np.empty(self._rows, np.int64)
-                whole[:first] = self._one(at)
+                whole = self._whole[at] = np.empty(self._rows, np.int32 if fits else np.int64)
+                if first:
+                    whole[:first] = self._one(at)
+            elif whole is not None and whole.itemsize < 8 and not fits:
+                whole = self._whole[at] = whole.astype(np.int64)
             if whole is not None and not np.shares_memory(whole, part):
                 whole[first:last] = part
 
@@ -283,7 +297,7 @@ class _Columns:
         one = self._same[at]
         return NULL if one is None else one
 
-    def columns(self) -> list[Ints]:
+    def columns(self) -> list[NDArray[np.signedinteger]]:
         return [same(self._one(at), self._rows) if whole is None else whole for at, whole in enumerate(self._whole)]
 
     def summaries(self) -> list[ColumnRange]:

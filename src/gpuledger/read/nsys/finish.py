@@ -21,7 +21,7 @@ from gpuledger.read.request import counted
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
-from gpuledger.trace.keys import by_row, distinct, group, is_same, same
+from gpuledger.trace.keys import by_row, distinct, group, is_same, same, take
 from gpuledger.trace.model import PID_BITS, Note
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes, Strings
@@ -50,8 +50,7 @@ class TextCoding:
         first_own = self._first_own
         if first_own is not None and (most < first_own or most >= _FIRST_OWN):
             place = ids if most < _FIRST_OWN else np.where(ids < _FIRST_OWN, ids, ids - (_FIRST_OWN - first_own))
-            codes: Codes = self._by_place[place if least >= 0 else np.maximum(place, -1)]
-            return codes
+            return take(self._by_place, place) if least >= 0 else self._by_place[np.maximum(place, -1)]
         if not len(self._ids):
             return np.full(len(ids), NO_TEXT, np.int32)
         nearest = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
@@ -190,11 +189,11 @@ class TableFinisher:
         if kind is Kind.TEXT:
             return by_row(self._coding.codes, raw.pop(name))
         if kind is Kind.TRIPLE:
-            triple = np.empty((len(raw["start_ns"]), 3), np.int32)
+            triple = np.empty((len(raw[f"{name}_x"]), 3), np.int32)
             for place, axis in enumerate("xyz"):
                 triple[:, place] = _number(raw.pop(f"{name}_{axis}"))
             return triple
-        return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw[name])
+        return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw.pop(name))
 
     def _process(self, global_id: Ints) -> Ints:
         """nsys's global id -> the host's index above the operating system's process id."""

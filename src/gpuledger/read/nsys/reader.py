@@ -40,6 +40,7 @@ from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, python_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
 
 _FRAME: Final = ("id", "symbol", "stackDepth")
 
@@ -290,7 +291,8 @@ class _ExportReading:
         driver = self.coder.own("driver")
         named = self.coder.labels(raw.pop("class"), layers)
         layer = by_row(lambda ids: np.where(ids == NULL, driver, ids), named)
-        return raw | {"layer": layer, "kernel": same(NULL, len(layer))} | self._stack(raw, "CUDA_CALLCHAINS")
+        nothing = same(NULL, len(layer))
+        return raw | {"layer": layer, "kernel": nothing, "blocks": nothing} | self._stack(raw, "CUDA_CALLCHAINS")
 
     def os_calls(self, raw: Raw, *_: object) -> Raw:
         return self._library_calls(raw | self._stack(raw, "OSRT_CALLCHAINS"), "os", schema.CLASS_OS_CALL)
@@ -307,7 +309,7 @@ class _ExportReading:
         raw = {name: take(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
         nothing = same(NULL, len(raw["start_ns"]))
         own = {"layer": same(self.coder.own(layer), len(nothing))}
-        return {"correlation": nothing, "result": nothing, "stack": nothing, "kernel": nothing} | raw | own
+        return dict.fromkeys(("correlation", "result", "stack", "kernel", "blocks"), nothing) | raw | own
 
     def _stack(self, raw: Raw, frames: str) -> Raw:
         """The stacks of events whose call chain was asked for."""
@@ -330,6 +332,7 @@ class _ExportReading:
 
     def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         event = raw.pop("class")
+        self._add(counted("ranges-gone", int(not len(keep)), table=table))
         name = self._nvtx_names(raw["name"], keep, table)
         domain = self._nvtx_domains(raw, event, name)
         kind = np.full(len(event), NULL, np.int64)
@@ -341,6 +344,9 @@ class _ExportReading:
         last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
         self._add(counted("ranges-open", int((is_open & is_range).sum())))
+        lacking, of = int((is_range & ~is_mark & (name == NULL)).sum()), int((is_range & ~is_mark).sum())
+        if 2 * lacking > of or "text" not in self.export.tables[table]:  # some programs push a few without a text
+            self._add(counted("ranges-unnamed", lacking, of=count_text(of)))
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
         ranges = {column: values[is_range] for column, values in whole.items()}
         stacked = np.flatnonzero(ranges["kind"] == self.coder.own("push_pop"))
@@ -352,10 +358,7 @@ class _ExportReading:
     def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
         """A registered string where there is one, else the text that was stored in line."""
         lacking = np.flatnonzero(text_id == NULL)
-        if "text" not in self.export.tables[table]:
-            self._add(counted("ranges-unnamed", len(lacking)))
-            return text_id
-        if not len(lacking):
+        if not len(lacking) or "text" not in self.export.tables[table]:
             return text_id
         inline = self.export.texts(table, "text")
         own = np.array([*map(self.coder.own, inline.distinct), NULL], np.int64)  # no text has number -1, the last

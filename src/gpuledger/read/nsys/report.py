@@ -13,7 +13,7 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import EXPORTER, Limits
 from gpuledger.messages import say
 from gpuledger.read.nsys.reader import read_export
-from gpuledger.read.nsys.report_events import Damage, EventPlan, TooManyRows, decode
+from gpuledger.read.nsys.report_events import Damage, DecodedEvents, EventPlan, TooManyRows, decode, fields
 from gpuledger.read.nsys.report_file import MAGIC, FileBytes, ReportFile, open_report
 from gpuledger.read.nsys.report_tables import ReportExport, event_tables
 from gpuledger.read.nsys.sqlite import open_sqlite
@@ -21,6 +21,7 @@ from gpuledger.read.request import Progress, WantedColumns, counted, too_many_ro
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.trace.deadline import paused
 from gpuledger.trace.model import Note, Severity, Trace
+from gpuledger.units import count_text
 
 
 class NsysRepReader:
@@ -54,12 +55,15 @@ class NsysRepReader:
                 ) from None
             parts = ReportExport(report, events)
             trace = read_export(parts, source.name, wanted, limits, progress)
-        return replace(trace, health=(*trace.health, *_notes(report, parts, events.damaged, events.damaged_blocks)))
+        return replace(trace, health=(*trace.health, *_notes(report, parts, events)))
 
 
-def _notes(report: ReportFile, tables: ReportExport, damaged: int, damaged_blocks: int) -> list[Note]:
+def _notes(report: ReportFile, tables: ReportExport, events: DecodedEvents) -> list[Note]:
     """What of the report is not in the trace."""
-    notes = [*counted("events-damaged", damaged), *counted("blocks-damaged", damaged_blocks)]
+    notes = [*counted("events-damaged", events.damaged), *counted("blocks-damaged", events.damaged_blocks)]
+    held, of = sum(events.seen.values()), dict(fields(report.counts)).get(1)
+    if isinstance(of, int):
+        notes += counted("events-missing", abs(of - held), of=count_text(of), held=count_text(held))
     if report.is_cut:
         sentence = say("the report ends before it should: what came last is missing, and with it names of kernels")
         notes.append(Note(Severity.LOSS, "report-cut", sentence, 1))

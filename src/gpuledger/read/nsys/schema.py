@@ -123,6 +123,9 @@ def needed(table: Table, feeds: Iterable[NsysTable], wanted: frozenset[str]) -> 
 STRING_COLUMNS: Final = frozenset(("demangledName", "shortName", "mangledName", "nameId", "textId"))
 """Columns of the event tables that hold ids into StringIds."""
 
+SMALL_COLUMNS: Final = STRING_COLUMNS | {*LAUNCH_SIZES.values(), "registersPerThread"}
+"""Those of which 32 bits become ours; where all values fit they are read as such."""
+
 NVTX_PUSH_POP: Final = (59, 70)
 NVTX_START_END: Final = (60, 71)
 NVTX_MARK: Final = (34, 65)

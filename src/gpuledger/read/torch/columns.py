@@ -78,7 +78,8 @@ class Shaper:
             "correlation": _ints([own.correlation for own in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
-            "kernel": self._text_codes([own.kernel for own in args]),
+            "kernel": (kernel := self._text_codes([own.kernel for own in args])),
+            "blocks": _blocks(args) if (kernel != NO_TEXT).any() else np.full(len(events), NOT_RECORDED, np.int64),
         }
 
     def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
@@ -276,6 +277,12 @@ def _numbers(args: list[Any], names: tuple[str, ...]) -> Columns:
     return {name: flat[:, place] for place, name in enumerate(names)}
 
 
+def _blocks(args: list[Any]) -> Ints:
+    """Of calls that say what they launch; NOT_RECORDED for others."""
+    sides = _triples([own.grid for own in args]).astype(np.float64)
+    return np.where((sides > 0).all(axis=1), np.minimum(sides.prod(axis=1), 2**40), NOT_RECORDED).astype(np.int64)
+
+
 def _triples(texts: Sequence[bytes | Raw]) -> Ints:
     """Grids and blocks from `[x, y, z]`; NOT_RECORDED where there is none."""
     joined = b"\n".join(texts)
@@ -411,7 +418,7 @@ _COLLECTIVE_ARGS: Final = ("collective", "group", "ranks", *_OF_COLLECTIVE, "dty
 _OP_ARGS: Final = ("types", "dims", "dims_2021", "arguments", *_COLLECTIVE_ARGS)
 _MEMORY_ARGS: Final = ("memory_bytes", "memory_device", "memory_device_type", "address")
 _COMMON: Final = (
-    *(_kind(category, _OnThread, "correlation", "kernel") for category in ("cuda_runtime", "cuda_driver")),
+    *(_kind(category, _OnThread, "correlation", "kernel", "grid") for category in ("cuda_runtime", "cuda_driver")),
     _kind("gpu_memcpy", _OnGpu, *_WHERE, "bytes", "way", "source", "target"),
     _kind("gpu_memset", _OnGpu, *_WHERE, "bytes"),
     _kind("cuda_sync", _OnGpu, *_WHERE, "sync_kind"),

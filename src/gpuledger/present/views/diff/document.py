@@ -128,11 +128,13 @@ def verdict_text(found: Diff) -> str:
                 else say("less than {share}, {sure}", share=share_text(LEAST_SHARE), sure=sure)
             )
         return say("No change: {went}, {change} ({why})", went=went, change=change, why=sure)
-    much = share_text(abs(found.share))
+    less, more = sorted((before, after))
+    much: str = share_text(abs(found.share))
+    if less and more >= 2 * less:
+        much = say("{factor}x", factor=f"{more / less:.1f}")
     if found.verdict != FASTER:
         return say("{much} slower: {went} ({sure})", much=much, went=went, sure=sure)
-    factor = f", {before / after:.1f} x" if after and before >= 2 * after else ""
-    return say("{much} faster: {went}{factor} ({sure})", much=much, went=went, factor=factor, sure=sure)
+    return say("{much} faster: {went} ({sure})", much=much, went=went, sure=sure)
 
 
 def diff_blocks(compared: Compared) -> list[Block]:

@@ -135,6 +135,12 @@ def steps_section(report: ReportAnswer) -> doc.Section:
     ]
     if phases.rows:
         blocks.append(doc.SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
+    if report.serving is not None:
+        from gpuledger.present.views.serving import serving_tables  # few pages have one
+
+        told = serving_tables(report.serving)
+        blocks += [doc.Paragraph(sentence, "note") for sentence in told.sentences]
+        blocks += [doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in told.shown]
     outliers = doc.SheetBlock(
         outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
     )

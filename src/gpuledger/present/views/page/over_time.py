@@ -20,7 +20,7 @@ from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
-from gpuledger.present.charts.over_time import Row, heat_map, memory_area
+from gpuledger.present.charts.over_time import Band, Row, heat_map, memory_area
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.program_time import (
     OUTSIDE,
@@ -175,7 +175,7 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         blocks.append(doc.not_measured(use.reason))
     else:
         said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
-        draw = partial(memory_area, say("Device memory in use"), said, use.most_bytes, window_ends(report.run))
+        draw = partial(memory_area, say("Device memory in use"), said, [Band(use.most_bytes)], window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
     sheets = memory_sheets(report.run.main_device, report.memory)
     blocks += _tables(

@@ -63,6 +63,7 @@ SCRIPTS: Final = (
     "timeline_input",
     "timeline",
     "flame",
+    "bands",
     "main",
 )
 """What the page's script is put together from: one idea a file, whoever uses another after it."""

@@ -230,6 +230,9 @@ class _NumberedThings:
         self.entries: list[Any] = []
         self._number: dict[Any, int] = {}
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._number
+
     def number(self, key: object, entry: object) -> int:
         if key not in self._number:
             self._number[key] = len(self.entries)
@@ -373,11 +376,14 @@ class _TimelineWriter:
 
     def _name(self, source: EventSource, text: str | None, kind: int) -> int:
         """A name's number: what it is called in short and in whole, its tone, and what kind of thing it is."""
+        key = source, text, kind
+        if key in self.names:  # most names are of every stretch
+            return self.names.number(key, None)
         short, tone, words = event_words(self._finder, source, text, kind)
         shown = visible(middle(short, _LONGEST_EVENT_NAME))
         whole = cut(text or "", self._letters, self._tell)
         entry = [shown, "" if whole == shown else whole, tone, self.kinds.number(words, self._tell(words))]
-        return self.names.number((source, text, kind), entry)
+        return self.names.number(key, entry)
 
     def _gaps(self, device: Device, span: Span) -> dict[str, Any]:
         gaps = device.ledger.gaps

@@ -7,3 +7,4 @@ startSections();
 startStepLedger();
 startTimeline();
 startFlame();
+startBands();

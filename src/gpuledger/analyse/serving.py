@@ -1,0 +1,439 @@
+"""The serving ledger: steps whose names say their batch in; tokens, what each costs, and idle time between steps out.
+
+A step's GPU time is from the start of the first work launched in its range, on the stream that does most, to the end of
+the last; up to the next step's there is a bubble, in which the GPU is idle or does what no step launched. The time of
+a step is fitted as a sum of what its batch costs: a base, and so much for each token and request of prefill and of
+decode, none of them negative. How good that is, steps say that the fit had not seen.
+
+Tokens per second are those of the steps over the time from the first step's start to the last one's end. A request that
+decodes gets a token from every step that decodes, so the time from one such step's end to the next is what a user waits
+for it. When requests arrived no engine writes down: time to first token is that of the step which reads the prompt.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.batches import UNKNOWN, Batch, batch_of, scheduler_part
+from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.launched_in import launching_range, main_process
+from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.messages import say
+from gpuledger.records import dataclass
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, RowsByKey, group
+from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.spans import Ints, Spans, covered, difference, furthest, intersection, parents, total, union
+from gpuledger.trace.statistics import median
+from gpuledger.trace.tables import Rows, Table
+
+Floats = NDArray[np.float64]
+
+_FOLDS: Final = 5
+FEWEST_STEPS: Final = 20
+"""Of fewer steps no cost is fitted."""
+_ROUNDS: Final = 5
+BASE: Final = say("step")
+_USUAL: Final = 3.0
+"""Steps that are off by more than so many times the median count less in the fit: a first call, a hiccup."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStep:
+    """One step of an engine."""
+
+    step: int
+    start_ns: int
+    """When its first work began on the GPU."""
+    end_ns: int
+    batch: Batch
+    padded: int
+    """Rows that decode computes with those that only fill up its graph; -1 where that is not known."""
+    idle_ns: int
+    """How long the GPU was idle between the step before and this one."""
+    predicted_ns: int | None
+    """By the fit, made of other steps."""
+
+    @property
+    def length_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """One term of the fit: what a step costs for each of these."""
+
+    term: str
+    each_ns: float
+    share: float
+    """Of the time of all steps together."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """What a step costs by its batch, and how far that holds."""
+
+    costs: tuple[StepCost, ...]
+    r2: float
+    error: float
+    """The median error of steps that the fit had not seen, as a share of their time."""
+    steps: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenSteps:
+    """What the host did while the GPU was idle between steps."""
+
+    doing: str
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class KindOfStep:
+    """The steps that read prompts, those that decode, or those that do both."""
+
+    kind: str
+    steps: int
+    prefill_tokens: int
+    decode_tokens: int
+    median_ns: int
+    total_ns: int
+    error: float | None
+    """The median error of the fit, of steps that it had not seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The serving ledger of one GPU."""
+
+    gpu: int
+    engine: str
+    steps: tuple[ServedStep, ...]
+    window_ns: int
+    model: StepModel | NotMeasured
+    between: tuple[BetweenSteps, ...]
+    kinds: tuple[KindOfStep, ...]
+    token_ns: tuple[int, int] | NotMeasured
+    """From one token of a request to its next: the median of all tokens, and what 1 % take longer than."""
+    first_token_ns: int | NotMeasured
+    """From the start of the step that reads a prompt, or its last part, to its end: the median of all requests."""
+    gpu_hour_price: float | None = None
+
+    @property
+    def prefill_tokens(self) -> int | NotMeasured:
+        if any(step.batch.prefill_tokens == UNKNOWN for step in self.steps):
+            return NotMeasured(say("the names of steps do not say how many tokens of prompts they read"))
+        return sum(step.batch.prefill_tokens for step in self.steps)
+
+    @property
+    def decode_tokens(self) -> int:
+        return sum(step.batch.decode_tokens for step in self.steps)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether several tokens are computed for a request in one step, of which the engine may drop some."""
+        return any(step.batch.decode_tokens > step.batch.decode_requests for step in self.steps)
+
+    @property
+    def padding(self) -> tuple[int, int] | None:
+        """Rows that only fill up graphs, of how many that decode computes; None where no graph's size is known."""
+        known = [step for step in self.steps if step.padded > 0]
+        rows = sum(step.padded for step in known)
+        return (rows - sum(step.batch.decode_requests for step in known), rows) if known else None
+
+    @property
+    def idle_ns(self) -> int:
+        return sum(step.idle_ns for step in self.steps)
+
+    def per_second(self, tokens: int) -> float:
+        return tokens / self.window_ns * 1e9
+
+    def price_of_million(self, tokens: int) -> float | None:
+        """What a million of these tokens cost on this GPU; None without a price or tokens."""
+        if self.gpu_hour_price is None or not tokens:
+            return None
+        return self.gpu_hour_price * self.window_ns / 3600e9 / tokens * 1e6
+
+
+_NO_BATCHES: Final = say(
+    "no range around GPU work says the batch of a step, as execute_context_1(512)_generation_8(8) and step[DECODE bs=8]"
+    " do; torch.profiler records those of vLLM and SGLang, nsys needs --trace=nvtx"
+)
+
+
+def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -> Serving | NotMeasured:
+    """What serving costs on one GPU; not measured where no step of the window says its batch."""
+    own = device.work.of(device.gpu)
+    found = _batched_steps(trace, device, own)
+    if found is None:
+        return NotMeasured(_NO_BATCHES)
+    engine, ranges, batches, member = found
+    starts, ends = _gpu_times(own, member, len(batches))
+    stretches = device.ledger.busy.stretches
+    inside = np.flatnonzero((starts >= stretches.start_ns[0]) & (ends <= stretches.end_ns[-1]))
+    if not len(inside):
+        return NotMeasured(_NO_BATCHES)
+    inside = inside[np.argsort(starts[inside], kind="stable")]
+    start, end, chosen = starts[inside], ends[inside], [batches[position] for position in inside.tolist()]
+    opened = np.minimum(ranges["start_ns"][inside], start)
+    before = np.append(start[0], furthest(end)[:-1])
+    idle = covered(device.ledger.busy.idle, np.minimum(before, start), start)
+    padded = _padded(trace, own, member, batches)[inside]
+    model, predicted = _model(chosen, padded, end - start)
+    guesses: list[Any] = [None] * len(chosen) if predicted is None else np.rint(predicted).astype(np.int64).tolist()
+    columns = (start, end, padded, idle)
+    steps = tuple(
+        ServedStep(number, begun, ended, batch, rows, lost, None if guess == UNKNOWN else guess)
+        for number, (batch, guess, (begun, ended, rows, lost)) in enumerate(
+            zip(chosen, guesses, zip(*(column.tolist() for column in columns), strict=True), strict=True)
+        )
+    )
+    between = intersection(device.ledger.busy.idle, union(np.minimum(before, start), start))
+    return Serving(
+        device.gpu,
+        engine,
+        steps,
+        int(furthest(end)[-1] - start[0]),
+        model,
+        _host_between(trace, device, ranges.at(inside), between),
+        _kinds(steps),
+        _token_times(steps),
+        _first_tokens(steps, opened),
+        gpu_hour_price,
+    )
+
+
+def _gpu_times(own: Activities, member: Positions, count: int) -> tuple[Ints, Ints]:
+    """When each step begins and ends on the GPU: on the stream that does most, as others run ahead while it waits."""
+    held = np.flatnonzero(member >= 0)
+    by_stream = RowsByKey.of(own.stream[held])
+    main, _ = max(by_stream, key=lambda entry: int((own.end_ns - own.start_ns)[held[entry[1]]].sum()))
+    far = np.iinfo(np.int64).max
+    starts = sweep.fold("least", np.where(own.stream == main, member, -1), own.start_ns, np.full(count, far))
+    anywhere = sweep.fold("least", member, own.start_ns, np.full(count, far))
+    return np.where(starts == far, anywhere, starts), sweep.fold("most", member, own.end_ns, np.full(count, -far))
+
+
+def _batched_steps(trace: Trace, device: Device, own: Activities) -> tuple[str, Rows, list[Batch], Positions] | None:
+    """The engine; ranges that are called after a batch and launched something, their batches; which holds which work.
+
+    Where an engine writes two such ranges for a step, one in the other, the one that says more counts.
+    """
+    ranges = spans_of_time(trace)
+    ranges = ranges.where(ranges["pid"] == main_process(own)) if len(own) else ranges
+    known = trace.strings.each(ranges.codes("name"), lambda name: batch_of(name) is not None, np.bool_)
+    ranges = ranges.where(known)
+    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
+    said = [batch for name in ranges.texts("name") if (batch := batch_of(name or "")) is not None]
+    details = np.array([batch.context_tokens != UNKNOWN for batch in said])
+    best: tuple[int, Rows, list[Batch], Positions] | None = None
+    for _detail, rows in RowsByKey.of(details) if len(said) else ():
+        of_detail = launching_range(own, device.host, ranges.at(rows))
+        used = np.unique(of_detail[of_detail >= 0])
+        if len(used) and (best is None or len(used) * 10 >= best[0] * 9):
+            number = np.full(len(rows) + 1, -1)  # -1 stays -1: it is the last
+            number[used] = np.arange(len(used))
+            best = len(used), ranges.at(rows[used]), [said[row] for row in rows[used].tolist()], number[of_detail]
+    if best is None:
+        return None
+    # SGLang is also made to write what vLLM writes
+    return next((batch.engine for batch in said if batch.engine != "vLLM"), "vLLM"), *best[1:]
+
+
+def _padded(trace: Trace, own: Activities, member: Positions, batches: list[Batch]) -> Ints:
+    """The rows that decode computes in each step: as its name says, else the largest batch seen with its graph."""
+    padded = np.array([batch.padded for batch in batches])
+    decodes = np.array([batch.decode_requests * (not batch.prefill_requests) for batch in batches])
+    graph, row, kernels, graphs = np.full(len(own), -1), own.row, trace[Table.KERNELS], trace[Table.GRAPHS]
+    whole = own.family == own.families.index(GRAPH_FAMILY)
+    graph[whole] = graphs["graph_exec"][row[whole]]
+    nodes = (own.graph_node >= 0) & (own.family >= 0) & ~whole
+    graph[nodes] = kernels["graph"][row[nodes]]
+    of_step = sweep.fold("most", member, graph, np.full(len(batches), -1))
+    seen = np.flatnonzero((of_step >= 0) & (padded < 0) & (decodes > 0))
+    if len(seen):
+        _, number = group(of_step[seen])
+        padded[seen] = sweep.fold("most", number, decodes[seen], np.zeros(len(seen), np.int64))[number]
+    return padded
+
+
+def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel | NotMeasured, Floats | None]:
+    """The fit, and what it says of each step when made without it."""
+    terms = _terms(batches, padded)
+    said = np.array([batch.prefill_tokens != UNKNOWN for batch in batches]) & (length > 0)
+    names, design = list(terms), np.column_stack(list(terms.values()))
+    distinct_batches = len(set(map(tuple, design[said].tolist())))
+    if (count := int(said.sum())) < FEWEST_STEPS:
+        few = say("{count} steps say their batch; a fit needs {needed}", count=count, needed=FEWEST_STEPS)
+        return NotMeasured(few), None
+    if distinct_batches <= len(names) + 1:
+        alike = say("the steps do not vary enough: {count} different batches", count=distinct_batches)
+        return NotMeasured(alike), None
+    predicted = np.full(len(length), np.nan)
+    for fold in range(_FOLDS):
+        held_out = np.arange(len(length)) % _FOLDS == fold
+        predicted[held_out] = design[held_out] @ _fitted(design[said & ~held_out], length[said & ~held_out])
+    fitted, taken = _fitted(design[said], length[said]), length[said]
+    off = taken - design[said] @ fitted
+    spread = float(((taken - taken.mean()) ** 2).sum())
+    costs = tuple(
+        StepCost(name, each, float((design[said, column] * each).sum() / taken.sum()))
+        for column, (name, each) in enumerate(zip(names, fitted.tolist(), strict=True))
+        if each
+    )
+    error = median(np.abs(predicted[said] - taken) / taken)
+    predicted[~said] = UNKNOWN
+    r2 = 1 - float((off**2).sum()) / spread if spread else 1.0
+    return StepModel(costs, r2, error, count, distinct_batches), predicted
+
+
+def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:
+    """What a step may cost something for, by step; only what varies, and not twice."""
+
+    def column(name: str) -> Floats:
+        return np.array([getattr(batch, name) for batch in batches], np.float64)
+
+    prefill, decode = column("prefill_tokens"), column("decode_tokens")
+    candidates = {
+        BASE: np.ones(len(batches)),
+        say("prefill token"): prefill,
+        say("decode token"): decode,
+        say("step with prefill"): (prefill > 0).astype(np.float64),
+        say("prefill request"): column("prefill_requests"),
+        say("decode request"): column("decode_requests"),
+        say("row of the graph"): np.where(padded > 0, padded, decode),
+        say("token of context"): column("context_tokens"),
+        say("pair of tokens in prefill's attention"): column("pairs"),
+    }
+    kept: dict[str, Floats] = {}
+    for name, values in candidates.items():
+        scaled = values / max(np.abs(values).max(), 1.0)
+        if (values >= 0).all() and np.linalg.matrix_rank(np.column_stack([*_scaled(kept), scaled]), 1e-6) > len(kept):
+            kept[name] = values
+    return kept
+
+
+def _scaled(columns: dict[str, Floats]) -> list[Floats]:
+    return [values / max(values.max(), 1.0) for values in columns.values()]
+
+
+def _fitted(design: Floats, length: Ints) -> Floats:
+    """What each term costs: least squares of relative errors, none negative, unusual steps counted less."""
+    scale: Floats = np.maximum(design.max(axis=0), 1.0) / median(length)
+    relative, weight, costs = design / length[:, None] / scale, np.ones(len(length)), np.zeros(design.shape[1])
+    for _ in range(_ROUNDS):
+        costs = non_negative(relative * weight[:, None], weight)
+        off = np.abs(1 - relative @ costs)
+        usual = max(_USUAL * median(off), 1e-9)
+        weight = np.sqrt(np.minimum(1.0, usual / np.maximum(off, 1e-12)))
+    return costs / scale
+
+
+def non_negative(design: Floats, wanted: Floats) -> Floats:
+    """The least squares solution with no negative coefficient (Lawson and Hanson)."""
+    costs, used = np.zeros(design.shape[1]), np.zeros(design.shape[1], np.bool_)
+    for _ in range(3 * design.shape[1]):
+        gain = design.T @ (wanted - design @ costs)
+        gain[used] = -np.inf
+        best = int(gain.argmax())
+        if gain[best] <= 1e-9 * len(wanted):
+            break
+        used[best] = True
+        while True:
+            trial = np.zeros_like(costs)
+            trial[used] = np.linalg.lstsq(design[:, used], wanted, rcond=None)[0]
+            below = used & (trial <= 0)
+            if not below.any():
+                break
+            towards = (costs[below] / (costs[below] - trial[below])).min()
+            costs = costs + towards * (trial - costs)
+            used &= costs > 1e-15
+            costs[~used] = 0
+        costs = trial
+    return costs
+
+
+def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tuple[BetweenSteps, ...]:
+    """What the thread of the engine did meanwhile: parts of an engine by their names, the rest by cause."""
+    numbers = thread(steps)
+    engine = max(RowsByKey.of(numbers), key=lambda entry: len(entry[1]))[0]
+    ranges = trace[Table.RANGES]
+    ranges = ranges.where((thread(ranges) == engine) & (ranges["end_ns"] > ranges["start_ns"]))
+    parts: list[str] = ["", *dict.fromkeys(map(scheduler_part, filter(None, ranges.texts("name"))))]
+    part = trace.strings.each(ranges.codes("name"), lambda name: parts.index(scheduler_part(name)), np.int8)
+    ranges, part = ranges.where(part > 0), part[part > 0]
+    start, end = ranges["start_ns"], ranges["end_ns"]
+    held = covered(idle, start, end)
+    inside, around = held.copy(), parents(start, end, np.zeros(len(start), np.int64))
+    np.subtract.at(inside, around[around >= 0], held[around >= 0])
+    sums = sweep.fold("sum", part.astype(np.intp), inside, np.zeros(len(parts), np.int64)).tolist()
+    doing = dict(zip(parts[1:], sums[1:], strict=True))
+    rest = difference(idle, union(start, end))
+    number = np.flatnonzero(device.host.threads == engine)
+    if len(number) and len(rest):
+        for cause, time in device.host.thread(int(number[0])).split(rest.start_ns, rest.end_ns).items():
+            doing[cause.label] = doing.get(cause.label, 0) + int(time.sum())
+    elif len(rest):
+        doing[say("not recorded")] = total(rest)
+    ordered = sorted(doing.items(), key=lambda entry: -entry[1])
+    return tuple(BetweenSteps(name, time) for name, time in ordered if time > 0)
+
+
+KINDS: Final = ("prefill", "decode", say("mixed"))
+
+
+def _kinds(steps: tuple[ServedStep, ...]) -> tuple[KindOfStep, ...]:
+    kinds = []
+    for reads, writes, kind in ((True, False, KINDS[0]), (False, True, KINDS[1]), (True, True, KINDS[2])):
+        of_kind = [s for s in steps if (s.batch.prefill_requests > 0, s.batch.decode_requests > 0) == (reads, writes)]
+        lengths = np.array([step.length_ns for step in of_kind])
+        if len(lengths):
+            prefill = sum(max(step.batch.prefill_tokens, 0) for step in of_kind)
+            decode = sum(step.batch.decode_tokens for step in of_kind)
+            figures = len(of_kind), prefill, decode, round(median(lengths)), int(lengths.sum())
+            off = [abs(step.predicted_ns / step.length_ns - 1) for step in of_kind if step.predicted_ns is not None]
+            kinds.append(KindOfStep(kind, *figures, median(np.array(off)) if off else None))
+    return tuple(kinds)
+
+
+def _weighted(values: Ints, weights: Ints, *shares: float) -> list[int]:
+    """What so large a share of the weight is not above."""
+    order = np.argsort(values, kind="stable")
+    up_to = np.cumsum(weights[order])
+    return [int(values[order][np.searchsorted(up_to, share * up_to[-1])]) for share in shares]
+
+
+def _token_times(steps: tuple[ServedStep, ...]) -> tuple[int, int] | NotMeasured:
+    """From token to token: those that decode on since the last step that did, those that join since their prompt's."""
+    waits, read = list[tuple[int, int]](), list[int]()
+    last_ns, decoding = 0, 0
+    for step in steps:
+        batch = step.batch
+        if batch.decode_requests > 0:
+            joining = max(batch.decode_requests - decoding, 0)
+            # the last that read are those that join: of a prompt in parts, the last part
+            waits += [(step.end_ns - ended, 1) for ended in read[len(read) - min(joining, len(read)) :]]
+            read = []
+            waits.append((step.end_ns - last_ns, min(batch.decode_requests, decoding)))
+            last_ns, decoding = step.end_ns, batch.decode_requests
+        read += [step.end_ns] * batch.prefill_requests
+    apart, weight = np.array([wait for wait in waits if wait[1] > 0] or [(0, 0)], np.int64).T
+    if not weight.sum():
+        return NotMeasured(say("no request decodes twice"))
+    usual, slow = _weighted(apart, weight, 0.5, 0.99)
+    return usual, slow
+
+
+def _first_tokens(steps: tuple[ServedStep, ...], opened: Ints) -> int | NotMeasured:
+    reading = [
+        (step, begun) for step, begun in zip(steps, opened.tolist(), strict=True) if step.batch.prefill_requests > 0
+    ]
+    if not reading:
+        return NotMeasured(say("no step reads a prompt"))
+    waits = np.array([step.end_ns - begun for step, begun in reading])
+    return _weighted(waits, np.array([step.batch.prefill_requests for step, _ in reading]), 0.5)[0]

@@ -1,0 +1,232 @@
+"""The serving ledger as sentences and tables: tokens a second, what a step costs by its batch, bubbles."""
+
+from __future__ import annotations
+
+from gpuledger.analyse.serving import BASE, BetweenSteps, KindOfStep, Serving
+from gpuledger.catalog.batches import UNKNOWN
+from gpuledger.messages import Message, joined, say
+from gpuledger.present.sheet import Column, Sheet, Unit, plain, share_column
+from gpuledger.present.terms import TOTAL
+from gpuledger.present.views.tables import TableAnswer
+from gpuledger.trace.model import NotMeasured
+from gpuledger.units import count_text, precise_time_text, share_text, three_figures, time_text
+
+_PARTS = {
+    "detokenizing": say("detokenizing"),
+    "sampling": say("sampling"),
+    "scheduling": say("scheduling"),
+    "preparing inputs": say("preparing inputs"),
+}
+_TOLD = 0.005
+"""What makes up less of the steps is in the table alone."""
+_PADS = 0.05
+"""From this share of rows on, padding is worth a sentence."""
+
+
+def serving_tables(answer: Serving | NotMeasured) -> TableAnswer:
+    """What serving costs on one GPU."""
+    if isinstance(answer, NotMeasured):
+        return TableAnswer((say("Not measured: {what}.", what=answer.reason),), ())
+    sentences = [*headline_sentences(answer), _between_sentence(answer)]
+    padding = answer.padding
+    if padding is not None and padding[0] >= _PADS * padding[1]:
+        figures = {"share": share_text(padding[0] / padding[1]), "rows": count_text(padding[1])}
+        sentences.append(say("Of {rows} rows that decode computed in graphs, {share} are padding.", **figures))
+    if answer.guesses:
+        sentences.append(say("Steps compute several tokens for a request; how many the engine kept is not recorded."))
+    price = _price_sentence(answer)
+    shown = (_kinds_sheet(answer), _costs_sheet(answer), _between_sheet(answer))
+    return TableAnswer(
+        (*sentences, *([price] if price else [])), (_figures_sheet(answer), *shown, _steps_sheet(answer)), shown
+    )
+
+
+def headline_sentences(answer: Serving) -> list[Message]:
+    """Tokens a second, what a user waits, and what a step costs."""
+    return [_throughput_sentence(answer), _latency_sentence(answer), _cost_sentence(answer)]
+
+
+def _throughput_sentence(answer: Serving) -> Message:
+    decode = count_text(round(answer.per_second(answer.decode_tokens)))
+    figures = {
+        "gpu": answer.gpu,
+        "engine": answer.engine,
+        "count": count_text(len(answer.steps)),
+        "time": time_text(answer.window_ns),
+        "decode": decode,
+    }
+    if isinstance(answer.prefill_tokens, NotMeasured):
+        return say("GPU {gpu}: {count} steps of {engine} in {time}: {decode} decode tokens/s.", **figures)
+    prefill = count_text(round(answer.per_second(answer.prefill_tokens)))
+    return say(
+        "GPU {gpu}: {count} steps of {engine} in {time}: {decode} decode and {prefill} prefill tokens/s.",
+        **figures,
+        prefill=prefill,
+    )
+
+
+def _latency_sentence(answer: Serving) -> Message:
+    parts: list[Message] = []
+    if not isinstance(answer.token_ns, NotMeasured):
+        usual, slow = map(time_text, answer.token_ns)
+        parts.append(say("time per output token {usual} (median; P99 {slow})", usual=usual, slow=slow))
+    if not isinstance(answer.first_token_ns, NotMeasured):
+        first = time_text(answer.first_token_ns)
+        parts.append(say("time to first token at least {time}: queues are not recorded", time=first))
+    if isinstance(answer.token_ns, NotMeasured) and not parts:
+        return say("Time per output token: not measured, {reason}.", reason=answer.token_ns.reason)
+    return say("For a user: {parts}.", parts=joined(say("; "), parts))
+
+
+def _cost_sentence(answer: Serving) -> Message:
+    model = answer.model
+    if isinstance(model, NotMeasured):
+        return say("What a step costs by its batch: not fitted, {reason}.", reason=model.reason)
+    terms = [
+        say("{time} per {term}", time=precise_time_text(cost.each_ns), term=cost.term)
+        if number or cost.term != BASE
+        else precise_time_text(cost.each_ns)
+        for number, cost in enumerate(model.costs)
+        if cost.share >= _TOLD
+    ]
+    return say(
+        "A step takes {terms} (R² {r2}); of steps that the fit had not seen, half are within {error}.",
+        terms=joined(" + ", terms),
+        r2=f"{model.r2:.3f}",
+        error=share_text(model.error),
+    )
+
+
+def _between_sentence(answer: Serving) -> Message:
+    share, each = share_text(answer.idle_ns / answer.window_ns), time_text(answer.idle_ns // len(answer.steps))
+    if not answer.between:
+        return say("Between steps the GPU is never idle.")
+    return say(
+        "Between steps the GPU is idle {share} of the time ({each} per step), mostly in {doing} ({part}).",
+        share=share,
+        each=each,
+        doing=_host_words(answer.between[0]),
+        part=share_text(answer.between[0].time_ns / sum(part.time_ns for part in answer.between)),
+    )
+
+
+def _host_words(part: BetweenSteps) -> str:
+    return _PARTS.get(part.doing, part.doing)
+
+
+def _error_percent(kind: KindOfStep) -> float | None:
+    return None if kind.error is None else 100 * kind.error
+
+
+def _price_sentence(answer: Serving) -> Message | None:
+    price = answer.price_of_million(answer.decode_tokens)
+    if price is None:
+        return None
+    return say(
+        "At {price} an hour for this GPU, a million decode tokens cost {cost}, their prefill included.",
+        price=three_figures(answer.gpu_hour_price or 0),
+        cost=three_figures(price),
+    )
+
+
+def _figures_sheet(answer: Serving) -> Sheet:
+    """One row, for programs."""
+    token = (None, None) if isinstance(answer.token_ns, NotMeasured) else answer.token_ns
+    prefill = None if isinstance(answer.prefill_tokens, NotMeasured) else answer.prefill_tokens
+    model = None if isinstance(answer.model, NotMeasured) else answer.model
+    padding, decode = answer.padding or (None, None), answer.decode_tokens
+    prefill_rate = None if prefill is None else answer.per_second(prefill)
+    figures = (
+        ("engine", say("Engine"), Unit.TEXT, answer.engine),
+        ("steps", say("Steps"), Unit.COUNT, len(answer.steps)),
+        ("window_ns", say("Time"), Unit.NS, answer.window_ns),
+        ("prefill_tokens", say("Prefill tokens"), Unit.COUNT, prefill),
+        ("decode_tokens", say("Decode tokens"), Unit.COUNT, decode),
+        ("prefill_tokens_per_s", say("Prefill tokens/s"), Unit.MEAN, prefill_rate),
+        ("decode_tokens_per_s", say("Decode tokens/s"), Unit.MEAN, answer.per_second(decode)),
+        ("token_median_ns", say("Time per output token"), Unit.NS, token[0]),
+        ("token_p99_ns", "P99", Unit.NS, token[1]),
+        ("first_token_ns", say("Time to first token, at least"), Unit.NS, plain(answer.first_token_ns)),
+        ("idle_between_ns", say("Idle between steps"), Unit.NS, answer.idle_ns),
+        ("padding_rows", say("Rows of padding"), Unit.COUNT, padding[0]),
+        ("graph_rows", say("Rows in graphs"), Unit.COUNT, padding[1]),
+        ("fit_r2", "R²", Unit.RATIO, model and model.r2),
+        ("fit_error_percent", say("Error of unseen steps"), Unit.SHARE_PERCENT, model and 100 * model.error),
+        ("decode_million_price", say("Price of a million decode tokens"), Unit.RATIO, answer.price_of_million(decode)),
+    )
+    columns = [Column(key, name, unit) for key, name, unit, _ in figures]
+    row = {key: value for key, _, _, value in figures}
+    return Sheet.of(f"serving_gpu{answer.gpu}", say("Serving, GPU {gpu}", gpu=answer.gpu), columns, [row])
+
+
+def _kinds_sheet(answer: Serving) -> Sheet:
+    return Sheet.of(
+        f"serving_kinds_gpu{answer.gpu}",
+        say("Steps by what they compute, GPU {gpu}", gpu=answer.gpu),
+        (
+            Column("kind", say("Phase"), Unit.TEXT),
+            Column("steps", say("Steps"), Unit.COUNT),
+            Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT),
+            Column("decode_tokens", say("Decode tokens"), Unit.COUNT),
+            Column("median_ns", say("Median"), Unit.NS),
+            Column("total_ns", say("Total"), Unit.NS),
+            share_column("share_percent", say("of the window"), "total_ns", answer.window_ns),
+            Column("error_percent", say("Error of the fit"), Unit.SHARE_PERCENT, _error_percent),
+        ),
+        answer.kinds,
+    )
+
+
+def _costs_sheet(answer: Serving) -> Sheet:
+    model = answer.model
+    return Sheet.of(
+        f"serving_costs_gpu{answer.gpu}",
+        say("What a step costs by its batch, GPU {gpu}", gpu=answer.gpu),
+        (
+            Column("term", say("For each"), Unit.TEXT),
+            Column("each_ns", say("Time"), Unit.MEAN_NS),
+            Column("share_percent", say("of the steps"), Unit.SHARE_PERCENT, lambda cost: 100 * cost.share),
+        ),
+        () if isinstance(model, NotMeasured) else model.costs,
+        why_empty=model.reason if isinstance(model, NotMeasured) else "",
+    )
+
+
+def _between_sheet(answer: Serving) -> Sheet:
+    whole = sum(part.time_ns for part in answer.between)
+    return Sheet.of(
+        f"serving_between_gpu{answer.gpu}",
+        say("What the host did while the GPU was idle between steps, GPU {gpu}", gpu=answer.gpu),
+        (
+            Column("doing", say("Host"), Unit.TEXT, _host_words),
+            Column("time_ns", say("Time"), Unit.NS),
+            Column("per_step_ns", say("Per step"), Unit.NS, lambda part: part.time_ns // len(answer.steps)),
+            share_column("share_percent", say("of the window"), "time_ns", answer.window_ns),
+        ),
+        answer.between,
+        foot=({"doing": TOTAL, "time_ns": whole, "per_step_ns": whole // len(answer.steps)},) if whole else (),
+    )
+
+
+def _steps_sheet(answer: Serving) -> Sheet:
+    def known(value: int) -> int | None:
+        return None if value == UNKNOWN else value
+
+    return Sheet.of(
+        f"serving_steps_gpu{answer.gpu}",
+        say("Every step and its batch, GPU {gpu}", gpu=answer.gpu),
+        (
+            Column("step", say("Step"), Unit.ID),
+            Column("start_ns", say("Start"), Unit.INSTANT_NS),
+            Column("end_ns", say("End"), Unit.INSTANT_NS),
+            Column("length_ns", say("Length"), Unit.NS),
+            Column("prefill_requests", say("Prefill requests"), Unit.COUNT, "batch.prefill_requests"),
+            Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT, lambda step: known(step.batch.prefill_tokens)),
+            Column("decode_requests", say("Decode requests"), Unit.COUNT, "batch.decode_requests"),
+            Column("decode_tokens", say("Decode tokens"), Unit.COUNT, "batch.decode_tokens"),
+            Column("graph_rows", say("Rows in graphs"), Unit.COUNT, lambda step: known(step.padded)),
+            Column("idle_ns", say("Idle before"), Unit.NS),
+            Column("predicted_ns", say("Predicted"), Unit.NS),
+        ),
+        answer.steps,
+    )

@@ -1,0 +1,131 @@
+"""The store of a history: what `history add` keeps, what DuckDB reads, damaged files, many writers; what is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pytest
+
+from gpuledger.analyse.diff.baseline import baseline_json
+from gpuledger.verbs.history import RunFacts, add_run, read_store
+from support.command import gpuledger
+from support.diff_sides import kernel, side
+
+GEMM, NORM = "ampere_gemm_64x64", "rms_norm"
+
+
+def saved(folder: Path, name: str, gemm_ns: int) -> str:
+    """A run of ten steps of 1 ms and more, of which the GEMM takes so much, as a baseline."""
+    lengths = [1_000_000 + gemm_ns + 100 * step for step in range(10)]
+    run = side(lengths, [kernel(GEMM, 10, 10 * gemm_ns), kernel(NORM, 10, 500)], name=name)
+    path = folder / f"{name}.json"
+    path.write_bytes(msgspec.json.encode(baseline_json(run)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve commits; the GEMM is slower from the seventh on."""
+    folder = tmp_path_factory.mktemp("history")
+    files = [saved(folder, "fast", 400_000), saved(folder, "slow", 600_000)]
+    for number in range(12):
+        facts = RunFacts(f"c{number:02}", f"2026-01-{number + 1:02}T00:00:00.000Z", "node1")
+        add_run([files[number >= 6]], folder / "store", facts)
+    return folder / "store"
+
+
+def shown(store: Path, *words: str) -> str:
+    ran = gpuledger("history", *words, f"--store={store}")
+    assert ran.exit_code == 0, ran.stderr
+    return ran.stdout
+
+
+def test_a_run_keeps_its_figures_and_duckdb_reads_them_all(store: Path) -> None:
+    rows = duckdb.execute(
+        f"SELECT commit, value, low, high FROM '{store}/*.parquet' WHERE figure = 'step' ORDER BY date_utc"
+    ).fetchall()
+    assert [row[0] for row in rows] == [f"c{number:02}" for number in range(12)]
+    assert {row[1] for row in rows} == {1_400_400.0, 1_600_400.0}
+    assert all(low <= value <= high for _, value, low, high in rows)
+    figures = {row[0] for row in duckdb.execute(f"SELECT DISTINCT figure FROM '{store}/*.parquet'").fetchall()}
+    assert figures >= {"step", "launches", "line:compute.gemm", "line:idle.host_code"}
+
+
+def test_the_trend_names_the_commit(store: Path) -> None:
+    said = shown(store, "trend")
+    assert "▁▁▁▁▁▁██████ 1.40 ms to 1.60 ms" in said
+    assert "Code: +14.3 % at c06." in said
+    tables = {table["table"]: table["rows"] for table in json.loads(shown(store, "trend", "--format=json"))["tables"]}
+    [change] = tables["changes"]
+    assert (change["verdict"], change["last_before"], change["first_after"]) == ("code", "c05", "c06")
+    assert (change["before_value"], change["after_value"]) == pytest.approx((1_400_400, 1_600_400))
+    assert [row["unit"] for row in tables["runs"]] == ["ns"] * 12
+    assert shown(store, "trend", "--format=csv").startswith("Verdict,")
+    assert "代码" in shown(store, "trend", "--lang=zh")
+
+
+def test_a_figure_by_a_part_of_its_name_and_one_that_is_not_there(store: Path) -> None:
+    assert "compute: gemm: ▁▁▁▁▁▁██████" in shown(store, "trend", "gemm")
+    ran = gpuledger("history", "trend", "nothing", f"--store={store}")
+    assert ran.exit_code == 1
+    assert "no figure 'nothing'" in ran.stderr
+
+
+def test_blame_says_what_moved(store: Path) -> None:
+    said = shown(store, "blame")
+    assert "time per call: +200 us" in said
+    assert f"kernel {GEMM}: 400 -> 600 us" in said
+    assert re.search(r"compute: gemm +400 us +600 us +200 us", said)
+    comment = shown(store, "blame", "--comment")
+    assert comment.startswith("<!-- gpuledger -->\n\n### gpuledger: step over 12 runs\n")
+    assert "| code | c05 | c06 | 1.40 ms | 1.60 ms | 14.3 % |" in comment
+    assert "Nothing changed launches beyond noise." in shown(store, "blame", "launches")
+
+
+def test_a_damaged_file_is_named_and_left_out(store: Path, tmp_path: Path) -> None:
+    for path in store.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    files = sorted(tmp_path.iterdir())
+    files[0].write_bytes(files[0].read_bytes()[:-30])
+    files[1].write_bytes(b"nonsense")
+    files[2].rename(tmp_path / "copy.parquet")
+    duckdb.sql(f"COPY (SELECT 1 AS one) TO '{tmp_path / 'other.parquet'}'")
+    held = read_store(tmp_path)
+    assert len(held.runs) == 9
+    assert len(held.damaged) == 4
+    assert gpuledger("history", "show", f"--store={tmp_path}").stdout.count("Left out, as it cannot be read:") == 4
+    health = json.loads(shown(tmp_path, "trend", "--format=json"))["health"]
+    assert [note["severity"] for note in health] == ["loss"] * 4
+
+
+def test_many_writers_lose_nothing(tmp_path: Path) -> None:
+    profile = saved(tmp_path, "run", 1000)
+    facts = RunFacts("same", "2026-01-01T00:00:00.000Z")
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: add_run([profile], tmp_path / "store", facts)[0].run, range(24)))
+    assert len(set(runs)) == 24
+    assert {path.stem for path in (tmp_path / "store").iterdir()} == set(runs)
+    assert len(read_store(tmp_path / "store").runs) == 24
+
+
+def test_a_real_profile_with_its_phases(unpacked: object, tmp_path: Path) -> None:
+    profile = unpacked("decode.sqlite")  # type: ignore[operator]
+    ran = gpuledger("history", "add", str(profile), f"--store={tmp_path}", "--commit=none", "--clock=1500")
+    assert ran.exit_code == 0, ran.stderr
+    [run] = read_store(tmp_path).runs
+    assert (run.commit, run.clock_hz, run.gpu) == ("none", 1.5e9, "NVIDIA H200")
+    assert run.tool.startswith("nsys 20")
+    assert any(name.startswith("phase:") for name in run.figures)
+    assert sum(figure.value for name, figure in run.figures.items() if name.startswith("line:")) > 0
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    ran = gpuledger("history", "show", f"--store={tmp_path / 'none'}")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "is no folder" in ran.stderr
+    assert "holds no runs" in gpuledger("history", "trend", f"--store={tmp_path}").stderr
