@@ -171,7 +171,7 @@ def test_diff_and_align_read_it(folder: Path) -> None:
         "align", "first.json", "first.json", cwd=folder
     ).stdout.replace("\n", " ")
     (folder / "gpu.json").write_text(json.dumps(pair["first"] | {"device": "cuda"}))
-    assert "a call of the mock takes 1.00 x" in gpuledger("align", "gpu.json", "gpu.json", cwd=folder).stdout
+    assert "a call of the mock takes 1.00x" in gpuledger("align", "gpu.json", "gpu.json", cwd=folder).stdout
 
 
 @pytest.mark.parametrize(
