@@ -652,5 +652,5 @@ def test_documents_of_a_cell_are_read(tmp_path: Path) -> None:
 def test_a_target_is_undecided_where_the_interval_beside_its_figure_holds_the_limit(ends: object, said: str) -> None:
     figure = Documents(results={"bench": {"tpot_ms": 2.4, "tpot_ms_interval": ends}}).figure("tpot_ms")
     assert DoubtfulFigure(2.4, *(figure.ends or (2.4, 2.4))).at_most(2.5) == said
-    timed = Documents(results={"time": {"median_ns": 10.0, "interval_ns": [9.0, 11.0]}}).figure("median_ns")
-    assert timed.ends == (9.0, 11.0)
+    timed = Documents(results={"time": {"median_ns": 10.0, "interval_ns": [9.0, 11.0], "samples": 40}})
+    assert (timed.figure("median_ns").ends, timed.figure("median_ns").samples) == ((9.0, 11.0), 40)

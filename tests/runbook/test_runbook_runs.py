@@ -204,6 +204,18 @@ def test_targets(tmp_path: Path, limit: float, code: int, verdict: str) -> None:
     assert run(tmp_path / "toy.yaml").exit_code == code  # also when the cells are kept
 
 
+def test_an_undecided_target_says_where_the_figure_lies_and_what_would_decide(tmp_path: Path) -> None:
+    code = "import json, sys; json.dump(json.loads(sys.argv[2]), open(sys.argv[1], 'w'))"
+    figures = {"itl_ms": 24.0, "itl_ms_interval": [20.0, 28.0], "itl_ms_samples": 100}
+    steps = step(code, "${folder}/bench.json", json.dumps(figures), more="    figures: bench\n")
+    path = written(tmp_path, steps, "targets:\n  - {key: itl_ms, at_most: 25, where: {mode: slow}}\n")
+    ran = run(path, "--cell=mode=slow")
+    assert ran.exit_code == 0, ran.stderr
+    assert "ITL in mode=slow: it lies between 20 and 28: about 1,600 samples would decide, not 100" in ran.stdout
+    path.write_text(path.read_text().replace("at_most: 25", "at_most: 25, undecided: fail"))
+    assert run(path, "--cell=mode=slow").exit_code == 3
+
+
 def test_a_target_that_nothing_measures_is_an_error(tmp_path: Path) -> None:
     ran = run(written(tmp_path, measured(), "targets:\n  - {key: median_m, at_most: 1}\n"))
     assert ran.exit_code == 1

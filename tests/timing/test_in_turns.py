@@ -97,6 +97,18 @@ def test_who_goes_first_changes_from_round_to_round() -> None:
     assert "".join(order)[:8] == "abbaabba"
 
 
+def test_samples_are_taken_until_it_is_decided_not_only_until_the_difference_is_known() -> None:
+    """2 % +- 0.5 %: known to 1 % at once, and whether it is more than 1.9 % only after many rounds."""
+    noise, ticks = random.Random(3), iter(range(0, 10**12, 10**6))
+    taken = measure_in_turns(
+        lambda: [100.0], lambda: [noise.gauss(102, 0.5)], lambda: next(ticks), seconds=100, target_share=0.019
+    )
+    assert taken.are_alike(0.019) is False
+    assert taken.first.samples > 50
+    assert pair_spread([1.0] * 10, [1.0] * 10).are_alike(0.01) is True
+    assert pair_spread([1.0] * 10, [1.02, 1.0] * 5).are_alike(0.01) is None
+
+
 def test_few_rounds_say_nothing() -> None:
     pair = pair_spread([1.0, 2.0], [1.0, 2.5])
     assert (pair.interval_ns, pair.off_share, pair.verdict(0.01), pair.is_within(0.5)) == (None, None, UNKNOWN, False)
@@ -233,7 +245,10 @@ def test_what_decides_is_said_and_what_is_sure_is_decided() -> None:
     assert latency(*timed_operations(timed_pair(slower, steady), "x")).verdict == "FAIL"
     unsure = latency(*timed_operations(timed_pair(busy(1), busy(2, own=1.02)), "x"))
     assert unsure.verdict == "UNDECIDED"
-    assert "samples that stay as they are would decide" in unsure.evidence[0]
+    assert "`gpuledger time --seconds=" in unsure.evidence[0]
+    one_early = [*steady[:30], steady[30] * 0.9, *steady[31:]]  # one call that was quicker by chance
+    assert latency(*timed_operations(timed_pair(steady, one_early), "x")).verdict == "PASS"
+    assert latency(*timed_operations(timed_pair(steady, [1.03 * call for call in one_early]), "x")).verdict != "PASS"
     few = latency(*timed_operations(timed_pair(steady[:3], steady[:3]), "x"))
     assert (few.verdict, "too few samples" in few.evidence[0]) == ("UNDECIDED", True)
 

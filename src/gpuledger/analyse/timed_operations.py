@@ -33,6 +33,17 @@ class TimedOperation(msgspec.Struct, frozen=True):
     beside: tuple[float, ...] | None = None
     """Of a pair: what the first took in the same rounds."""
 
+    seconds: float = 0.0
+
+    @property
+    def near_ns(self) -> tuple[float, float] | None:
+        """Of a pair: where the usual call lies by the rounds alone; `bounds_ns` holds what may speak against it."""
+        if self.beside is None:
+            return None
+        ends = interval_with_halves([own - first for first, own in zip(self.beside, self.samples_ns, strict=True)])
+        usual_ns = median(sorted(self.beside))
+        return None if ends is None else (max(usual_ns + ends[0], 0.0), max(usual_ns + ends[1], 0.0))
+
     @property
     def bounds_ns(self) -> tuple[float, float] | None:
         """Where the usual call lies; of a pair, next to the first's usual call. None where that is not known.

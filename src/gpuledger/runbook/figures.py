@@ -36,6 +36,7 @@ class Figure:
     wrong: bool = False
     ends: tuple[float, float] | None = None
     """The interval that it lies in, where its document has one beside it."""
+    samples: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,10 @@ class Documents:
         if dot and name in self.tables:
             return _in_tables(self.tables[name], rest, key)
         if dot and name in every:
-            return _valued(_inside(every[name], rest), key, list(every[name]), ends=_ends(every[name], rest))
+            return _valued(_inside(every[name], rest), key, list(every[name]), doubt=_doubt(every[name], rest))
         for result in self.results.values():
             if (value := _inside(result, key)) is not _ABSENT:
-                return _valued(value, key, (), _inside(result, f"{key}_reason"), _ends(result, key))
+                return _valued(value, key, (), _inside(result, f"{key}_reason"), _doubt(result, key))
         if not self.results:
             return Figure(None, "the cell left no result")
         return _valued(_ABSENT, key, [name for result in self.results.values() for name in result])
@@ -138,12 +139,18 @@ def _inside(document: Mapping[str, Any], key: str) -> Any:
     return _inside(inner, rest) if dot and isinstance(inner, dict) else _ABSENT
 
 
-def _ends(document: Mapping[str, Any], key: str) -> tuple[float, float] | None:
-    """The interval of a figure: `KEY_interval` beside it, or `interval_ns` beside `median_ns`, as `time` writes it."""
-    beside = f"{key.removesuffix('median_ns')}interval_ns" if key.endswith("median_ns") else f"{key}_interval"
-    match _inside(document, beside):
+_Doubt = tuple[tuple[float, float], int]
+
+
+def _doubt(document: Mapping[str, Any], key: str) -> _Doubt | None:
+    """The interval of a figure, and of how many samples: `KEY_interval` and `KEY_samples` beside it, or `interval_ns`
+    and `samples` beside `median_ns`, as `time` writes it."""
+    is_timing, before = key.endswith("median_ns"), key.removesuffix("median_ns")
+    names = (f"{before}interval_ns", f"{before}samples") if is_timing else (f"{key}_interval", f"{key}_samples")
+    interval, samples = (_inside(document, name) for name in names)
+    match interval:
         case [int() | float() as low, int() | float() as high]:
-            return min(low, high), max(low, high)
+            return (min(low, high), max(low, high)), samples if isinstance(samples, int) else 1
     return None
 
 
@@ -174,7 +181,7 @@ def _valued(
     key: str,
     known: Sequence[str],
     reason: object = None,
-    ends: tuple[float, float] | None = None,
+    doubt: _Doubt | None = None,
 ) -> Figure:
     if value is _ABSENT:
         plain = [name for name in dict.fromkeys(known) if name not in ("schema", "settings")]
@@ -183,7 +190,7 @@ def _valued(
         return Figure(None, reason if isinstance(reason, str) else "not measured")
     if not isinstance(value, int | float | str):
         return Figure(None, f"'{key}' is no single value", wrong=True)
-    return Figure(value, ends=ends)
+    return Figure(value) if doubt is None else Figure(value, ends=doubt[0], samples=doubt[1])
 
 
 OPEN: Final = "not judged"

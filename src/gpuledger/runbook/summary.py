@@ -228,8 +228,10 @@ def _target(
     if isinstance(figure.value, str | None):
         reason = figure.reason or f"'{figure.value}' is no number"
         return TargetRow(target, cell, limit, Figure(None, reason, figure.wrong), OPEN)
-    known = DoubtfulFigure(figure.value, *(figure.ends or (figure.value, figure.value)))
+    known = DoubtfulFigure(figure.value, *(figure.ends or (figure.value, figure.value)), figure.samples)
     verdict = known.at_most(limit) if target.at_most is not None else known.at_least(limit)
     if verdict == UNDECIDED:
-        figure = replace(figure, reason=f"it lies between {known.low:g} and {known.high:g}: measure for longer")
+        needed = known.deciding_samples(limit) if known.samples > 1 else None
+        would = f"about {needed:,} samples would decide, not {known.samples:,}" if needed else "measure for longer"
+        figure = replace(figure, reason=f"it lies between {known.low:g} and {known.high:g}: {would}")
     return TargetRow(target, cell, limit, figure, verdict)

@@ -142,10 +142,10 @@ def _take_until(
     take: Callable[[], object],
     count: Callable[[], int],
     look: Callable[[], Spread],
+    suffices: Callable[[Spread], bool],
     now: Callable[[], int],
     *,
     seconds: float,
-    target_share: float,
     least_seconds: float,
 ) -> Spread:
     """Take samples until a look at them says that they suffice, or `seconds` are over; always at least once.
@@ -160,7 +160,7 @@ def _take_until(
         is_over = elapsed >= seconds * 1e9
         if is_over or (count() >= look_at and elapsed >= least_seconds * 1e9):
             result = look()
-            if is_over or result.is_within(target_share):
+            if is_over or suffices(result):
                 return result
             look_at = count() + max(FEWEST // 2, count() // 10)
 
@@ -175,8 +175,15 @@ def measure(
 ) -> SampleSpread:
     """Take samples until the median is known to `target_share`, or `seconds` are over; always at least one."""
     samples: list[float] = []
-    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": least_seconds}
-    return _take_until(lambda: samples.extend(take()), lambda: len(samples), lambda: spread(samples), now, **limits)
+    return _take_until(
+        lambda: samples.extend(take()),
+        lambda: len(samples),
+        lambda: spread(samples),
+        lambda known: known.is_within(target_share),
+        now,
+        seconds=seconds,
+        least_seconds=least_seconds,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +230,15 @@ class PairSpread:
             return SAME
         return SLOWER if low > 0 else FASTER if high < 0 else UNKNOWN
 
+    def are_alike(self, target_share: float) -> bool | None:
+        """Whether they are the same to within `target_share`; None where the interval lies on neither side of it."""
+        if self.interval_share is None:
+            return None
+        low, high = self.interval_share
+        if max(abs(low), abs(high)) <= target_share:
+            return True
+        return False if low > target_share or high < -target_share else None
+
     def _share(self, ns: float) -> float:
         return ns / self.first.median_ns if self.first.median_ns > 0 else 0.0
 
@@ -250,7 +266,8 @@ def measure_in_turns(
     target_share: float,
     least_seconds: float = 0.0,
 ) -> PairSpread:
-    """Take samples of two operations in turns until their difference is known to `target_share` of the first.
+    """Take samples of two operations in turns until their difference is known to `target_share` of the first, and it
+    is decided whether they differ by as much.
 
     What changes slowly, clocks and heat, is the same for both in a round, and falls out of the difference. Who goes
     first changes from round to round, because the second finds caches and clocks as the first left them.
@@ -263,8 +280,15 @@ def measure_in_turns(
             kept.extend(take())
         turns.reverse()
 
-    limits = {"seconds": seconds, "target_share": target_share, "least_seconds": least_seconds}
-    return _take_until(take_both, lambda: len(samples[0]), lambda: pair_spread(*samples), now, **limits)
+    return _take_until(
+        take_both,
+        lambda: len(samples[0]),
+        lambda: pair_spread(*samples),
+        lambda known: known.is_within(target_share) and known.are_alike(target_share) is not None,
+        now,
+        seconds=seconds,
+        least_seconds=least_seconds,
+    )
 
 
 def settled_after(

@@ -29,13 +29,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
-from math import ceil
+from math import ceil, copysign
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from gpuledger.capture.window import window
 from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measure, measure_in_turns, settled_after
+from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure, Verdict
 
 Operation = Callable[[], object]
 Watch = Callable[[str], AbstractContextManager[object]]
@@ -84,6 +85,22 @@ class TimedPair:
     second: Timing
     spread: PairSpread
     is_settled: bool
+
+    @property
+    def decision(self) -> Verdict:
+        """Whether they are the same to within what was asked for."""
+        are_alike = self.spread.are_alike(self.first.target_share)
+        return UNDECIDED if are_alike is None else PASS if are_alike else FAIL
+
+    @property
+    def deciding_seconds(self) -> float | None:
+        """How long would decide, if nothing else changes; None where that is decided, or no time would."""
+        spread, target = self.spread, self.first.target_share
+        if spread.interval_share is None or self.decision != UNDECIDED:
+            return None
+        known = DoubtfulFigure(spread.difference_share, *spread.interval_share, spread.first.samples)
+        needed = known.deciding_samples(copysign(target, spread.difference_share)) or 0
+        return self.first.seconds * needed / known.samples if needed > known.samples else None
 
 
 class _Stopwatch(Protocol):

@@ -29,6 +29,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gpuledger.timing.settle import interval_with_halves
+
 Result = dict[str, Any]
 Sizes = Mapping[str, tuple[int, int, str]]  # by name: the default on a GPU, that on a CPU, and what it means
 
@@ -107,11 +109,18 @@ class Progress:
             self._next = time.monotonic() + _EVERY_S
 
 
-def spread_ms(times_ms: Sequence[float], name: str = "") -> dict[str, float]:
-    """median_ms, p10_ms, p90_ms and p99_ms, with `name` and an underscore before them if given."""
+def spread_ms(times_ms: Sequence[float], name: str = "") -> dict[str, Any]:
+    """median_ms, p10_ms, p90_ms and p99_ms, with `name` and an underscore before them if given.
+
+    Where there are enough times, also the interval that the median lies in, with 95 % confidence, and their number.
+    """
     points = np.percentile(np.asarray(times_ms, dtype=np.float64), [50, 10, 90, 99]).round(4).tolist()
     prefix = f"{name}_" if name else ""
-    return {f"{prefix}{key}_ms": value for key, value in zip(("median", "p10", "p90", "p99"), points, strict=True)}
+    found = {f"{prefix}{key}_ms": value for key, value in zip(("median", "p10", "p90", "p99"), points, strict=True)}
+    if ends := interval_with_halves(list(times_ms)):
+        found |= {f"{prefix}median_ms_interval": [round(end, 4) for end in ends]}
+        found |= {f"{prefix}median_ms_samples": len(times_ms)}
+    return found
 
 
 def bench(name: str) -> None:

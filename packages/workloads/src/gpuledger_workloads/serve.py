@@ -445,9 +445,13 @@ def _phase(kind: str, tokens: int, answers: Sequence[Result]) -> dict[str, Any]:
     work_ms = np.array([answer[kind].work_ms for answer in answers]).max(axis=0)
     seen, step = SPREADS[kind]
     seen_ms = [ms for answer in answers for ms in answer["ttft_ms"]] if kind == "prefill" else steps_ms.tolist()
+    rate = tokens / (float(steps_ms.sum()) / 1e3)
+    usual = spread_ms(steps_ms.tolist())
+    ends = [round(rate * usual["median_ms"] / ms, 1) for ms in usual.get("median_ms_interval", ()) if ms > 0]
     return {
         f"{kind}_tokens": tokens,
-        f"{kind}_tokens_per_s": round(tokens / (float(steps_ms.sum()) / 1e3), 1),
+        f"{kind}_tokens_per_s": round(rate, 1),
+        **({f"{kind}_tokens_per_s_interval": ends, f"{kind}_tokens_per_s_samples": len(steps_ms)} if ends else {}),
         **spread_ms(seen_ms, seen),
         **spread_ms(work_ms.tolist(), step),
     }

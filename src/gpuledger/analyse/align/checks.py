@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
+from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.side_by_side import (
     CHECKS,
     COUNTS,
@@ -265,7 +266,10 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
     if not sides.matched:
         return _not_measured(LATENCY, say("no kernel runs on both sides"), figures)
     factor = _factor(mock, e2e)
-    doubt = _doubt(sides, mock, e2e)
+    doubt = _ratio(mock, e2e, [(side.bounds_ns, side) for side in (sides.mock, sides.e2e)])
+    near = _ratio(mock, e2e, [(side.near_ns, side) for side in (sides.mock, sides.e2e)])
+    if near is not None and tier.verdict_of(near) == PASS:
+        doubt = near
     figures |= {"ratio_low": doubt.low, "ratio_high": doubt.high} if doubt is not None else {}
     undecided = sides.mock.is_timed if doubt is None else tier.verdict_of(doubt) == UNDECIDED
     verdict, rounded = UNDECIDED if undecided else tier.verdict(factor), f"{factor:.2f}"
@@ -279,7 +283,7 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
             if max(times) >= CRITICAL_SHARE * e2e and _factor(*times) >= OTHER_SPEED
         ]
     elif verdict == UNDECIDED:
-        items = [FoundDifference(UNDECIDED, _what_would_decide(doubt, tier, timed=sides.mock.is_timed))]
+        items = [FoundDifference(UNDECIDED, _what_would_decide(doubt, tier, sides.mock))]
     else:
         sentence = say(
             "{mock} in the mock, {e2e} in the model: the mock is {ratio} (limit {limit}x)",
@@ -299,21 +303,19 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
     return replace(answer, evidence=(*answer.evidence, *_largest_changes(rows, mock - e2e), *_spread(sides)))
 
 
-def _doubt(sides: SideBySide, mock_ns: int, e2e_ns: int) -> DoubtfulFigure | None:
-    """The ratio with its interval; None where a side does not say how sure its time is."""
-    ends = [
-        (side.bounds_ns[0] / side.gpu_ns, side.bounds_ns[1] / side.gpu_ns)
-        for side in (sides.mock, sides.e2e)
-        if side.bounds_ns is not None and side.gpu_ns
-    ]
+def _ratio(
+    mock_ns: int, e2e_ns: int, known: Sequence[tuple[tuple[float, float] | None, OperationSide]]
+) -> DoubtfulFigure | None:
+    """The ratio with its interval, from where each side's time lies; None where one does not say."""
+    ends = [(lies[0] / side.gpu_ns, lies[1] / side.gpu_ns) for lies, side in known if lies is not None and side.gpu_ns]
     if len(ends) < 2 or not e2e_ns:
         return None
     (low, high), (e2e_low, e2e_high) = ends
-    ratio, samples = mock_ns / e2e_ns, min(sides.mock.alike, sides.e2e.alike)
+    ratio, samples = mock_ns / e2e_ns, min(side.alike for _, side in known)
     return DoubtfulFigure(ratio, ratio * low / e2e_high, ratio * high / e2e_low if e2e_low else math.inf, samples)
 
 
-def _what_would_decide(doubt: DoubtfulFigure | None, tier: Tier, *, timed: bool) -> str:
+def _what_would_decide(doubt: DoubtfulFigure | None, tier: Tier, mock: OperationSide) -> str:
     """Why the times do not tell, and how many would."""
     if doubt is None:
         return say(
@@ -329,9 +331,13 @@ def _what_would_decide(doubt: DoubtfulFigure | None, tier: Tier, *, timed: bool)
     if needed is None:
         return say("{told}: as near to it that no number of samples would tell", told=told)
     count = count_text(needed)
-    if timed:
+    if mock.is_timed:
+        seconds = f"{math.ceil(mock.timed_s * needed / mock.alike) or 1}"
         return say(
-            "{told}; about {count} samples that stay as they are would decide (--seconds)", told=told, count=count
+            "{told}; `gpuledger time --seconds={seconds}` would decide: about {count} samples that stay as they are",
+            told=told,
+            seconds=seconds,
+            count=count,
         )
     return say("{told}; about {count} forwards a side would decide", told=told, count=count)
 

@@ -63,6 +63,10 @@ class OperationSide:
     """The 10th and the 90th percentile of GPU time."""
     bounds_ns: tuple[float, float] | None = None
     """Where the usual GPU time lies, in 95 of 100 cases; None where too few forwards were seen."""
+    near_ns: tuple[float, float] | None = None
+    """Of a pair timed in turns: the same by the rounds alone, which is enough to pass, not to fail."""
+    timed_s: float = 0.0
+    """How long it was timed."""
     drift_share: float | None = None
     """How much longer forwards of the last quarter of steps take than those of the first."""
     wait: Wait | None = None

@@ -220,5 +220,7 @@ def side_of_timing(timed: TimedOperation, name: str) -> OperationSide:
         alike=len(samples),
         spread_ns=(low, high),
         bounds_ns=timed.bounds_ns,
+        near_ns=timed.near_ns,
+        timed_s=timed.seconds,
         is_timed=True,
     )

@@ -122,6 +122,11 @@ class TimePairJson(Json):
             "unknown where the interval does not say."
         ),
     ]
+    decision: Annotated[
+        Literal["PASS", "FAIL", "UNDECIDED"],
+        Meta(description="Whether they are the same to within target_share; UNDECIDED where the interval holds it."),
+    ]
+    deciding_seconds: Annotated[float | None, Meta(description="The --seconds that would decide; null if decided.")]
     difference_ns: Annotated[float, Meta(description="The median over the rounds of what the second takes more.")]
     difference_share: float
     interval_ns: Annotated[_Interval | None, Meta(description="Of the difference; null for fewer than 6 rounds.")]
@@ -189,6 +194,8 @@ def timing_pair_json(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings |
     return TimePairJson(
         schema="gpuledger.timepair/1",
         verdict=spread.verdict(target),
+        decision=pair.decision,
+        deciding_seconds=None if pair.deciding_seconds is None else round(pair.deciding_seconds, 3),
         difference_ns=round(spread.difference_ns, 3),
         difference_share=round(spread.difference_share, 6),
         interval_ns=_rounded(spread.interval_ns, 3),

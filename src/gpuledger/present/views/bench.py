@@ -279,8 +279,9 @@ def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
 
 
 def _figures(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """All that was found but tables."""
+    """All that was found but tables, and how sure a median is, which is for verdicts."""
     apart = {"workload", "settings", "verdict"}
+    apart |= {key for key in result if key.endswith(("_interval", "_samples"))}
     return [(key, value) for key, value in result.items() if key not in apart and not _is_table(value)]
 
 

@@ -149,6 +149,12 @@ def _blocks(summary: RunSummary) -> list[Block]:
         blocks.append(Points("Slowed by the profiler", summary.slowed_cells))
     if summary.targets:
         blocks += [Heading("Targets"), SheetBlock(_targets(summary.targets))]
+    if undecided := tuple(
+        f"{_headed(row.target.key)} in {row.cell.title if row.cell else '-'}: {row.figure.reason}"
+        for row in summary.targets
+        if row.verdict == UNDECIDED
+    ):
+        blocks.append(Points("Undecided", undecided))
     if summary.misses:
         blocks.append(Points("Missed", tuple(summary.misses)))
     if summary.failures:

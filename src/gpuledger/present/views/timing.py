@@ -6,7 +6,6 @@ JSON is the document gpuledger.time/1, or gpuledger.timepair/1. A spreadsheet ha
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from gpuledger.present.document import (
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
-from gpuledger.verdicts import DoubtfulFigure
+from gpuledger.verdicts import PASS, UNDECIDED
 
 if TYPE_CHECKING:
     from gpuledger.system.nvml import GpuReadings, SampledRange
@@ -281,19 +280,16 @@ def _pair_verdict(names: tuple[str, str], pair: TimedPair) -> str:
         if spread.difference_ns >= 0
         else say("{second} takes {share} less time than {first} ({interval})", **parts)
     )
-    verdict = spread.verdict(target)
-    if verdict == "same":
+    if pair.decision == PASS:
         said = say("{difference}: the same to within {share}", difference=said, share=percent_text(target))
-    elif verdict == "unknown":
-        known = DoubtfulFigure(spread.difference_share, low, high, spread.first.samples)
-        needed = known.deciding_samples(math.copysign(target, spread.difference_share))
+    elif pair.decision == UNDECIDED:
         said = say(
             "UNDECIDED: {difference}: not enough to tell whether they differ by more than {share}",
             difference=said,
             share=percent_text(target),
         )
-        if needed is not None and needed > known.samples:
-            seconds = f"{pair.first.seconds * needed / known.samples:.3g}"
+        if pair.deciding_seconds is not None:
+            seconds = f"{pair.deciding_seconds:.3g}"
             said = say("{told}; --seconds={seconds} would, if nothing else changes", told=said, seconds=seconds)
     return say("{told}.", told=said) if pair.is_settled else say("{told}, not converged.", told=said)
 
