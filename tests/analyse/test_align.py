@@ -343,9 +343,7 @@ def test_text_fits_a_terminal(unpacked: Unpack) -> None:
     lines = ran.stdout.splitlines()
     assert lines[0] == "attn.sqlite against decode.sqlite"
     assert lines[2].startswith("ALIGNED WITH REMARKS: ")
-    assert any(
-        re.fullmatch(r"latency per forward  WARN     22\.8 us  .* 25\.9 us \(1\.14x faster\)", e) for e in lines
-    )
+    assert any(re.fullmatch(r"latency per forward  WARN     22\.8 us  .* 25\.9 us \(1\.14x faster\)", e) for e in lines)
 
 
 @pytest.mark.parametrize("options", [["--range=attention"], [f"--pattern={PATTERN.expression}"], ["--auto"], []])
