@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalog": {"trace"},
     "capture": {"errors", "json_types", "version", "system"},
     "doctor": {"errors", "version", "system"},
-    "timing": {"errors", "capture"},
+    "timing": {"errors", "capture", "verdicts"},
     "runbook": {"errors", "units", "verdicts", "system", "capture"},
     "read": {"errors", "limits", "version", "units", "messages", "trace", "system", "catalog", "capture"},
     "ledger": {"errors", "units", "messages", "trace", "catalog"},
