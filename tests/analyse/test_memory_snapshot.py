@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,7 +102,8 @@ def test_levels_are_those_counted_one_by_one(drawn: list[tuple[bool, int, int, b
         assert parts.allocated_bytes == figures.levels.allocated_bytes[moment + 1]
     if len(memory.history):
         curve = memory_curve_by_event(read, figures, bins=7)
-        assert sum(band.held_bytes for band in curve.bands).tolist() == curve.allocated_bytes.tolist()
+        held = np.sum([band.held_bytes for band in curve.bands], axis=0)
+        assert held.tolist() == curve.allocated_bytes.tolist()
         assert all((band.held_bytes >= 0).all() for band in curve.bands)
         assert curve.allocated_bytes.max() == figures.peak_bytes
 

@@ -6,6 +6,7 @@ import json
 import lzma
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def served(batches: list[tuple[int, int, int]], *, noise: float = 0.0, late: int
     Of the 120 us between steps, it schedules for 60 us and detokenizes for 30 us. Step `late` takes 20 times as long.
     """
     draw = np.random.default_rng(1)
-    ranges, calls, kernels, now = [], [], [], 1_000_000
+    ranges, calls, kernels, now = list[Any](), list[Any](), list[Any](), 1_000_000
     for number, (reading, tokens, decoding) in enumerate(batches):
         took = BASE + PER_PREFILL * tokens + PER_REQUEST * (reading + decoding)
         took = round(took * (1 + noise * draw.standard_normal())) * (20 if number == late else 1)
@@ -238,7 +239,9 @@ def test_what_is_shown(made: tuple[Trace, Serving]) -> None:
     assert "R² 1.000" in text
     assert "a million decode tokens cost" in text
     assert "60 steps of vLLM" in build_report(made[0], "made").to_text(width=120)
-    unknown = replace(made[1], steps=(replace(made[1].steps[0], batch=batch_of("execute_new_3_cached_5")),))
+    batch = batch_of("execute_new_3_cached_5")
+    assert batch is not None
+    unknown = replace(made[1], steps=(replace(made[1].steps[0], batch=batch),))
     assert unknown.prefill_tokens is None
 
 

@@ -79,7 +79,7 @@ RECORDS = {"bench", "capture", "doctor", "export", "run", "time", "view"}
 
 def rows() -> list[tuple[str, tuple[str, ...], str]]:
     """What a document asks, the commands that can be run here, and the answer."""
-    found, before = [], ()
+    found, before = list[tuple[str, tuple[str, ...], str]](), tuple[str, ...]()
     for line in (ROOT / "docs" / "cases" / "README.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         commands = tuple(re.findall(r"`gpuledger ([^`]+)`", cells[1])) if len(cells) == 3 else ()
