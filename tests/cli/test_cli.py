@@ -102,6 +102,7 @@ NO_TABLE_OF_A_PROFILE = {
     "bench",
     "run",
     "export",
+    "history",
     "view",
 }
 """They have tests of their own."""

@@ -79,6 +79,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "fleet": (PROFILE, "--workers=0"),
     "export": (PROFILE, "-o", "a.pftrace"),
     "view": (PROFILE, "--no-browser"),
+    "history": ("add", PROFILE, "--store=runs"),
 }
 """How a verb is called, if not with a profile alone."""
 
@@ -94,7 +95,7 @@ def test_every_verb_that_reads_a_profile_has_it(verb: str, kind: str, tmp_path: 
         path = many_rows(30_000)(tmp_path) if kind == "export" else trace(tmp_path / "a.json")
         limit, said = "read-seconds=0", "took more than 0 s"
     call = [str(path) if each == PROFILE else each for each in CALLS.get(verb, (PROFILE,))]
-    ran = server().run(verb, f"--limit={limit}", *call, folder=tmp_path / "ran")
+    ran = server().run(verb, *call, f"--limit={limit}", folder=tmp_path / "ran")
     assert (ran.exit_code, ran.stdout) == (1, b"")
     assert said in ran.said
     assert "--limit=" in ran.said or verb == "fleet"  # which names each profile with its first sentence

@@ -375,7 +375,8 @@ def test_help_loads_nothing_heavy() -> None:
 def test_importing_the_command_loads_nothing() -> None:
     """Ctrl-C while modules are loaded is caught in `main`: what is loaded before it would show a traceback."""
     code = "import sys; known = {*sys.modules}; import gpuledger.__main__; print(*sorted({*sys.modules} - known))"
-    ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    found = {"PYTHONPATH": str(ROOT / "src")}  # without site nothing else says where it is installed
+    ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=found)
     assert {*ran.stdout.split()} <= {"__future__", "gc", "gpuledger", "gpuledger.__main__"}
 
 

@@ -379,14 +379,14 @@ def test_dry_run_prints_every_command_and_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_secrets_are_set_but_written_nowhere_and_only_their_owner_reads_what_is(tmp_path: Path) -> None:
-    code = "import os, sys; sys.exit(len(os.environ['HF_TOKEN']) != 4 or sys.argv[1] != 'quiet')"
+    code = "import os, sys; sys.exit(len(os.environ['HF_TOKEN']) != 4 or sys.argv[1] != 'quieter7')"
     path = written(tmp_path, step(code, "${API_KEY}"), "environment: {HF_TOKEN: hush}\n")
-    path.write_text(path.read_text().replace("variables: {", "variables: {API_KEY: quiet, "))
+    path.write_text(path.read_text().replace("variables: {", "variables: {API_KEY: quieter7, "))
     planned, ran = run(path, "--dry-run"), run(path, "--format=json")
     assert ran.exit_code == 0, ran.stderr
     files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
     texts = [file.read_text() for file in files]
-    for secret in ("hush", "quiet"):
+    for secret in ("hush", "quieter7"):
         assert not [text for text in (*texts, planned.stdout, ran.stdout, ran.stderr) if secret in text]
     assert {file.stat().st_mode & 0o077 for file in (tmp_path / "out", *files)} == {0}
 

@@ -24,7 +24,7 @@ from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import Activities, launching_call
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes
@@ -213,7 +213,8 @@ def compare_sides(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     work = source.rows(theirs)
     ran = np.flatnonzero(~work.in_graph & (work.call >= 0))
     process, start = (source.calls[column][work.call[ran]] for column in ("pid", "start_ns"))
-    stream = work.stream[ran] * bool(np.ptp(target.column("stream")[target.in_graph]))  # else in the order of calls
+    streams = distinct(target.column("stream")[target.in_graph])
+    stream = work.stream[ran] * (len(streams) > 1)  # of one, in the order of calls
     ran = ran[np.lexsort((work.start_ns[ran], start, stream, work.gpu[ran], process))]
     return ComparedSides(
         _graph_sequences(target.rows(ours)),
