@@ -191,6 +191,7 @@ def test_ctrl_c_ends_a_query() -> None:
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     before = children.read_text()
     is_over = threading.Event()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 
     def interrupt() -> None:
         """Python loses what is raised in a hook of a fork, were it Ctrl-C: then it is pressed again."""
