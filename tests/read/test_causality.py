@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,13 @@ def test_a_late_clock_is_told_where_nobody_waits_for_the_gpu(tmp_path: Path) -> 
     late = open_trace(damaged_export(source, tmp_path / "late.sqlite", "clock late"))
     assert "starts-late" in _codes(late)
     assert _first(build_report(late, "x", Selection()).findings) is None
+
+
+def test_work_that_waits_for_another_process_is_not_taken_for_a_late_clock(tmp_path: Path) -> None:
+    """765 operations find the GPU idle, and the one that waits least does so for 140 us, but each for another time."""
+    with tarfile.open(CAPTURES / "nsys" / "structures.tar.xz") as archive:
+        archive.extract("structures/two_processes.sqlite", tmp_path, filter="data")
+    assert not open_trace(tmp_path / "structures" / "two_processes.sqlite").damage
 
 
 @pytest.mark.parametrize("kind", PUT_RIGHT)
