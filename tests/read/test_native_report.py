@@ -250,3 +250,12 @@ def test_reports_of_others_are_read_without_nsys(path: Path, monkeypatch: pytest
     ]
     starts = trace[Table.CALLS]["start_ns"]
     assert np.count_nonzero(starts < 0) == 0
+
+
+def test_a_field_of_another_kind_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torture found it: the name of a GPU that is a number."""
+    monkeypatch.setattr(report_files, "GPU", {**report_files.GPU, 2: 7, 14: b"many"})
+    path = tmp_path / "a.nsys-rep"
+    path.write_bytes(report([kernel(1000, 2000)]))
+    [gpu] = open_trace(path).origin.gpus
+    assert (gpu.name, gpu.sm_count) == ("unnamed GPU", None)

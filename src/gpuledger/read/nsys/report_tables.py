@@ -201,6 +201,7 @@ _KNOWN_CALLS: Final = frozenset((6, 7, 8, 9, 10, 11, 12, 45, 46, 48, 68, 69, 102
 
 _STRINGS: Final = "StringIds"
 _MOST_SAMPLE_BYTES: Final = 1 << 16
+_GPU_TEXTS: Final = {"name", "busLocation", "uuid"}
 _GPU: Final = {
     "id": 1,
     "name": 2,
@@ -470,9 +471,12 @@ def _described(file: ReportFile, events: DecodedEvents) -> dict[str, Columns]:
     began = _began_ns(file)
     versions = [] if file.version is None else [("EXPORT_PRODUCT_VERSION", file.version.encode())]
     return {
-        "TARGET_INFO_GPU": {name: [gpu.get(number) for gpu in gpus] for name, number in _GPU.items()},
+        "TARGET_INFO_GPU": {
+            name: [_of_kind(gpu.get(number), bytes if name in _GPU_TEXTS else int) for gpu in gpus]
+            for name, number in _GPU.items()
+        },
         "TARGET_INFO_CUDA_DEVICE": {
-            name: [device.get(number) for device in devices]
+            name: [_of_kind(device.get(number), int) for device in devices]
             for number, name in enumerate(("gpuId", "cudaId", "pid"), 1)
         },
         "TARGET_INFO_SYSTEM_ENV": _pairs(known),
@@ -494,7 +498,12 @@ def _described(file: ReportFile, events: DecodedEvents) -> dict[str, Columns]:
 
 
 def _pairs(pairs: Sequence[tuple[str, Any]]) -> Columns:
-    return {"name": [name.encode() for name, _ in pairs], "value": [value for _, value in pairs]}
+    return {"name": [name.encode() for name, _ in pairs], "value": [_of_kind(value, bytes) for _, value in pairs]}
+
+
+def _of_kind(value: Any, kind: type) -> Any:
+    """A field; None where a damaged report has something else in its place."""
+    return value if isinstance(value, kind) else None
 
 
 def _began_ns(file: ReportFile) -> int | None:
