@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
+from gpuledger.analyse.light.product_roof import LightRoof
 from gpuledger.analyse.light.slow_kernels import (
     LEAST_LOST,
     aligned_products,
@@ -23,7 +24,6 @@ from gpuledger.analyse.light.slow_kernels import (
     newer_attention,
     vectorized,
 )
-from gpuledger.analyse.light.unrecorded_products import LightRoof
 from gpuledger.analyse.steady_kernels import Shortened
 from gpuledger.analyse.wasted_work import (
     batched_products,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
+from gpuledger.analyse.light.product_roof import LightRoof
 from gpuledger.analyse.light.reachable import (
     ATTENTION,
     NEWEST_ATTENTION,
@@ -24,7 +25,6 @@ from gpuledger.analyse.light.reachable import (
     product_ns,
     stream_ns,
 )
-from gpuledger.analyse.light.unrecorded_products import LightRoof
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import narrower_types, spread, views
 from gpuledger.catalog.kernel_types import (

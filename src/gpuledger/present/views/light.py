@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.light.books import MOSTLY_KNOWN, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightSource
-from gpuledger.analyse.light.unrecorded_products import LightRoof
+from gpuledger.analyse.light.product_roof import LightRoof
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
