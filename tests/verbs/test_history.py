@@ -89,6 +89,14 @@ def test_blame_says_what_moved(store: Path) -> None:
     assert "Nothing changed launches beyond noise." in shown(store, "blame", "launches")
 
 
+def test_one_run_shows_neither_a_change_nor_noise(store: Path, tmp_path: Path) -> None:
+    [first, *_] = sorted(store.iterdir())
+    (tmp_path / first.name).write_bytes(first.read_bytes())
+    assert "Runs: 1, too few to tell a change from noise." in shown(tmp_path, "trend")
+    assert "Runs: 1, too few to tell a change from noise." in shown(tmp_path, "blame")
+    assert "Runs: 12; changes beyond noise: 1; from run to run it varies by 0.0 %." in shown(store, "trend")
+
+
 def test_a_damaged_file_is_named_and_left_out(store: Path, tmp_path: Path) -> None:
     for path in store.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

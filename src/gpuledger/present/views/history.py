@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.run_history import CODE, HARDWARE, METHOD, NOISE, LevelChange, StoredRun, Trend
+from gpuledger.analyse.run_history import CODE, FEWEST, HARDWARE, METHOD, NOISE, LevelChange, StoredRun, Trend
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
@@ -53,7 +53,7 @@ def _document(store: str, sheets: Sequence[Sheet], sentences: Sequence[str], dam
 
 def runs_document(store: str, runs: Sequence[StoredRun], damaged: Sequence[str] = ()) -> Document:
     """Every run of a store, with the first of its figures, the step."""
-    said = say("{count} runs in {store}.", count=count_text(len(runs)), store=store)
+    said = say("Runs in {store}: {count}.", count=count_text(len(runs)), store=store)
     figure = next(iter(runs[0].figures)) if runs else ""
     return _document(store, [_runs_sheet([run for run in runs if figure in run.figures], figure)], [said], damaged)
 
@@ -99,19 +99,26 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round(scale * (value - low))] for value in values)
 
 
+def _too_few(found: Trend) -> list[str]:
+    """What is said instead of a change where there are too few runs to see one."""
+    if len(found.runs) >= 2 * FEWEST:
+        return []
+    return [say("Runs: {runs}, too few to tell a change from noise.", runs=count_text(len(found.runs)))]
+
+
 def _trend_sentences(found: Trend) -> list[str]:
     real = [change for change in found.changes if change.verdict != NOISE]
     values = [run.figures[found.figure].value for run in found.runs]
-    said: list[str] = [
-        say("{figure}: {line}", figure=figure_name(found.figure), line=sparkline(values)),
+    summary = _too_few(found) or [
         say(
-            "Changes beyond noise: {changes} in {runs} runs; from run to run it varies by {noise}.",
-            changes=len(real),
+            "Runs: {runs}; changes beyond noise: {changes}; from run to run it varies by {noise}.",
             runs=count_text(len(values)),
+            changes=count_text(len(real)),
             noise=share_text(found.noise_share),
-        ),
-        *map(change_sentence, real),
+        )
     ]
+    line = say("{figure}: {line}", figure=figure_name(found.figure), line=sparkline(values))
+    said: list[str] = [line, *summary, *map(change_sentence, real)]
     if found.drift_share:
         share = signed_share(found.drift_share)
         said.append(say("It drifts by {share} over all runs, in no single step: no commit is blamed.", share=share))
@@ -188,7 +195,8 @@ def _where(blamed: BlamedChange) -> list[str]:
 
 def blame_document(store: str, found: Trend, blamed: Sequence[BlamedChange], damaged: Sequence[str]) -> Document:
     """Each change with the commits that may have made it, and what moved."""
-    said: list[str] = [] if blamed else [say("Nothing changed {figure} beyond noise.", figure=found.figure)]
+    nothing = _too_few(found) or [say("Nothing changed {figure} beyond noise.", figure=found.figure)]
+    said: list[str] = [] if blamed else nothing
     for part in blamed:
         said += [change_sentence(part.change), *_where(part)]
     moved = [_moved_sheet(part.change, number) for number, part in enumerate(blamed, 1)]
