@@ -56,7 +56,8 @@ def largest(values: NDArray[Any], count: int) -> Positions:
 
 def nearest_percentiles(values: Ints, *percents: int) -> list[int]:
     """Values that occur, each the nearest to a percentile: the median step is a step that was recorded."""
-    return [int(value) for value in np.percentile(values, percents, method="nearest")]
+    ranks = [round((len(values) - 1) * percent / 100) for percent in percents]
+    return [int(value) for value in np.partition(values, ranks)[ranks]]
 
 
 def lower_median(values: Ints) -> int:
