@@ -47,6 +47,7 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, is_same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, holds, union
+from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import Codes
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
@@ -122,7 +123,7 @@ def _lacking(launch: Positions, node: Ints) -> LostNodes:
     if len(distinct(pairs)) < len(pairs):  # a loop runs a node twice
         return LostNodes()
     absent = len(launch_first) - np.bincount(node_number, minlength=len(node_first))
-    usual = float(np.median(absent))
+    usual = median(absent)
     in_all = absent <= usual + _FAR_MORE * np.sqrt(usual) + _A_FEW
     nodes = int(np.count_nonzero(in_all))
     lack = nodes - np.bincount(launch_number, weights=in_all[node_number]).astype(np.int64)

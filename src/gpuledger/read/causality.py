@@ -42,6 +42,7 @@ from gpuledger.trace.keys import (
 )
 from gpuledger.trace.model import Note
 from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.statistics import nearest_percentiles
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text, time_text
 
@@ -443,7 +444,7 @@ class _Laws:
             if len(rows) < _FEWEST_IDLE:
                 continue
             waited = work.start[rows] - self.calls["end_ns"][self.launch[rows]]
-            soonest, early, late = np.quantile(waited, (0, 0.25, 0.75)).astype(np.int64).tolist()
+            soonest, early, late = nearest_percentiles(waited, 0, 25, 75)
             if soonest > IDLE_NS and late - early < EARLY_NS and len(distinct(work.pid[rows])) == 1:
                 yield from counted("starts-late", len(rows), time=time_text(soonest))
 
