@@ -42,6 +42,7 @@ GROUPS = {
     "structures": ("structures", "PROGRAMS"),
     "busy": ("busy", "PROGRAMS"),
     "unseen": ("unseen", "PROGRAMS"),
+    "fresh": ("fresh", "PROGRAMS"),
     "light": ("light", "PROGRAMS"),
     "unlit": ("light", "HELD_OUT"),
     "lines": ("lines", "PROGRAMS"),

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from gpuledger_workloads.device import captured  # noqa: E402
 from lab.programs import pairs  # noqa: E402
-from lab.programs.paired import PairedProgram, busy, library, planted, structures, unseen  # noqa: E402
+from lab.programs.paired import PairedProgram, busy, fresh, library, planted, structures, unseen  # noqa: E402
 
 PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
 FAST = (
@@ -71,9 +71,10 @@ EVERY = (
     *structures.PROGRAMS,
     *busy.PROGRAMS,
     *unseen.PROGRAMS,
+    *fresh.PROGRAMS,
     *library.JAX,
 )
-TORCH_ALONE = tuple(program for program in unseen.PROGRAMS if program.name not in BUSY_MODELS)
+TORCH_ALONE = (*(program for program in unseen.PROGRAMS if program.name not in BUSY_MODELS), *fresh.PROGRAMS)
 
 
 def named(name: str) -> PairedProgram:
