@@ -272,7 +272,9 @@ def test_ranks_a_snapshot_and_a_history_are_answered_from_the_folders_alone(
     assert trend["answer"][0].startswith("step: ")
     [run] = next(table for table in trend["tables"] if table["table"] == "runs")["rows"]
     assert (run["commit"], run["value_ns"]) == ("abc", 46_711_173)
-    assert told(profiles, "history", store="perf", what="blame")["answer"] == ["Runs: 1, too few to tell a change from noise."]
+    assert told(profiles, "history", store="perf", what="blame")["answer"] == [
+        "Runs: 1, too few to tell a change from noise."
+    ]
     [leak] = unpacked_snapshots(folder, ["leak.pickle"])
     held = told(profiles, "memory_snapshot", path=leak.name)
     assert held["answer"][0].startswith("GPU 0: memory grows by 8.39 MB per step")

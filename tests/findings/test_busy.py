@@ -30,6 +30,7 @@ def torch_kernel(what: str, tensors: int, element: str = "c10::BFloat16", lanes:
     return f"void at::native::vectorized_elementwise_kernel<{lanes}, at::native::{what}<{element}>, {pointers} >"
 
 
+GEMV, NARROW_GEMV = "void gemv2T_kernel_val<int, float, float>", "void gemv2T_kernel_val<int, __nv_bfloat16, float>"
 GEMM, NARROW = "ampere_sgemm_128x64_tn", "ampere_bf16_s16816gemm_bf16_128x64_tn"
 TF32, DOUBLE = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_cublas", "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_cublas"
 ADD, MUL = torch_kernel("CUDAFunctor_add", 3), torch_kernel("AUnaryFunctor_mul", 2)
@@ -77,6 +78,7 @@ FASTER = 0.7 * PEAK.tera["bf16"] / PEAK.plain["fp32"]
 Steps = Sequence[Kernel | tuple[str, int] | tuple[str, int, int]]
 FAULTS: dict[str, tuple[str, Steps, float]] = {
     "float32": ("PRECISION", [(GEMM, 500), (FLOATS, 100)], 500 * (1 - 1 / FASTER) + 50),
+    "float32 weights": ("PRECISION", [(GEMV, 500), (NARROW_GEMV, 100)], 250),
     "TF32": ("PRECISION", [(TF32, 500), (FLOATS, 100)], 250 + 50),
     "float64": ("PRECISION", [(DOUBLES, 100), (DOUBLE, 80), (NARROW, 500)], 50),
     "attention": (

@@ -32,6 +32,7 @@ from gpuledger.catalog.kernel_types import (
     is_fused_update,
     is_multi_tensor,
     is_of_loss,
+    is_vector_product,
     list_passes,
     moves_unnamed,
     names_bfloat16_gpu,
@@ -326,7 +327,10 @@ BY_ACCIDENT: Final = 0.5  # programs that spend more than this in double precisi
 
 
 def narrower_types(kernels: SteadyKernels) -> Shortened:
-    """Single precision in bfloat16 on tensor cores, and what moves such tensors; double precision in single."""
+    """Single precision in bfloat16 on tensor cores, and what moves such tensors; double precision in single.
+
+    A product with a vector only moves its weights.
+    """
     duration = kernels.took_ns.astype(np.float64)
     saved, of_kind = dict[str, float](), dict[str, Mask]()
     wide = np.zeros(len(kernels), np.bool_)
@@ -337,6 +341,11 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
             duration[chosen] /= times
             wide |= chosen
             saved[kind], of_kind[kind] = float((kernels.took_ns - duration)[chosen].sum()), chosen
+    vectors = kernels.is_matrix & kernels.named(is_vector_product) & kernels.named(works_on_floats)
+    if vectors.any() and _times_as_fast(kernels, "fp32") >= LEAST_FASTER:
+        duration[vectors] /= 2
+        wide |= vectors
+        saved["fp32 weights"], of_kind["fp32 weights"] = float(duration[vectors].sum()), vectors
     if kernels.took_ns[wide].sum() >= MOSTLY * kernels.took_ns.sum():
         moved = ~kernels.is_matrix & kernels.named(works_on_floats) & (kernels.took_ns >= LEAST_NS)
         duration[moved] /= 2

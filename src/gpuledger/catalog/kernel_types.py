@@ -89,6 +89,9 @@ def works_on_floats(name: str) -> bool:
     return "float" in name and not _NARROW.search(name)
 
 
+is_vector_product: Final = name_matcher(r"gemv", words=("gemv",))
+"""Whether a kernel multiplies a matrix by a vector: it reads each weight once, for two operations."""
+
 changes_layout: Final = name_matcher(
     r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|convertTensor_kernel|permutationKernel|batched_transpose_\d+x\d+",
     words=("nchw", "converttensor", "permutationkernel", "batched_transpose"),

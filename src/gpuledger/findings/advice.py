@@ -309,6 +309,15 @@ FP32: Final = FixWords.of(
         Framework.HIP: say("`hipblasGemmEx` with 16-bit inputs"),
     },
 )
+FP32_WEIGHTS: Final = FixWords.of(
+    say("weights of 16 bits; TF32 would read as many bytes as FP32"),
+    {
+        Framework.TORCH: say("`model.to(torch.bfloat16)`; TF32 would read as many bytes as FP32"),
+        Framework.VLLM: say("serve in 16 bits: `--dtype=bfloat16`"),
+        Framework.SGLANG: say("serve in 16 bits: `--dtype=bfloat16`"),
+    },
+)
+
 FP32_TO_HALF: Final = FixWords.of(
     say("matrix products on half-precision inputs, which this GPU's tensor cores take"),
     {

@@ -222,6 +222,12 @@ RULES: Final = (
                 advice.FP32_TO_HALF,
                 _ON_FLOATS,
             ),
+            "fp32 weights": OtherWayWords(
+                say("products with a vector, which read FP32 weights"),
+                say("they read their weights in 16 bits, half the bytes"),
+                advice.FP32_WEIGHTS,
+                _ON_FLOATS,
+            ),
             "tf32": OtherWayWords(
                 say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
                 say("they run in bfloat16, and the tensors around them are half the size"),
