@@ -23,7 +23,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import Message, say
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import clip, total, union
+from gpuledger.trace.spans import Span, clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 OVERLAP_COMMUNICATION: Final = say("overlap it with compute: async collectives, prefetch, two micro-batches")
@@ -52,8 +52,7 @@ def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Find
     time, share = per_step(device, exposed), exposed / device.steady_ns
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("communication"))
     steady = clip(device.ledger.busy.comm, device.steady)
-    span = longest(steady) if len(steady) else None
-    part = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
+    part = _share_of_time(device, exposed, longest(steady) if len(steady) else None)
     is_told_anyway = share >= MUCH_COMMUNICATION and not worth_telling(device, saving)
     finding = rule.finding(
         device, claim, (part,), saving, assumption, explains=lost, edit=None if is_told_anyway else edit
@@ -297,9 +296,9 @@ def _assumption(slow: int, hidden: int) -> str:
     return say("the copies run at full speed: only fewer bytes help")
 
 
-def _share_of_time(device: Device, exposed: int) -> Evidence:
+def _share_of_time(device: Device, exposed: int, span: Span | None = None) -> Evidence:
     share = exposed / device.steady_ns
-    return Evidence(say("{share} of the time", share=share_text(share)), share=share, of=say("the time"))
+    return Evidence(say("{share} of the time", share=share_text(share)), span, share=share, of=say("the time"))
 
 
 def _flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
@@ -437,12 +436,7 @@ RULES: Final = (
         edit=lambda fixes: fixes.hidden(State.COPY),
         exposed=LineKind.COPY,
     ),
-    Rule(
-        "COPY-PAGEABLE",
-        _pageable,
-        advice.COPY_PAGEABLE,
-        edit=Fixes.pinned,
-    ),
+    Rule("COPY-PAGEABLE", _pageable, advice.COPY_PAGEABLE, edit=Fixes.pinned),
     Rule(
         "COMM-EXPOSED",
         _exposed_communication,
@@ -450,10 +444,5 @@ RULES: Final = (
         edit=lambda fixes: fixes.hidden(State.COMM),
         exposed=LineKind.COMM,
     ),
-    Rule(
-        "UNIFIED-MEMORY",
-        _pages_migrate,
-        advice.UNIFIED_MEMORY,
-        triggers=(Cause.PAGE_MIGRATION,),
-    ),
+    Rule("UNIFIED-MEMORY", _pages_migrate, advice.UNIFIED_MEMORY, triggers=(Cause.PAGE_MIGRATION,)),
 )

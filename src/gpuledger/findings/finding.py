@@ -5,7 +5,7 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -86,17 +86,18 @@ class Finding:
     claim: str
     """One sentence without a full stop."""
     evidence: tuple[Evidence, ...]
-    saving_ns: int
+    saving_ns: int = 0
     """In the steady stretch, for the run as profiled; 0 where the finding is about the capture."""
-    saving_ns_per_step: int | None
-    saving_low_ns_per_step: int | None
+    saving_ns_per_step: int | None = None
+    saving_low_ns_per_step: int | None = None
     """The low end: what would be saved of the run without the profiler."""
-    assumption: str
-    confidence: str
+    assumption: str = ""
+    confidence: str = say("high")
     """high, medium or low."""
-    gpu: int
-    next: str
-    """The command to run next."""
+    gpu: int = -1
+    """-1: of all, or of none."""
+    next: str = ""
+    """The command to run next: that which explains the code, unless another is given."""
     explains_ns: int = 0
     """Time that is lost to this and to nothing else: nothing saves more."""
     steps: int = 1
@@ -119,6 +120,7 @@ class Finding:
         """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
         shown = tuple(piece for piece in self.evidence if piece.share is None or piece.share >= LEAST_SHARE)
         object.__setattr__(self, "evidence", shown)
+        object.__setattr__(self, "next", self.next or f"gpuledger explain {self.code}")
 
     @property
     def most_ns(self) -> int:
@@ -149,11 +151,6 @@ class Finding:
     def example(self) -> Span | None:
         """Where to look: the example of the first piece of evidence that has one."""
         return next((piece.span for piece in self.evidence if piece.span is not None), None)
-
-
-def explain_command(code: str) -> str:
-    """The command that shows the page about a code."""
-    return f"gpuledger explain {code}"
 
 
 def worth_telling(device: Device, saving: int) -> bool:
@@ -202,29 +199,25 @@ def lost_time_words(device: Device, time: int, triggers: Sequence[Trigger]) -> s
 
 def often(device: Device, count: int) -> Message:
     """How often something happens: never a fraction."""
-    even = device.steps is not None and _is_even(device, count)
-    number = round(count / device.step_count) if even else count
-    times = say("once") if number == 1 else say("{count} times", count=count_text(number))
-    return _in_steps(device, times, even=even)
+    return _in_steps(
+        device, count, lambda number: say("once") if number == 1 else say("{count} times", count=count_text(number))
+    )
 
 
 def count_words(device: Device, count: int, one: Message, several: Message) -> Message:
     """How many of something there are: never a fraction."""
-    even = device.steps is not None and _is_even(device, count)
-    number = round(count / device.step_count) if even else count
-    amount = say("{count} {what}", count=count_text(number), what=one if number == 1 else several)
-    return _in_steps(device, amount, even=even)
+
+    def amount(number: int) -> Message:
+        return say("{count} {what}", count=count_text(number), what=one if number == 1 else several)
+
+    return _in_steps(device, count, amount)
 
 
-def _in_steps(device: Device, amount: Message, *, even: bool) -> Message:
-    """Of each step, of all of them, or of the window where there are none."""
+def _in_steps(device: Device, count: int, amount: Callable[[int], Message]) -> Message:
+    """For each step where that says it: as many in each, or so many that a part of one is no matter; else in all."""
+    steps = device.step_count
     if device.steps is None:
-        return amount
-    if even:
-        return say("{amount} per step", amount=amount)
-    return say("{amount} in {steps} steps", amount=amount, steps=count_text(device.step_count))
-
-
-def _is_even(device: Device, count: int) -> bool:
-    """Whether a number for one step says it: as many in each, or so many that a part of one is no matter."""
-    return count % device.step_count == 0 or count >= MANY_A_STEP * device.step_count
+        return amount(count)
+    if count % steps == 0 or count >= MANY_A_STEP * steps:
+        return say("{amount} per step", amount=amount(round(count / steps)))
+    return say("{amount} in {steps} steps", amount=amount(count), steps=count_text(steps))

@@ -692,20 +692,8 @@ RULES: Final = (
         triggers=(Cause.HOST_CODE,),
         is_slowed=True,
     ),
-    Rule(
-        "HOST-SYNC",
-        _host_waited,
-        advice.HOST_SYNC,
-        edit=Fixes.waits,
-        triggers=_WAITED,
-    ),
-    Rule(
-        "HOST-COPY",
-        _small_copies,
-        advice.HOST_COPY,
-        edit=Fixes.small_copies,
-        triggers=_WAITED,
-    ),
+    Rule("HOST-SYNC", _host_waited, advice.HOST_SYNC, edit=Fixes.waits, triggers=_WAITED),
+    Rule("HOST-COPY", _small_copies, advice.HOST_COPY, edit=Fixes.small_copies, triggers=_WAITED),
     Rule(
         "LAUNCH-BOUND",
         _host_was_behind,

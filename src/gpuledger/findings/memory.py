@@ -15,7 +15,7 @@ import numpy as np
 from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import Leak, Leaks, OomKind, OutOfMemory, SnapshotFigures
 from gpuledger.catalog.calls import CallKind
-from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, explain_command, often, per_step
+from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, often, per_step
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
@@ -83,19 +83,8 @@ def _finding(
     fix: Message | None = None,
     confidence: str = "high",
 ) -> Finding:
-    return Finding(
-        code=rule.code,
-        claim=claim,
-        evidence=tuple(map(Evidence, evidence)),
-        saving_ns=0,
-        saving_ns_per_step=None,
-        saving_low_ns_per_step=None,
-        assumption="",
-        confidence=confidence,
-        gpu=subject.figures.gpu,
-        next=explain_command(rule.code),
-        fix=fix or rule.fix,
-    )
+    pieces, gpu = tuple(map(Evidence, evidence)), subject.figures.gpu
+    return Finding(rule.code, claim, pieces, confidence=confidence, gpu=gpu, fix=fix or rule.fix)
 
 
 def _holder_lines(holders: Sequence[Holder], whole: int) -> list[Message]:

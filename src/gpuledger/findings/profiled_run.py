@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.attribution.lost_time import longest
 from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
@@ -23,7 +24,7 @@ from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
 from gpuledger.trace.model import Note, NotMeasured, Trace
-from gpuledger.trace.spans import Span, Spans
+from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
@@ -344,15 +345,10 @@ def _about(code: str, device: Device) -> Span:
         chosen = np.concatenate([device.gaps_of(trigger) for trigger in rule.triggers])
         gaps = device.ledger.gaps
         if len(chosen):
-            longest = int(chosen[gaps.length_ns[chosen].argmax()])
-            return Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest]))
+            gap = int(chosen[gaps.length_ns[chosen].argmax()])
+            return Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
     spans = {LineKind.COPY: device.ledger.busy.copy, LineKind.COMM: device.ledger.busy.comm}
     exposed = None if rule.exposed is None else spans[rule.exposed]
     if exposed is not None and len(exposed):
-        return _longest(exposed)
+        return longest(exposed)
     return Span(device.steady.start_ns, device.steady.start_ns)
-
-
-def _longest(spans: Spans) -> Span:
-    longest = int((spans.end_ns - spans.start_ns).argmax())
-    return Span(int(spans.start_ns[longest]), int(spans.end_ns[longest]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.light.books import LightBooks, light_books
 from gpuledger.analyse.steady_kernels import use_and_clock
 from gpuledger.attribution.ranges import ProgramRanges
-from gpuledger.findings.finding import Evidence, Finding, explain_command
+from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.fixes import Fixes
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Trigger
@@ -164,7 +164,6 @@ class Rule(Generic[Subject]):
             assumption=assumption,
             confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
             gpu=device.gpu,
-            next=explain_command(self.code),
             explains_ns=lost,
             steps=steps,
             edit=edit,
