@@ -146,7 +146,7 @@ def _measured_work(model: Scenario) -> Positions:
 def _sums(codes: NDArray[np.integer], time: Ints) -> list[tuple[int, int, int, int]]:
     """For each code its first row, time and number of rows, the most time first."""
     known, first, number = np.unique(codes, return_index=True, return_inverse=True)
-    sums = sweep.fold("sum", number, time, np.zeros(len(known), np.int64))
+    sums = sweep.sums(number, time, len(known))
     order = np.argsort(-sums, kind="stable")
     columns = (known, first, sums, np.bincount(number, minlength=len(known)))
     return list(zip(*(column[order].tolist() for column in columns), strict=True))

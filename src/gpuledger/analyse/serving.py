@@ -344,7 +344,7 @@ def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tup
     held = covered(idle, start, end)
     inside, around = held.copy(), parents(start, end, np.zeros(len(start), np.int64))
     np.subtract.at(inside, around[around >= 0], held[around >= 0])
-    sums = sweep.fold("sum", part.astype(np.intp), inside, np.zeros(len(parts), np.int64)).tolist()
+    sums = sweep.sums(part.astype(np.intp), inside, len(parts)).tolist()
     doing = dict(zip(parts[1:], sums[1:], strict=True))
     rest = difference(idle, union(start, end))
     number = np.flatnonzero(device.host.threads == engine)

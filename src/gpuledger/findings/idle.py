@@ -58,6 +58,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, intersection, total, union
@@ -292,8 +293,7 @@ def _short(name: str) -> str:
 
 def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[str, int]:
     """The name with the most time, and that time; `which` name each amount belongs to."""
-    sums = np.zeros(len(names), np.int64)
-    np.add.at(sums, which, time_ns)
+    sums = sweep.sums(which, time_ns, len(names))
     return names[int(sums.argmax())], int(sums.max())
 
 

@@ -26,6 +26,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import MOST_OF_PERIOD, Periodic, Variation, variation
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.trace import sweep
 from gpuledger.trace.spans import Ints, Span, Spans, covered
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Table
@@ -79,9 +80,7 @@ class PeriodicSteps:
         gaps, count = self.device.ledger.gaps, len(self.periodic.is_slow)
         step = np.searchsorted(self._edges_ns, gaps.start_ns, side="right") - 1
         mine = (gaps.trigger == TRIGGERS.index(trigger)) & (step >= 0) & (step < count)
-        of_step = np.zeros(count, np.int64)
-        np.add.at(of_step, step[mine], gaps.length_ns[mine])
-        return self._amounts(idle_label(trigger), of_step)
+        return self._amounts(idle_label(trigger), sweep.sums(step[mine], gaps.length_ns[mine], count))
 
     @property
     def captures_graphs(self) -> bool:

@@ -25,6 +25,7 @@ from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replay_times, set_limits
 from gpuledger.replay.scenario import AnchorKind, Scenario
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
 
@@ -73,8 +74,7 @@ class CriticalPath:
     def by_line(self) -> dict[Line, tuple[int, int]]:
         """The time of each line, and of how many segments, the longest first; they sum to the stretch."""
         amount = np.bincount(self.line, minlength=len(self.lines))
-        time = np.zeros(len(self.lines), np.int64)
-        np.add.at(time, self.line, self.length_ns)
+        time = sweep.sums(self.line, self.length_ns, len(self.lines))
         sums = {line: (int(time[row]), int(amount[row])) for row, line in enumerate(self.lines) if amount[row]}
         return dict(sorted(sums.items(), key=lambda item: (-item[1][0], item[0])))
 

@@ -184,7 +184,6 @@ class RunSide:
 
     @property
     def runs(self) -> list[Ints]:
-        """The lengths of each run's steps."""
         return np.split(np.array(self.length_ns, np.int64), np.cumsum(self.run_steps)[:-1])
 
     def line_steps(self, belongs: Callable[[Line], bool]) -> Ints:
@@ -194,7 +193,6 @@ class RunSide:
         return np.asarray(books[:, chosen].sum(axis=1), np.int64)
 
     def line_mean_ns(self, line: Line) -> float:
-        """One line, per step."""
         index = self.lines.index(line) if line in self.lines else None
         return 0.0 if index is None else sum(row[index] for row in self.books_ns) / self.steps
 
@@ -250,7 +248,7 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         if len(launches) == len(sides)
         else None,
         ranges=_if_all([side.ranges for side in sides], lambda runs: _sum_by(chain(*runs), _like, added_ranges)),
-        copies=_sum_by((copied for side in sides for copied in side.copies), lambda copied: copied.kind, _added_copies),
+        copies=_sum_by((copied for side in sides for copied in side.copies), lambda copied: copied.kind, added_copies),
         peak_bytes=max(peaks) if peaks else None,
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
         range_steps=_in_all([side.range_steps for side in sides]),
@@ -340,7 +338,8 @@ def _added_busy(parts: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, i
     return light, lost, avoidable, unknown
 
 
-def _added_copies(first: Copied, second: Copied) -> Copied:
+def added_copies(first: Copied, second: Copied) -> Copied:
+    """Copies of two kinds as one, by the name of the first."""
     size = _if_all((first.bytes, second.bytes), sum)
     return Copied(first.kind, first.count + second.count, size, first.time_ns + second.time_ns)
 

@@ -25,7 +25,8 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import WHOLE_GRAPHS
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
@@ -82,11 +83,7 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
     function gets a run of its own.
     """
-    # how many launches of the same count come before each
-    order = np.argsort(launches.counted, kind="stable")
-    first = np.searchsorted(launches.counted[order], launches.counted[order], side="left")
-    ordinal = np.empty(len(order), np.intp)
-    ordinal[order] = np.arange(len(order)) - first
+    ordinal = ordinals(launches.counted)
     waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
     runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
@@ -306,8 +303,7 @@ def _kernels(
     """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
     steady = np.flatnonzero(launches.steady)
     first, number = group(launches.alike[steady])
-    total = np.zeros(len(first), np.int64)
-    np.add.at(total, number, launches.ns[steady])
+    total = sweep.sums(number, launches.ns[steady], len(first))
     counts = np.bincount(number, minlength=len(first)).tolist()
     shapes = ([tuple(triple) for triple in rows[column][steady[first]].tolist()] for column in ("grid", "block"))
     kernels = {}

@@ -190,7 +190,7 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     chosen = can_count & (inside == 0)
     spent = np.where(operators.own_ns > 0, operators.own_ns, operators.whole_ns)
     times = np.bincount(number[chosen], minlength=len(first))
-    spent_ns = sweep.fold("sum", number[chosen], spent[chosen], np.zeros(len(first), np.int64))
+    spent_ns = sweep.sums(number[chosen], spent[chosen], len(first))
     gpu = trace.origin.gpu(device.gpu) or Gpu("GPU, not described")
     # the number of the counted operator around each activity, -1 for none
     around = np.append(operators.nest.handed_down(np.where(chosen, number, -1)), -1)[operators.innermost]

@@ -333,7 +333,7 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     of_place = [alike.setdefault(place, number) for number, place in enumerate(bare)]
     place = np.array([*of_place, -1])[np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]]
     first, number = group(place)
-    sums = sweep.fold("sum", number, work.end_ns[mine] - work.start_ns[mine], np.zeros(len(first), np.int64))
+    sums = sweep.sums(number, work.end_ns[mine] - work.start_ns[mine], len(first))
     amounts = zip(np.bincount(number, minlength=len(first)).tolist(), sums.tolist(), strict=True)
     known = [places.places[position] if position >= 0 else None for position in place[first].tolist()]
     by_place = [

@@ -16,7 +16,8 @@ from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import group, ordinals
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED
@@ -120,13 +121,9 @@ def _whole(values: NDArray[np.float64], known: NDArray[np.bool_]) -> Ints:
     return np.where(known, np.rint(np.where(known, values, 0)).astype(np.int64), NOT_RECORDED)
 
 
-def ordinals(lane: Lane) -> Ints:
+def ordinals_in_step(lane: Lane) -> Ints:
     """The how-manieth of its kind in its step each collective is, from 1."""
-    _, alike = group(lane.kind, lane.step)
-    order = np.argsort(alike, kind="stable")
-    place = np.empty(len(lane), np.int64)
-    place[order] = 1 + np.arange(len(lane)) - np.searchsorted(alike[order], alike[order], side="left")
-    return place
+    return 1 + ordinals(group(lane.kind, lane.step)[1])
 
 
 def worst_place(job: Job) -> WorstPlace | NotMeasured:
@@ -134,10 +131,9 @@ def worst_place(job: Job) -> WorstPlace | NotMeasured:
     worst: WorstPlace | NotMeasured = NotMeasured("no rank waited at a matched collective")
     for lane in job.lanes:
         wait = np.where(lane.steady, lane.wait_ns.sum(axis=1), 0)
-        ordinal = ordinals(lane)
+        ordinal = ordinals_in_step(lane)
         first, number = group(lane.kind, ordinal)
-        sums = np.zeros(len(first), np.int64)
-        np.add.at(sums, number, wait)
+        sums = sweep.sums(number, wait, len(first))
         most = int(sums.argmax())
         if int(sums[most]) > (0 if isinstance(worst, NotMeasured) else worst.wait_ns):
             here = number == most
@@ -168,7 +164,8 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
             here = lane.kind == kind
             matched, known = int(here.sum()), here & (lane.bytes >= 0)
             seen_moving, sized = here & (transfer > 0), here & (rate >= 0)
-            usual = _middle_row(transfer, sized if sized.any() else seen_moving)
+            rows = np.flatnonzero(sized if sized.any() else seen_moving)
+            usual = rows[np.argsort(transfer[rows], kind="stable")[(len(rows) - 1) // 2]] if len(rows) else None
             late, share = _most_waited_for(lane.late[here], wait[here])
             figures = MatchedCollectives(
                 ranks=lane.size,
@@ -190,16 +187,9 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
     )
 
 
-def _middle_row(time_ns: Ints, among: NDArray[np.bool_]) -> int | None:
-    """The row of these that takes the median time; None where there are none."""
-    rows = np.flatnonzero(among)
-    return int(rows[np.argsort(time_ns[rows], kind="stable")[(len(rows) - 1) // 2]]) if len(rows) else None
-
-
 def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
     """The rank for which the others waited the longest, and its share of all the waiting."""
-    sums = np.zeros(int(late.max()) + 1, np.int64)
-    np.add.at(sums, late, wait)
+    sums = sweep.sums(late, wait, int(late.max()) + 1)
     return int(sums.argmax()), float(sums.max() / max(int(sums.sum()), 1))
 
 
@@ -207,7 +197,7 @@ def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
     """The single collectives that ranks waited at the longest; equal ones in the order of what is printed of them."""
     worst = []
     for lane in job.lanes:
-        wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals(lane), lane.last_ns
+        wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals_in_step(lane), lane.last_ns
         skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
         worst += [
             SingleCollective(

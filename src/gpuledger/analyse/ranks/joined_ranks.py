@@ -6,14 +6,14 @@ out as they were recorded. Edits: ranks at the pace of the median rank, collecti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.collectives import ordinals
+from gpuledger.analyse.ranks.collectives import ordinals_in_step
 from gpuledger.analyse.ranks.job import step_shifts
 from gpuledger.analyse.ranks.matching import Lane, RankClock
 from gpuledger.analyse.ranks.rank import OF_CODE, PackedWork, RankSummary, RankWork, WorkPart
@@ -23,7 +23,7 @@ from gpuledger.records import dataclass
 from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, join_graphs
 from gpuledger.replay.scenario import Anchor, AnchorKind
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
 from gpuledger.trace.statistics import lower_median
@@ -51,7 +51,7 @@ class JoinedRanks:
     """The first step that is measured, of those that all ranks have; the ones before it lead up to it."""
     last: int
     """The step after the last one."""
-    edges: tuple[tuple[Anchor, Anchor], ...]
+    edges: tuple[tuple[Anchor, ...], ...]
     """For each rank where the measured steps begin and end."""
     lane: Ints
     row: Ints
@@ -63,7 +63,6 @@ class JoinedRanks:
 
     @property
     def steps(self) -> int:
-        """How many steps are measured."""
         return self.last - self.first_measured
 
     @property
@@ -120,9 +119,17 @@ def joined_ranks(
     if measured >= last:
         return NotMeasured(say("no step is covered by every rank: their profiles start too far apart"))
     ahead = [clock.offset_ns for clock in clocks]
-    columns = _OwnColumns()
-    together = join_graphs(columns.taken_from(works, shifts), ahead)
-    step, part = np.concatenate(columns.step), np.concatenate(columns.part)
+    columns: list[tuple[NDArray[Any], ...]] = []  # what ranks have besides their graphs
+
+    def graphs() -> Iterator[DependencyGraph]:
+        """Of which never more than one is unpacked."""
+        for work, by in zip((packed.unpacked() for packed in works), shifts, strict=True):
+            step = np.where(work.step < 0, -1, work.step - by).astype(np.int64)
+            columns.append((step, work.part, work.code_ns, work.synchronises))
+            yield work.graph
+
+    together = join_graphs(graphs(), ahead)
+    step, part, code_ns, synchronises = map(np.concatenate, zip(*columns, strict=True))
     lane, row = _collectives(lanes, together, part)
     meeting = np.where(lane >= 0, lane * max(map(len, lanes), default=0) + row, -1)
     return JoinedRanks(
@@ -130,40 +137,18 @@ def joined_ranks(
         rank_of_call=together.of_call,
         rank_of_operation=together.of_operation,
         part=part,
-        code_ns=np.concatenate(columns.code_ns),
-        synchronises=np.concatenate(columns.synchronises),
+        code_ns=code_ns,
+        synchronises=synchronises,
         step=np.where((step >= first) & (step < last), step, -1),
         first_measured=measured,
         last=last,
         edges=tuple(
-            (
-                _edge(work, measured + by, together, rank, ahead[rank]),
-                _edge(work, last + by, together, rank, ahead[rank]),
-            )
+            tuple(_edge(work, step + by, together, rank, ahead[rank]) for step in (measured, last))
             for rank, (work, by) in enumerate(shifted)
         ),
         lane=lane,
         row=row,
     )
-
-
-class _OwnColumns:
-    """What ranks have besides their graphs, rank by rank."""
-
-    def __init__(self) -> None:
-        self.step: list[Ints] = []
-        self.part: list[NDArray[np.int8]] = []
-        self.code_ns: list[Ints] = []
-        self.synchronises: list[NDArray[np.bool_]] = []
-
-    def taken_from(self, works: Iterable[PackedWork], shifts: Iterable[int]) -> Iterator[DependencyGraph]:
-        """The graphs, of which never more than one is unpacked."""
-        for work, by in zip((packed.unpacked() for packed in works), shifts, strict=True):
-            self.step.append(np.where(work.step < 0, -1, work.step - by).astype(np.int64))
-            self.part.append(work.part)
-            self.code_ns.append(work.code_ns)
-            self.synchronises.append(work.synchronises)
-            yield work.graph
 
 
 def _edge(work: RankWork, step: int, together: JoinedGraphs, rank: int, ahead_ns: int) -> Anchor:
@@ -273,8 +258,7 @@ def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:
     if len(rows):
         each = np.where(is_even, counts[:, 0], 0)
         begin = np.cumsum(each) - each
-        nth = np.arange(len(order)) - np.searchsorted(place[order], place[order], side="left")
-        slot = begin[key[rows]] + nth[is_even[key[order]]]
+        slot = begin[key[rows]] + ordinals(place)[rows]
         table = np.empty((int(each.sum()), ranks))
         table[slot, rank[rows]] = value[rows]
         middle = _lower_median(table)
@@ -351,7 +335,9 @@ def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[S
     of_lane = np.repeat(np.arange(len(lanes)), lengths)
     kinds, sizes, nths, transfer = (
         np.concatenate(columns)
-        for columns in zip(*((lane.kind, lane.bytes, ordinals(lane), lane.transfer_ns) for lane in lanes), strict=True)
+        for columns in zip(
+            *((lane.kind, lane.bytes, ordinals_in_step(lane), lane.transfer_ns) for lane in lanes), strict=True
+        )
     )
     # by how much the transfer of each collective is longer than the median of its like
     is_sized = sizes >= 0
@@ -396,7 +382,6 @@ class Fixed:
 
     @staticmethod
     def nothing(ranks: JoinedRanks) -> Fixed:
-        """To begin with."""
         shape = (ranks.ranks, len(WorkPart))
         return Fixed(np.zeros(shape, np.bool_), np.ones(shape))
 
