@@ -37,9 +37,7 @@ _DRIFT_SAVES: Final = 2.0  # levels that a drift must save, as steps are what co
 _TRIES: Final = 3
 _KEPT, _OF_KEPT = 0.8, 1.5115  # the smaller differences of a normal distribution, and what their deviation lacks
 _LEAST_NOISE: Final = 0.0005  # no two runs are more alike than this share
-_AS_LIKELY: Final = (
-    3.0  # usual residuals by which another place of a change may fit worse and be the place all the same
-)
+_AS_LIKELY: Final = 3.0  # usual residuals by which another place of a change may fit worse and be it all the same
 _OTHER_LEVEL: Final = 4.0  # standard errors between two series
 _MOST_RANGES: Final = 40
 
@@ -78,7 +76,6 @@ class StoredRun:
 
     @property
     def short(self) -> str:
-        """What a reader calls it."""
         return f"{self.commit[:10]}{'+' if self.is_dirty else ''}" or self.run
 
     @property
@@ -249,9 +246,7 @@ class _Levels:
 
     def _alone(self, run: int) -> LevelChange:
         """A single run that is far from its level."""
-        level = self._level(run)
-        change = self._change(NOISE, level, slice(run, run + 1))
-        return replace(change, last_before=self.runs[run])
+        return replace(self._change(NOISE, self._level(run), slice(run, run + 1)), last_before=self.runs[run])
 
     def _between(self, edge: int) -> LevelChange | None:
         """Where another series begins: its first level against that of the run before it, of whichever series."""

@@ -88,16 +88,9 @@ class SideBySide:
 def lay_side_by_side(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> SideBySide:
     """Lay the two forwards side by side."""
     pairs = align_kernels(mock.kernels, e2e.kernels, ordered=mock.ordered and e2e.ordered)
-    rows = tuple(
-        AlignRow(
-            None if pair.mock is None else mock.kernels[pair.mock],
-            None if pair.e2e is None else e2e.kernels[pair.e2e],
-            pair.level,
-            pair.moved,
-        )
-        for pair in pairs
-    )
-    return SideBySide(mock, e2e, rows, whole)
+    ours, theirs = dict(enumerate(mock.kernels)), dict(enumerate(e2e.kernels))
+    rows = (AlignRow(ours.get(pair.mock), theirs.get(pair.e2e), pair.level, pair.moved) for pair in pairs)
+    return SideBySide(mock, e2e, tuple(rows), whole)
 
 
 def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
@@ -222,12 +215,6 @@ Figure = int | float | str | None
 def worst(verdicts: Iterable[str]) -> str:
     """The worst of some verdicts."""
     return max(verdicts, key=VERDICTS.index, default=PASS)
-
-
-def overall(verdicts: Iterable[str]) -> str:
-    """Of a whole alignment: what is known or cannot be measured is no reason not to pass."""
-    said = worst(verdicts)
-    return said if said in COUNTING else PASS
 
 
 @dataclass(frozen=True, slots=True)

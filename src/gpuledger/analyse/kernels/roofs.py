@@ -147,10 +147,6 @@ class OperationRates:
         """The kind of most operations; None where none were counted."""
         return max(self.per_s, key=lambda kind: self.per_s[kind]) if self.per_s else None
 
-    @property
-    def total_per_s(self) -> float:
-        return sum(self.per_s.values())
-
 
 @dataclass(frozen=True, slots=True)
 class RooflinePoint:
@@ -199,7 +195,7 @@ def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
     done = work(launch)
     if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
         return ()
-    standing, total, dram = [], done.total_per_s, memory_rate(launch, "DRAM")
+    standing, total, dram = [], sum(done.per_s.values()), memory_rate(launch, "DRAM")
     for level in LEVELS:
         rate = memory_rate(launch, level)
         if isinstance(rate, NotMeasured) or rate <= 0 or level not in over.memory:

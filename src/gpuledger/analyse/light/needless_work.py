@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import prod
 from typing import Final
 
@@ -45,25 +46,26 @@ COMPILED: Final = f"{BACKWARD}: CompiledFunctionBackward"
 
 def kept_activations(kernels: SteadyKernels) -> Shortened:
     """Kernels of forward operators that backward runs again do not run."""
-    light = kernels.once(kernel_light)
-    nobody = np.zeros(len(kernels), np.bool_)
-    operators = light.operators
+    operators = kernels.once(kernel_light).operators
     if operators is None or not len(operators):
         return kernels.gone(_again_by_names(kernels))
     names = [name for name, _ in operators.kinds]
-    is_backward = np.array([name.startswith(BACKWARD) for name in names], np.bool_)[operators.kind]
+
+    def named(test: Callable[[str], object]) -> Mask:
+        mask: Mask = np.array([bool(test(name)) for name in names], np.bool_)[operators.kind]
+        return mask
+
+    is_backward, is_forward = named(lambda name: name.startswith(BACKWARD)), named(FORWARD_ONLY.__contains__)
     if not is_backward.any():
-        return kernels.gone(nobody)
+        return kernels.gone(np.zeros(len(kernels), np.bool_))
     around = operators.nest.handed_down(np.where(is_backward, np.arange(len(operators)), -1))
-    is_forward = np.array([name in FORWARD_ONLY for name in names], np.bool_)[operators.kind]
-    remakes = np.array([bool(REMAKES.search(name)) for name in names], np.bool_)[operators.kind]
     again = np.zeros(len(operators) + 1, np.bool_)
     again[around[is_forward & (around >= 0)]] = True  # the parts of backward that call what is forward's
-    again[:-1] &= remakes
+    again[:-1] &= named(REMAKES.search)
     again[-1] = False
     in_forward = np.zeros(len(names), np.bool_)
     in_forward[operators.kind[around < 0]] = True
-    compiled = np.append(np.array([name == COMPILED for name in names], np.bool_)[operators.kind], False)
+    compiled = np.append(named(COMPILED.__eq__), False)
     is_again = (again[around] | (compiled[around] & is_forward)) & in_forward[operators.kind] & ~is_backward
     first = operators.nest.handed_down(np.where(is_again, np.arange(len(operators)), -1))
     rows = operators.row
@@ -207,13 +209,11 @@ def _is_sliced(light: KernelLight, rows: int, columns: int) -> bool:
         elif name in READS_ALL or len(shape) > 2:  # a product's own view is of a matrix
             return False
     read = {shape for _, _, given in light.told for shape in given.shapes if shape}
-    parts = {(*whole[:at], *rest) for whole in cut for at in range(len(whole) - 1) for rest in _cut_at(whole, at)}
+    # without the dimension of which one is taken, or with a length of one
+    parts = {
+        (*whole[:at], *one, *whole[at + 1 :]) for whole in cut for at in range(len(whole) - 1) for one in ((), (1,))
+    }
     return not parts.isdisjoint(read)
-
-
-def _cut_at(whole: Shape, at: int) -> tuple[Shape, Shape]:
-    """What follows a dimension of which one is taken: without it, or with a length of one."""
-    return whole[at + 1 :], (1, *whole[at + 1 :])
 
 
 def _rows_read(light: KernelLight, product: int, rows: int, columns: int) -> int | None:
@@ -305,13 +305,9 @@ MAKES_NEW: Final = ("aten::_to_copy", "aten::clone", "aten::contiguous", "aten::
 def unfilled(kernels: SteadyKernels) -> Shortened:
     """Tensors that are written as a whole are not cleared before; gradients are written, not added to zeros."""
     light = kernels.once(kernel_light)
-    gone = np.zeros(len(kernels), np.bool_)
-    operators = light.operators
-    if operators is None or not len(operators):
-        return kernels.gone(gone)
-    gone = _added_to_zeros(kernels, light)
-    gone |= _overwritten(kernels, light)
-    return kernels.gone(gone)
+    if light.operators is None or not len(light.operators):
+        return kernels.gone(np.zeros(len(kernels), np.bool_))
+    return kernels.gone(_added_to_zeros(kernels, light) | _overwritten(kernels, light))
 
 
 def _added_to_zeros(kernels: SteadyKernels, light: KernelLight) -> Mask:

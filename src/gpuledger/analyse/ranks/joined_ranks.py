@@ -333,12 +333,8 @@ def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[S
         return ()
     lengths = [len(lane) for lane in lanes]
     of_lane = np.repeat(np.arange(len(lanes)), lengths)
-    kinds, sizes, nths, transfer = (
-        np.concatenate(columns)
-        for columns in zip(
-            *((lane.kind, lane.bytes, ordinals_in_step(lane), lane.transfer_ns) for lane in lanes), strict=True
-        )
-    )
+    columns = [(lane.kind, lane.bytes, ordinals_in_step(lane), lane.transfer_ns) for lane in lanes]
+    kinds, sizes, nths, transfer = map(np.concatenate, zip(*columns, strict=True))
     # by how much the transfer of each collective is longer than the median of its like
     is_sized = sizes >= 0
     group_size = np.array([lane.size for lane in lanes])[of_lane]

@@ -302,22 +302,18 @@ class PackedWork:
 
     @staticmethod
     def of(work: RankWork) -> PackedWork:
-        """What `unpacked` gives back."""
         columns = list(_columns(work))
         content = zlib.compress(b"".join(np.ascontiguousarray(column).data for column in columns), 1)
         bare = _with_columns(work, repeat(np.empty(0, np.int64)))
         return PackedWork(bare, content, tuple((column.dtype.str, column.shape) for column in columns))
 
     def unpacked(self) -> RankWork:
-        """As it was."""
-        return _with_columns(self.bare, self._unpacked_columns())
-
-    def _unpacked_columns(self) -> Iterator[NDArray[Any]]:
-        content, begin = zlib.decompress(self.content), 0
+        content, begin, columns = zlib.decompress(self.content), 0, list[NDArray[Any]]()
         for dtype, shape in self.layout:
             column = np.frombuffer(content, dtype, math.prod(shape), begin).reshape(shape)
             begin += column.nbytes
-            yield column.copy()  # where it lies in there is no place for its type
+            columns.append(column.copy())  # where it lies in there is no place for its type
+        return _with_columns(self.bare, iter(columns))
 
 
 def _columns(part: Any) -> Iterator[NDArray[Any]]:
@@ -389,7 +385,6 @@ class RankSummary:
 
     @property
     def label(self) -> str:
-        """What to call it."""
         return self.name or self.profile if self.rank is None else f"rank {self.rank}"
 
     @property
@@ -457,6 +452,11 @@ def rank_summary(
     devices = analyse_devices(trace, profile, wanted)
     activities = devices[0].work
     device = max(devices, key=lambda device: device.device_floor_ns)
+    phases_ns: tuple[tuple[str, int], ...] = ()
+    if phases:
+        from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
+
+        phases_ns = tuple(phase_costs(trace, device).of_layers_ns.items())
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if len(devices) > 1:
         losses.append(
@@ -493,11 +493,5 @@ def rank_summary(
         gpu=None if any(note.code == "gpus-assumed" for note in trace.health) else device.gpu,
         clock=trace.origin.capture or (None if place is None else profile),
         work=rank_work(trace, device, operations) if operations else NOT_KEPT,
-        phases_ns=_phases_ns(trace, device) if phases else (),
+        phases_ns=phases_ns,
     )
-
-
-def _phases_ns(trace: Trace, device: Device) -> tuple[tuple[str, int], ...]:
-    from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
-
-    return tuple(phase_costs(trace, device).of_layers_ns.items())

@@ -115,7 +115,6 @@ class Collectives:
         return len(self.start_ns)
 
     def at(self, positions: NDArray[Any] | slice) -> Collectives:
-        """Those at these positions."""
         columns = (column.name for column in fields(self) if column.name != "groups")
         return Collectives(**{name: getattr(self, name)[positions] for name in columns}, groups=self.groups)
 
