@@ -99,8 +99,7 @@ class LaunchCosts:
     waiting_calls: tuple[CallTimes, ...]
     queue: LaunchQueue
     by_range: tuple[RangeLaunches, ...]
-    families: tuple[tuple[str, Statistics], ...]
-    """The kernels of each family, and how long they run; the most first."""
+    families: tuple[tuple[str, Statistics], ...]  # the kernels of each family, and how long they run; the most first
 
 
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:

@@ -108,8 +108,7 @@ class PathSummary:
     calls: tuple[CallOnPath, ...]
     ranges: tuple[RangeOnPath, ...]
     beside: tuple[BesidePath, ...]
-    steady_steps: int | None = None
-    """How many steady steps there are, where not all of them are looked at."""
+    steady_steps: int | None = None  # how many steady steps there are, where not all of them are looked at
 
     def side_ns(self, side: PathSide) -> int:
         return sum(time for line, time, _ in self.lines if side_of(line) == side)

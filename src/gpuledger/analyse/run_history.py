@@ -106,13 +106,10 @@ class LevelChange:
     after: tuple[StoredRun, ...]
     before_value: float
     after_value: float
-    last_before: StoredRun
-    """The last run that is surely of the level before, and the first that is surely of the other."""
+    last_before: StoredRun  # the last run that is surely of the level before, and the first that is surely of the other
     first_after: StoredRun
-    chance: float | None = None
-    """How often shuffled runs differ by as much; None where that was not asked."""
-    what: str = ""
-    """Of method and hardware: what is another."""
+    chance: float | None = None  # how often shuffled runs differ by as much; None where that was not asked
+    what: str = ""  # of method and hardware: what is another
 
     @property
     def share(self) -> float:
@@ -140,10 +137,8 @@ class Trend:
     unit: str
     runs: tuple[StoredRun, ...]
     changes: tuple[LevelChange, ...]
-    drift_share: float
-    """By how much it grows from the first run to the last without a step; 0 where it does not."""
-    noise_share: float
-    """The standard deviation from run to run around the levels."""
+    drift_share: float  # by how much it grows from the first run to the last without a step; 0 where it does not
+    noise_share: float  # the standard deviation from run to run around the levels
 
 
 def trend(runs: Sequence[StoredRun], figure: str) -> Trend:

@@ -80,8 +80,7 @@ class SteadyKernels:
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
         self._use, self._device, self.counted = use, device, counted
-        self.sampled_hz: Final = sampled_hz
-        """The mean clock while kernels ran; None where it was not sampled."""
+        self.sampled_hz: Final = sampled_hz  # the mean clock while kernels ran; None where it was not sampled
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)

@@ -244,8 +244,7 @@ def _of_latency(sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
 class Isolation:
     """How the operation was found in the model."""
 
-    by: str
-    """range, pattern or auto."""
+    by: str  # range, pattern or auto
     expression: str | None = None
 
     @property

@@ -38,8 +38,7 @@ class ForwardKernel:
     """One kernel of a forward. None: the profile does not say."""
 
     name: str
-    time_ns: int
-    """Its own part of the time in which kernels of the forward ran."""
+    time_ns: int  # its own part of the time in which kernels of the forward ran
     grid: Dim3 | None = None
     block: Dim3 | None = None
     stream: int | None = None
@@ -62,21 +61,17 @@ class Forwards:
     profile: str
     gpu_name: str
     rank: int | None
-    forward: Ints
-    """The forward of each kernel, numbered from 0."""
+    forward: Ints  # the forward of each kernel, numbered from 0
     start_ns: Ints
     end_ns: Ints
-    name: Ints
-    """Position in `names`."""
+    name: Ints  # position in `names`
     names: tuple[str, ...]
     grid: NDArray[np.int32]
     block: NDArray[np.int32]
     stream: Ints
     in_graph: NDArray[np.bool_]
-    step: Ints
-    """The step of each forward."""
-    found_by: str
-    """What the steps were found by; empty where there are none."""
+    step: Ints  # the step of each forward
+    found_by: str  # what the steps were found by; empty where there are none
 
     def __len__(self) -> int:
         return len(self.step)
@@ -215,10 +210,8 @@ class AlignedPair:
 
     mock: int | None
     e2e: int | None
-    level: str
-    """exact, function or family; none where another kernel stands in a kernel's place; inserted; missing."""
-    moved: bool = False
-    """Both sides run it, at different places of the sequence."""
+    level: str  # exact, function or family; none where another kernel stands in a kernel's place; inserted; missing
+    moved: bool = False  # both sides run it, at different places of the sequence
 
 
 def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:

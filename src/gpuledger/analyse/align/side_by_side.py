@@ -31,8 +31,7 @@ class AlignRow:
 
     mock: ForwardKernel | None
     e2e: ForwardKernel | None
-    level: str
-    """As in `AlignedPair`."""
+    level: str  # as in `AlignedPair`
     moved: bool
 
     @property
@@ -203,8 +202,7 @@ KNOWN, WARN, NOT_MEASURED = "KNOWN", "WARN", "NOT MEASURED"
 
 VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, UNDECIDED, FAIL)
 
-COUNTING: Final = (FAIL, UNDECIDED, WARN)
-"""Verdicts that say something against a mock."""
+COUNTING: Final = (FAIL, UNDECIDED, WARN)  # verdicts that say something against a mock
 
 CHECKS = ("names", "counts", "missing", "extra", "latency", "graph", "shape")
 NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS
@@ -224,8 +222,7 @@ class Tier:
     name: str
     passes: float
     warns: float
-    bounds_count: bool
-    """Whether exactly the limit is within."""
+    bounds_count: bool  # whether exactly the limit is within
 
     def verdict(self, factor: float) -> str:
         """`factor`: how many times the shorter side's time the longer one takes."""
@@ -261,8 +258,7 @@ class AlignCheck:
     check: str
     title: str
     verdict: str
-    mock: str
-    """The mock's figure, for people."""
+    mock: str  # the mock's figure, for people
     e2e: str
     figures: Mapping[str, Figure]
     evidence: tuple[str, ...] = ()

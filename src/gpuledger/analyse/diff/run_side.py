@@ -43,12 +43,9 @@ class RunKernel:
     place: tuple[str, ...]
     family: str
     calls: int
-    time_ns: int
-    """How long they ran, whatever ran beside them."""
-    operator: str = ""
-    """The innermost operator that launched the first of them; empty where none was recorded."""
-    inputs: str = ""
-    """The shapes that the operator was given, as recorded."""
+    time_ns: int  # how long they ran, whatever ran beside them
+    operator: str = ""  # the innermost operator that launched the first of them; empty where none was recorded
+    inputs: str = ""  # the shapes that the operator was given, as recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,7 @@ class RunUse:
     grid: Dim3
     block: Dim3
     time_ns: int
-    figures: dict[str, UseFigure]
-    """By `GpuMetric`; those that were sampled."""
+    figures: dict[str, UseFigure]  # by `GpuMetric`; those that were sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +76,11 @@ class RunRange:
     name: str
     instances: int
     host_ns: int
-    gpu_ns: int | None = None
-    """Of the work launched inside, ranges below included."""
-    wait_ns: int | None = None
-    """Host time in calls that wait for the device."""
-    inside: tuple[str, ...] = ()
-    """The ranges around it, by name."""
-    calls: dict[str, int] | None = None
-    """Calls made inside, by function."""
-    work: dict[str, int] | None = None
-    """Kernels and copies launched inside, by name."""
+    gpu_ns: int | None = None  # of the work launched inside, ranges below included
+    wait_ns: int | None = None  # host time in calls that wait for the device
+    inside: tuple[str, ...] = ()  # the ranges around it, by name
+    calls: dict[str, int] | None = None  # calls made inside, by function
+    work: dict[str, int] | None = None  # kernels and copies launched inside, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +98,7 @@ class StepLaunches:
     """The calls that launched the steps' kernels."""
 
     per_step: tuple[int, ...]
-    functions: tuple[Call, ...]
-    """The same calls by function; a graph launch is none of a kernel."""
+    functions: tuple[Call, ...]  # the same calls by function; a graph launch is none of a kernel
 
     @property
     def calls(self) -> int:
@@ -125,43 +115,33 @@ class RunSide:
 
     name: str
     tool: str
-    whole: str
-    """One of WHOLES."""
-    source: str | None
-    """In words: what the steps were found by."""
-    run_steps: tuple[int, ...]
-    """How many steps each run has; `length_ns` holds them run by run."""
+    whole: str  # one of WHOLES
+    source: str | None  # in words: what the steps were found by
+    run_steps: tuple[int, ...]  # how many steps each run has; `length_ns` holds them run by run
     length_ns: tuple[int, ...]
     gpu: int = 0
     gpu_name: str | None = None
     clock_hz: int | None = None
-    gpus: dict[int, int] = field(default_factory=dict)
-    """The usual step of every GPU at work."""
+    gpus: dict[int, int] = field(default_factory=dict)  # the usual step of every GPU at work
     ranks: int | None = None
     lines: tuple[Line, ...] = ()
-    books_ns: tuple[tuple[int, ...], ...] = ()
-    """One row per step, one column per line; a row sums to the step's length."""
+    books_ns: tuple[tuple[int, ...], ...] = ()  # one row per step, one column per line; a row sums to the step's length
     idle_ns: dict[str, int] = field(default_factory=dict)
     """Idle time of all steps by what set it off, as reports show it first; empty where only causes are known."""
-    kernels: tuple[RunKernel, ...] = ()
-    """Compute, in the order in which each kernel first runs."""
+    kernels: tuple[RunKernel, ...] = ()  # compute, in the order in which each kernel first runs
     comm: tuple[RunKernel, ...] = ()
     calls: tuple[Call, ...] | None = None
     launches: StepLaunches | None = None
     ranges: tuple[RunRange, ...] | None = None
     copies: tuple[Copied, ...] = ()
-    peak_bytes: int | None = None
-    """The most device memory in use."""
+    peak_bytes: int | None = None  # the most device memory in use
     kernel_steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Time by bare name and step, of the kernels with the most time."""
     range_steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Host time by range and step, of the ranges with the most time."""
-    losses: tuple[str, ...] = ()
-    """What was lost on reading, in sentences without a full stop."""
-    use: tuple[RunUse, ...] = ()
-    """Of the kernels of the steady steps; none where nothing was sampled."""
-    busy_clock_hz: float | None = None
-    """The mean clock of the multiprocessors while kernels ran."""
+    losses: tuple[str, ...] = ()  # what was lost on reading, in sentences without a full stop
+    use: tuple[RunUse, ...] = ()  # of the kernels of the steady steps; none where nothing was sampled
+    busy_clock_hz: float | None = None  # the mean clock of the multiprocessors while kernels ran
     busy_ns: tuple[int, int, int, int] | None = None
     """Compute of all steps as light, lost, avoidable and unknown; None where little of it is known."""
     overlap_ns: int = 0

@@ -38,12 +38,9 @@ class LaunchColumns:
     """The launches of one GPU in the order of time, as columns."""
 
     functions: tuple[str, ...]
-    function: NDArray[np.int32]
-    """Position in `functions`: the bare name, all that ncu filters by."""
-    alike: Ints
-    """Number of the kernel, grid and block; one launch stands for all of a number."""
-    counted: Ints
-    """Number of what ncu counts by itself: process, function and launch configuration."""
+    function: NDArray[np.int32]  # position in `functions`: the bare name, all that ncu filters by
+    alike: Ints  # number of the kernel, grid and block; one launch stands for all of a number
+    counted: Ints  # number of what ncu counts by itself: process, function and launch configuration
     steady: NDArray[np.bool_]
     ns: Ints
 
@@ -55,10 +52,8 @@ class NcuRun:
     functions: tuple[str, ...]
     skip: int
     count: int
-    launches: int
-    """How many launches that takes in all, with those that merely have the same name."""
-    ns: int
-    """How long they ran in the profile."""
+    launches: int  # how many launches that takes in all, with those that merely have the same name
+    ns: int  # how long they ran in the profile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,10 +61,8 @@ class _Sequence:
     """Launches that ncu counts together; ordinals are from 0 on."""
 
     function: int
-    warm: int
-    """How many there are before the steady steps."""
-    wanted: tuple[Ints, ...]
-    """Of each wanted kernel among them the ordinals in the steady steps."""
+    warm: int  # how many there are before the steady steps
+    wanted: tuple[Ints, ...]  # of each wanted kernel among them the ordinals in the steady steps
 
     @property
     def last(self) -> int:
@@ -159,20 +152,14 @@ Triple = tuple[int, int, int]
 class PlannedKernel:
     """Launches that are alike: one kernel, one grid, one block, one place."""
 
-    name: str
-    """In the spelling that all profilers share, parameters left out."""
-    function: str
-    """The bare name, by which ncu selects."""
+    name: str  # in the spelling that all profilers share, parameters left out
+    function: str  # the bare name, by which ncu selects
     grid: Triple
     block: Triple
-    place: tuple[str, ...]
-    """Where in the program: the NVTX ranges, numbers left out; or where in a layer."""
-    count: int
-    """Launches in the steady steps."""
-    ns: int
-    """Their time."""
-    left_out: str | None
-    """Why it is not profiled; None: it is."""
+    place: tuple[str, ...]  # where in the program: the NVTX ranges, numbers left out; or where in a layer
+    count: int  # launches in the steady steps
+    ns: int  # their time
+    left_out: str | None  # why it is not profiled; None: it is
 
 
 @dataclass(frozen=True)
@@ -182,13 +169,10 @@ class NcuPlan:
     gpu: int
     steps: int
     steady_ns: int
-    kernels: tuple[PlannedKernel, ...]
-    """All, longest first."""
+    kernels: tuple[PlannedKernel, ...]  # all, longest first
     runs: tuple[NcuRun, ...]
-    in_graphs: bool
-    """Whether kernels to profile ran as nodes of CUDA graphs."""
-    whole_graphs_ns: int
-    """Time in graphs that were traced whole, whose kernels are not known."""
+    in_graphs: bool  # whether kernels to profile ran as nodes of CUDA graphs
+    whole_graphs_ns: int  # time in graphs that were traced whole, whose kernels are not known
 
     @property
     def covered(self) -> tuple[PlannedKernel, ...]:

@@ -70,8 +70,7 @@ class KernelLight:
     roof: NDArray[np.int8]
     operators: LaunchingOperators | None
     in_graphs: GraphOperators | None
-    ns_per_byte: float
-    """To or from the GPU's memory, at its bandwidth; NaN where that is not known."""
+    ns_per_byte: float  # to or from the GPU's memory, at its bandwidth; NaN where that is not known
 
     @property
     def kinds(self) -> Sequence[tuple[str, Inputs | None]]:

@@ -53,8 +53,7 @@ class LaunchingOperators:
         around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
         if len(mine):
             around[used] = innermost(rows, calls)
-        self.row: Final[Positions] = around[launch]
-        """Of each activity; -1 for none."""
+        self.row: Final[Positions] = around[launch]  # of each activity; -1 for none
         if len(mine) and not is_recorded:
             rows = with_types(rows, self.row, work.name[activities], trace.strings)
         self.nest: Final = nested(rows, ranges, mine)

@@ -17,8 +17,7 @@ class LitTime:
 
     known_ns: int
     light_ns: int
-    source: LightSource
-    """What most of it is known from."""
+    source: LightSource  # what most of it is known from
 
     @property
     def share(self) -> float:

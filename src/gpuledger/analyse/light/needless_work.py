@@ -23,8 +23,7 @@ from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.catalog.kernel_types import attends_backward, attends_forward, is_backward
 from gpuledger.trace.keys import RowsByKey, distinct, is_among, occurrences
 
-BACKWARD: Final = "autograd::engine::evaluate_function"
-"""How the operators begin in which backward passes run."""
+BACKWARD: Final = "autograd::engine::evaluate_function"  # how the operators begin in which backward passes run
 
 FORWARD_ONLY: Final = frozenset(
     f"aten::{name}"
@@ -99,9 +98,7 @@ def _again_by_names(kernels: SteadyKernels) -> Mask:
 
 
 TWICE: Final = 1.8  # as often, but for a few layers that are kept
-
-FEW_ROWS: Final = 0.25
-"""A pass over a table of which fewer rows than this share were looked up is one too many."""
+FEW_ROWS: Final = 0.25  # a pass over a table of which fewer rows than this share were looked up is one too many
 
 LOOKUP_BACK: Final = "aten::embedding_dense_backward"
 
@@ -145,8 +142,7 @@ def looked_up_rows(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=True)
 
 
-LEAST_PART: Final = 0.02
-"""Of the steady kernels' time: results that take less are not looked at."""
+LEAST_PART: Final = 0.02  # of the steady kernels' time: results that take less are not looked at
 
 FEW_READ: Final = 0.25
 

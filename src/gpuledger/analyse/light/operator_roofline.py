@@ -30,8 +30,7 @@ class OperatorPoint:
     flops: int
     moved_bytes: int
     roof: LightRoof
-    share: float
-    """Of what the nearer roof allows."""
+    share: float  # of what the nearer roof allows
 
     @property
     def operations_per_byte(self) -> float:
@@ -47,8 +46,7 @@ class OperatorRoofline:
     """The longest first."""
 
     points: tuple[OperatorPoint, ...]
-    compute_per_s: Mapping[str, float]
-    """The peaks of what they compute in."""
+    compute_per_s: Mapping[str, float]  # the peaks of what they compute in
     bytes_per_s: float
 
 

@@ -24,8 +24,7 @@ class LightRoof(IntEnum):
 MOST_BOUND: Final = 0.5
 """Of an upper bound of arithmetic, the least that it can be: a causal mask halves it, a stride of two quarters it."""
 
-SINGLE: Final = ("fp32", "tf32", "fp64")
-"""What kernels that were given `float` may work in."""
+SINGLE: Final = ("fp32", "tf32", "fp64")  # what kernels that were given `float` may work in
 
 
 def product_at_roof_ns(

@@ -42,8 +42,7 @@ from gpuledger.catalog.kernel_types import (
 )
 from gpuledger.trace.keys import Positions, group
 
-FAR: Final = 0.5
-"""Below this share of the roof a kernel is far from it."""
+FAR: Final = 0.5  # below this share of the roof a kernel is far from it
 
 MISALIGNED_PACE: Final = {1: 0.18, 2: 0.36}
 """What aligned products take of the time of those that read one element at a time (0.13 to 0.18 in six pairs), or two
@@ -197,13 +196,11 @@ def vectorized(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=bool((light.source[which] < LightSource.LAUNCH).any()))
 
 
-NEAR_ROOF: Final = 0.7
-"""Kernels from this share of the roof on are not held up by their last wave."""
+NEAR_ROOF: Final = 0.7  # kernels from this share of the roof on are not held up by their last wave
 
 
 MOST_PROCESSORS: Final = 10_000  # no GPU has more, whatever a file says
-LEAST_TAIL: Final = 0.05
-"""Of a kernel's time: a shorter tail is no reason."""
+LEAST_TAIL: Final = 0.05  # of a kernel's time: a shorter tail is no reason
 
 
 def even_waves(kernels: SteadyKernels) -> Shortened:
@@ -228,8 +225,7 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(duration < (1 - LEAST_TAIL) * took, duration)
 
 
-LEAST_LOST: Final = 0.05
-"""Of the steady kernels' time: what one kernel loses below that is not told by itself."""
+LEAST_LOST: Final = 0.05  # of the steady kernels' time: what one kernel loses below that is not told by itself
 
 VERY_FAR: Final = 0.25
 """A kernel this far from its roof does something that its roof does not tell; nearer ones may have to be so."""

@@ -66,8 +66,7 @@ class _Lacking:
 
     kernels: SteadyKernels
     kinds: Sequence[tuple[str, Inputs | None]]
-    kind: Positions
-    """Of each kernel the place of its operator in `kinds`, -1 for none."""
+    kind: Positions  # of each kernel the place of its operator in `kinds`, -1 for none
     figures: Floats
     roof: NDArray[Any]
     per_byte: float
@@ -166,8 +165,7 @@ class BatchLengths(NamedTuple):
 
     queries: int
     keys: int
-    scores: int
-    """Pairs of a query and a key that it sees: those up to its own position."""
+    scores: int  # pairs of a query and a key that it sees: those up to its own position
 
 
 def batch_lengths(annotation: str) -> BatchLengths | None:

@@ -363,8 +363,7 @@ class MemoryCurve:
 
     allocated_bytes: Ints
     reserved_bytes: Ints
-    bands: tuple[MemoryBand, ...]
-    """Who holds what is allocated, what is there at the end first; they sum to it."""
+    bands: tuple[MemoryBand, ...]  # who holds what is allocated, what is there at the end first; they sum to it
 
 
 def memory_curve(

@@ -369,8 +369,7 @@ def _either_attention(given: Inputs, causal_at: int, lengths_at: int, *, backwar
     return _attention(given, 2, causal_at, backward=backward)
 
 
-_IS_CAUSAL: Final = ("True", "1", "2")
-"""A flag, or the number that xFormers' kernels have for a causal mask."""
+_IS_CAUSAL: Final = ("True", "1", "2")  # a flag, or the number that xFormers' kernels have for a causal mask
 
 
 def _convolution(given: Inputs, outputs: Outputs) -> Count | None:

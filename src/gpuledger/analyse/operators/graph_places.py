@@ -104,8 +104,7 @@ class _CallPlaces:
         around = innermost(rows, calls.at(used))
         path, (lines, line) = paths.of_row[around], _code_lines(trace, calls.at(used))
         first, number = group(path, line)
-        self.of_call: Final = np.full(len(calls) + 1, -1, np.intp)
-        """The place of each call, as a number."""
+        self.of_call: Final = np.full(len(calls) + 1, -1, np.intp)  # the place of each call, as a number
         self.of_call[used] = number
         self.names: Final[list[Names]] = [paths.names(position) for position in path[first].tolist()]
         """Of each place: annotations, modules and operators."""

@@ -31,19 +31,13 @@ _LARGEST: Final = 2.0**62
 class MatchedCollectives:
     """What the matched collectives of one kind and group took."""
 
-    ranks: int
-    """In the group, whether their profiles were given or not."""
-    mean_bytes: int | None
-    """What a rank gives; None: not known."""
-    median_transfer_ns: int | None
-    """None where each was over on some rank before the last one came."""
+    ranks: int  # in the group, whether their profiles were given or not
+    mean_bytes: int | None  # what a rank gives; None: not known
+    median_transfer_ns: int | None  # None where each was over on some rank before the last one came
     wait_per_rank_ns: int
-    late_rank: str | None
-    """The rank that was waited for the longest; None where nobody waited."""
-    late_share: float
-    """Its share of all the waiting."""
-    median_bus_bytes_per_s: int | None
-    """Of the one that took the median time."""
+    late_rank: str | None  # the rank that was waited for the longest; None where nobody waited
+    late_share: float  # its share of all the waiting
+    median_bus_bytes_per_s: int | None  # of the one that took the median time
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +47,25 @@ class CollectivesOfGroup:
     kind: str
     group: str
     matched: int
-    seen: int
-    """On the rank that has the most of them."""
-    wait_ns: int
-    """Of all ranks; 0 where none was matched."""
-    figures: MatchedCollectives | None
-    """None where none was matched."""
+    seen: int  # on the rank that has the most of them
+    wait_ns: int  # of all ranks; 0 where none was matched
+    figures: MatchedCollectives | None  # None where none was matched
 
 
 @dataclass(frozen=True, slots=True)
 class SingleCollective:
     """One collective."""
 
-    begun_ns: int
-    """When the last rank arrived, from where the work of the ranks on the first one's clock begins."""
+    begun_ns: int  # when the last rank arrived, from where the work of the ranks on the first one's clock begins
     step: int | None
     kind: str
-    ordinal: int
-    """The how-manieth of its kind in the group's step, from 1."""
+    ordinal: int  # the how-manieth of its kind in the group's step, from 1
     group: str
     mean_bytes: int | None
     skew_ns: int
-    wait_ns: int
-    """Of all ranks."""
+    wait_ns: int  # of all ranks
     wait_per_rank_ns: int
-    transfer_ns: int | None
-    """None where it was over on some rank before the last one came."""
+    transfer_ns: int | None  # None where it was over on some rank before the last one came
     late_rank: str
 
 
@@ -88,13 +75,10 @@ class WorstPlace:
 
     group: str
     kind: str
-    ordinal: int
-    """The how-manieth of its kind in the group's step, from 1; in the window where there are no steps."""
+    ordinal: int  # the how-manieth of its kind in the group's step, from 1; in the window where there are no steps
     times: int
-    wait_ns: int
-    """Of all ranks, in all steps."""
-    late: int
-    """The rank most waited for, as a position in `Job.ranks`."""
+    wait_ns: int  # of all ranks, in all steps
+    late: int  # the rank most waited for, as a position in `Job.ranks`
 
 
 def bus_bytes(lane: Lane) -> Ints:

@@ -28,8 +28,7 @@ from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
 from gpuledger.trace.statistics import lower_median
 
-_AT_ONCE: Final = 1 << 14
-"""So many amounts of all ranks are compared at once, or those of one stretch if they are more."""
+_AT_ONCE: Final = 1 << 14  # so many amounts of all ranks are compared at once, or those of one stretch if they are more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,23 +38,16 @@ class JoinedRanks:
     graph: DependencyGraph
     rank_of_call: Ints
     rank_of_operation: Ints
-    part: NDArray[np.int8]
-    """The `WorkPart` of each operation."""
-    code_ns: Ints
-    """Of the code before each call, a column for each of `OF_CODE`."""
-    synchronises: NDArray[np.bool_]
-    """Which calls wait for the device."""
-    step: Ints
-    """The step that each operation begins in; -1: in none that all ranks have."""
+    part: NDArray[np.int8]  # the `WorkPart` of each operation
+    code_ns: Ints  # of the code before each call, a column for each of `OF_CODE`
+    synchronises: NDArray[np.bool_]  # which calls wait for the device
+    step: Ints  # the step that each operation begins in; -1: in none that all ranks have
     first_measured: int
     """The first step that is measured, of those that all ranks have; the ones before it lead up to it."""
-    last: int
-    """The step after the last one."""
-    edges: tuple[tuple[Anchor, ...], ...]
-    """For each rank where the measured steps begin and end."""
+    last: int  # the step after the last one
+    edges: tuple[tuple[Anchor, ...], ...]  # for each rank where the measured steps begin and end
     lane: Ints
-    row: Ints
-    """For each operation the matched collective that it is part of: its lane and its row in there; -1: none."""
+    row: Ints  # for each operation the matched collective that it is part of: its lane and its row in there; -1: none
 
     @property
     def ranks(self) -> int:
@@ -187,12 +179,9 @@ class MedianPace:
 
     operation_ns: Ints
     call_ns: Ints
-    code_ns: Ints
-    """The host's own code before each call."""
-    known_code_ns: Ints
-    """The rest of it, a column for each of `OF_CODE`."""
-    is_measured: NDArray[np.bool_]
-    """Which calls belong to the measured steps."""
+    code_ns: Ints  # the host's own code before each call
+    known_code_ns: Ints  # the rest of it, a column for each of `OF_CODE`
+    is_measured: NDArray[np.bool_]  # which calls belong to the measured steps
 
 
 def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
@@ -315,16 +304,11 @@ class SlowPlace:
 
     kind: str
     group: str
-    members: tuple[int, ...]
-    """Positions in `Job.ranks`."""
-    ordinal: int
-    """The how-manieth of its kind in the group's step, from 1."""
-    longer_ns: int
-    """Than its like, in all measured steps."""
-    operations: Positions
-    """Its kernels, among those of the joined ranks."""
-    change_ns: Ints
-    """By how much each changes if it takes as long as its like."""
+    members: tuple[int, ...]  # positions in `Job.ranks`
+    ordinal: int  # the how-manieth of its kind in the group's step, from 1
+    longer_ns: int  # than its like, in all measured steps
+    operations: Positions  # its kernels, among those of the joined ranks
+    change_ns: Ints  # by how much each changes if it takes as long as its like
 
 
 def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[SlowPlace, ...]:
@@ -371,10 +355,8 @@ class Fixed:
 
     at_median: NDArray[np.bool_]
     """A row per rank, a column per part of its work: whether it takes what the median rank's does."""
-    factor: NDArray[np.float64]
-    """By the same: what it takes, as a multiple."""
-    places: tuple[SlowPlace, ...] = ()
-    """Collectives that take as long as their like."""
+    factor: NDArray[np.float64]  # by the same: what it takes, as a multiple
+    places: tuple[SlowPlace, ...] = ()  # collectives that take as long as their like
 
     @staticmethod
     def nothing(ranks: JoinedRanks) -> Fixed:

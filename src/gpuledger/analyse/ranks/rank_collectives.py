@@ -98,17 +98,12 @@ class Collectives:
 
     start_ns: Ints
     end_ns: Ints
-    launched_ns: Ints
-    """When the launch call began; -1 where it was not recorded."""
+    launched_ns: Ints  # when the launch call began; -1 where it was not recorded
     stream: Ints
-    kind: Ints
-    """Position in KINDS."""
-    dtype: Ints
-    """Position in DTYPES; -1: not known."""
-    group: Ints
-    """Position in `groups`; -1: not known."""
-    bytes: Ints
-    """What this rank gives; -1: not known."""
+    kind: Ints  # position in KINDS
+    dtype: Ints  # position in DTYPES; -1: not known
+    group: Ints  # position in `groups`; -1: not known
+    bytes: Ints  # what this rank gives; -1: not known
     groups: tuple[Group, ...] = ()
 
     def __len__(self) -> int:

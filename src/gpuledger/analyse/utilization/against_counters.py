@@ -69,10 +69,8 @@ class CountedLaunch(NamedTuple):
     """Of one kernel, over its launches by their time."""
 
     percent: Mapping[GpuMetric, float]
-    took_ns: float
-    """Of one launch as it was profiled; NaN where that was not recorded."""
-    hertz: float
-    """The multiprocessors' clock meanwhile; likewise."""
+    took_ns: float  # of one launch as it was profiled; NaN where that was not recorded
+    hertz: float  # the multiprocessors' clock meanwhile; likewise
 
 
 class CountedUse:
