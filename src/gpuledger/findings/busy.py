@@ -58,14 +58,9 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
 
-LEAST: Final = 0.03
-"""What would save less of the time than this is no matter."""
-
-LEAST_COPIED: Final = 0.1
-"""So much may be copied within the GPU: what is written into a cache is a copy as well."""
-
-LEAST_SORTED: Final = 0.1
-"""So much may be sorted: whether all of it is needed cannot be seen."""
+LEAST: Final = 0.03  # what would save less of the time than this is no matter
+LEAST_COPIED: Final = 0.1  # so much may be copied within the GPU: what is written into a cache is a copy as well
+LEAST_SORTED: Final = 0.1  # so much may be sorted: whether all of it is needed cannot be seen
 
 MOST_NAMES: Final = 3
 
@@ -77,8 +72,7 @@ class OtherWayWords:
     doing: Message
     assumption: Message
     fix: advice.FixWords
-    beside: Message | None = None
-    """What the kernels are that only become shorter with them."""
+    beside: Message | None = None  # what the kernels are that only become shorter with them
 
 
 def _shorter_another_way(

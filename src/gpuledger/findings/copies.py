@@ -32,8 +32,7 @@ TELL_WAITING_APART: Final = say(
     "send fewer bytes"
 )
 
-MUCH_COMMUNICATION: Final = 0.1
-"""Of the time: so much is told even where hiding it would save nothing."""
+MUCH_COMMUNICATION: Final = 0.1  # of the time: so much is told even where hiding it would save nothing
 
 
 def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -181,8 +180,7 @@ MEMORIES: Final[Mapping[str, str]] = {
 """What the host's memory is called, by NVIDIA's label."""
 
 
-LEAST_EXPOSED: Final = 0.01
-"""Of the time: inputs have to come from somewhere."""
+LEAST_EXPOSED: Final = 0.01  # of the time: inputs have to come from somewhere
 
 
 def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:

@@ -20,62 +20,45 @@ from gpuledger.replay.edits import Edit
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
 
-MOST_EXAMPLES: Final = 20
-"""So many launches stand for all that a piece of evidence is about."""
-
-LEAST_SHARE: Final = 0.2
-"""What holds less than this share of what it is a part of proves nothing, and is not told."""
+MOST_EXAMPLES: Final = 20  # so many launches stand for all that a piece of evidence is about
+LEAST_SHARE: Final = 0.2  # what holds less than this share of what it is a part of proves nothing, and is not told
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What was seen, where, how often, and how much of which whole it is. Empty or None: not known, or of no matter."""
 
-    sentence: str
-    """Without a full stop."""
-    span: Span | None = None
-    """The best example: where to look."""
+    sentence: str  # without a full stop
+    span: Span | None = None  # the best example: where to look
     pid: int | None = None
     tid: int | None = None
-    ranges: tuple[str, ...] = ()
-    """The ranges around it, outermost first."""
+    ranges: tuple[str, ...] = ()  # the ranges around it, outermost first
     call: str = ""
     kernel: str = ""
-    copy: str = ""
-    """The direction of copies, in NVIDIA's words."""
-    moved_bytes: int | None = None
-    """What they moved in the steady stretch."""
-    correlations: tuple[int, ...] = ()
-    """Of up to MOST_EXAMPLES launches or calls, the costliest first."""
-    count: int | None = None
-    """How many of the thing named there are in the steady stretch."""
+    copy: str = ""  # the direction of copies, in NVIDIA's words
+    moved_bytes: int | None = None  # what they moved in the steady stretch
+    correlations: tuple[int, ...] = ()  # of up to MOST_EXAMPLES launches or calls, the costliest first
+    count: int | None = None  # how many of the thing named there are in the steady stretch
     share: float | None = None
-    of: str = ""
-    """What `share` is a share of."""
-    line: LinePlace | None = None
-    """The line of code that holds the share, where stacks of Python were recorded."""
+    of: str = ""  # what `share` is a share of
+    line: LinePlace | None = None  # the line of code that holds the share, where stacks of Python were recorded
 
 
-WORTH_TELLING: Final = 0.005
-"""Findings that would save less than this share of the steady stretch are left out."""
+WORTH_TELLING: Final = 0.005  # findings that would save less than this share of the steady stretch are left out
 
 UNSURE: Final = 0.4
 """A saving of which less than that is left without the profiler is unsure: half, and a fifth for the host's pace."""
 
-MANY_A_STEP: Final = 10
-"""From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
+MANY_A_STEP: Final = 10  # from so many a step on, the mean is told as a whole number, though steps may differ by a few
 
 
 @dataclass(frozen=True, slots=True)
 class PlainSaving:
     """What would be saved without the profiler, over the same steps."""
 
-    ns: int | None
-    """None where the program was not run without it."""
-    low_ns: int
-    """Where each event that was recorded cost the most that was measured."""
-    high_ns: int
-    """Where it cost the least. Never more than `Finding.most_ns`."""
+    ns: int | None  # None where the program was not run without it
+    low_ns: int  # where each event that was recorded cost the most that was measured
+    high_ns: int  # where it cost the least. Never more than `Finding.most_ns`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,38 +66,25 @@ class Finding:
     """What is wrong, how we know, and what fixing it would save. None: cannot be told."""
 
     code: str
-    claim: str
-    """One sentence without a full stop."""
+    claim: str  # one sentence without a full stop
     evidence: tuple[Evidence, ...]
-    saving_ns: int = 0
-    """In the steady stretch, for the run as profiled; 0 where the finding is about the capture."""
+    saving_ns: int = 0  # in the steady stretch, for the run as profiled; 0 where the finding is about the capture
     saving_ns_per_step: int | None = None
-    saving_low_ns_per_step: int | None = None
-    """The low end: what would be saved of the run without the profiler."""
+    saving_low_ns_per_step: int | None = None  # the low end: what would be saved of the run without the profiler
     assumption: str = ""
-    confidence: str = say("high")
-    """high, medium or low."""
-    gpu: int = -1
-    """-1: of all, or of none."""
-    next: str = ""
-    """The command to run next: that which explains the code, unless another is given."""
-    explains_ns: int = 0
-    """Time that is lost to this and to nothing else: nothing saves more."""
-    steps: int = 1
-    """How many steps that is of."""
+    confidence: str = say("high")  # high, medium or low
+    gpu: int = -1  # -1: of all, or of none
+    next: str = ""  # the command to run next: that which explains the code, unless another is given
+    explains_ns: int = 0  # time that is lost to this and to nothing else: nothing saves more
+    steps: int = 1  # how many steps that is of
     edit: Edit | None = field(default=None, compare=False, repr=False)
     """What stands for acting on it, in the dependency graph of its device; None where nothing does."""
-    then_ns: int | None = None
-    """What it saves once all those before it are mended; None where that cannot be told."""
+    then_ns: int | None = None  # what it saves once all those before it are mended; None where that cannot be told
     plain: PlainSaving | None = None
-    fix: Message | None = None
-    """What to change first, in one line; None where the claim says it."""
-    is_bound: bool = False
-    """Whether the saving is the most that can be had, and less is usual."""
-    is_slowed: bool = False
-    """Whether it is about the host's own pace, which a profiler slows."""
-    follows: str = ""
-    """The code that it comes after, as it is mostly about what is left of its time."""
+    fix: Message | None = None  # what to change first, in one line; None where the claim says it
+    is_bound: bool = False  # whether the saving is the most that can be had, and less is usual
+    is_slowed: bool = False  # whether it is about the host's own pace, which a profiler slows
+    follows: str = ""  # the code that it comes after, as it is mostly about what is left of its time
 
     def __post_init__(self) -> None:
         """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
@@ -169,11 +139,8 @@ OCCUPATIONS: Final[tuple[Trigger, ...]] = (
 )
 """What a host does instead of launching, and sets gaps off with."""
 
-MOSTLY_ONE: Final = 0.9
-"""A finding that has this share of its time in one gap rests on that gap alone."""
-
-FEW_STEPS: Final = 6
-"""Of fewer steps nobody can tell whether what one of them has comes again."""
+MOSTLY_ONE: Final = 0.9  # a finding that has this share of its time in one gap rests on that gap alone
+FEW_STEPS: Final = 6  # of fewer steps nobody can tell whether what one of them has comes again
 
 
 def only_gap(device: Device, triggers: Sequence[Trigger]) -> int | None:

@@ -47,8 +47,7 @@ from gpuledger.trace.tables import Table
 if TYPE_CHECKING:
     from gpuledger.analyse.utilization.against_counters import CountedUse
 
-SMALL_COPY_NS: Final = 20_000
-"""A copy this short costs the host more than the device: it is worth packing with others."""
+SMALL_COPY_NS: Final = 20_000  # a copy this short costs the host more than the device: it is worth packing with others
 
 MOST_SERVING: Final = 4
 """So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
@@ -56,8 +55,7 @@ MOST_SERVING: Final = 4
 BESIDE: Final = 1 / 12
 """What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
 
-USUAL_LAUNCH_NS: Final = 5_000
-"""Where a run has no launches."""
+USUAL_LAUNCH_NS: Final = 5_000  # where a run has no launches
 
 
 OtherWay = Callable[[SteadyKernels], Shortened]

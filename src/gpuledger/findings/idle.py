@@ -66,8 +66,7 @@ from gpuledger.trace.statistics import largest, median
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
 
-_INNERMOST: Final = 4
-"""So many ranges of a path are told; the evidence's data has all."""
+_INNERMOST: Final = 4  # so many ranges of a path are told; the evidence's data has all
 
 _LONGEST_NAME: Final = 100
 
@@ -297,11 +296,8 @@ def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[s
     return names[int(sums.argmax())], int(sums.max())
 
 
-MORE_THAN_GAPS: Final = 1.1
-"""A saving that exceeds the gaps of its cause by less is not explained."""
-
-_WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
-"""Triggers of gaps that a wait of the host leaves behind."""
+MORE_THAN_GAPS: Final = 1.1  # a saving that exceeds the gaps of its cause by less is not explained
+_WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)  # triggers of gaps that a wait of the host leaves behind
 
 
 _FRAME_RATES: Final = (15, 20, 24, 25, 30, 48, 50, 60, 72, 90, 120)

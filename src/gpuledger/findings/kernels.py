@@ -36,14 +36,12 @@ if TYPE_CHECKING:
 MUCH_TURNAROUND: Final = 0.05
 """Below this share of the time, what the device takes from kernel to kernel is its usual due."""
 
-LEAST_CAST: Final = 0.01
-"""Of the time: a few casts are part of most programs."""
+LEAST_CAST: Final = 0.01  # of the time: a few casts are part of most programs
 
 LEAST_LAUNCHES: Final = 10
 """Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
 
-MOST_KERNELS: Final = 3
-"""So many slow kernels are told, each as a finding of its own."""
+MOST_KERNELS: Final = 3  # so many slow kernels are told, each as a finding of its own
 
 
 def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -171,8 +169,7 @@ def _far_from_its_roof(rule: Rule[OneGpu], subject: OneGpu, match: KernelMatch) 
     return rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
 
 
-LEAST_PART: Final = 0.2
-"""Loops that hold less of what launching costs are not what to begin with."""
+LEAST_PART: Final = 0.2  # loops that hold less of what launching costs are not what to begin with
 
 MOST_PART: Final = 0.85
 """Where loops are nearly all of what launching costs, LAUNCH-BOUND says so, with the loop as evidence."""
@@ -253,17 +250,13 @@ def loop_evidence(subject: OneGpu) -> tuple[Evidence, ...]:
     )
 
 
-HELD_DOWN: Final = 0.85
-"""Of the highest clock: from there on it is well below."""
+HELD_DOWN: Final = 0.85  # of the highest clock: from there on it is well below
 
 MOSTLY_BUSY: Final = 0.8
 """A GPU that works less of the time than this idles, and its clock follows: nothing is said of it."""
 
-LEAST_NS: Final = 50_000_000
-"""So long kernels must have run under the samples: clocks follow power by milliseconds."""
-
-FIXED: Final = 0.02
-"""A clock that varies by less of its mean is set, not regulated."""
+LEAST_NS: Final = 50_000_000  # so long kernels must have run under the samples: clocks follow power by milliseconds
+FIXED: Final = 0.02  # a clock that varies by less of its mean is set, not regulated
 
 
 def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:

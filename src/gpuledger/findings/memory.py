@@ -37,8 +37,7 @@ MUCH_STRANDED_SHARE: Final = 0.2
 MANY_SEGMENTS: Final = 8
 """From so many segments on that are taken and given back once warm-up is over, the allocator churns."""
 
-NAMED: Final = 3
-"""Holders that are named as evidence."""
+NAMED: Final = 3  # holders that are named as evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +313,7 @@ RULES: Final = (
 )
 
 
-CHURN_PER_STEP: Final = 2
-"""From so many allocation calls a step on, memory is churned."""
+CHURN_PER_STEP: Final = 2  # from so many allocation calls a step on, memory is churned
 
 
 def _churn(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:

@@ -72,14 +72,12 @@ class ProfiledRun:
     findings: tuple[Finding, ...]
     kernels: Mapping[int, MatchedTimeline] = field(default_factory=dict)
     """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
-    kernel_health: tuple[Note, ...] = ()
-    """What was lost on reading those reports."""
+    kernel_health: tuple[Note, ...] = ()  # what was lost on reading those reports
     use: Mapping[int, SampledUse] = field(default_factory=dict)
     """What samples say of each GPU that was sampled, and of its kernels in the steady stretch."""
     against: Mapping[int, tuple[CounterComparison, ...]] = field(default_factory=dict)
     """Those samples against what Nsight Compute counted, where there is both."""
-    subjects: Mapping[int, OneGpu] = field(default_factory=dict)
-    """What the rules were asked about, by GPU."""
+    subjects: Mapping[int, OneGpu] = field(default_factory=dict)  # what the rules were asked about, by GPU
 
     @property
     def zero_ns(self) -> int:
@@ -173,14 +171,12 @@ def diagnose(
     return ProfiledRun(name, trace, window, devices, found, kernels, profiled.health, use, against, subjects)
 
 
-LITTLE: Final = 0.02
-"""A finding that neither saves nor explains this share of the time is no headline."""
+LITTLE: Final = 0.02  # a finding that neither saves nor explains this share of the time is no headline
 
 NOT_BY_SAVING: Final = ("STEP-PERIODIC", "COLD-START")
 """They save little or nothing, and say where time went that nothing else is about."""
 
-LOSS: Final = 0.05
-"""Time lost to one line from this share on is never passed over."""
+LOSS: Final = 0.05  # time lost to one line from this share on is never passed over
 
 FEW_KERNELS, MOST_OF_BUSY, MOST_OF_TIME = 3, 0.6, 0.5
 """So few kernels that hold so much of the busy time and so much of all time are the program."""
@@ -207,24 +203,16 @@ class Loss:
 class Headline:
     """What is said of one GPU."""
 
-    busy_share: float
-    """Of the window."""
-    steady_busy_share: float
-    """Of the steady stretch, which is what the books under the headline are of."""
-    coverage: float
-    """The share of the window that the steady stretch holds."""
-    steps: int | None
-    """How many steady steps there are; None where the window is the unit."""
-    finding: Finding | None
-    """The first one, where it is about enough to be told."""
-    loss: Loss | None
-    """The largest loss in the steady stretch, where the finding is about little of it."""
-    outside: Loss | None
-    """The largest loss outside the steady stretch, where much of the window lies there."""
+    busy_share: float  # of the window
+    steady_busy_share: float  # of the steady stretch, which is what the books under the headline are of
+    coverage: float  # the share of the window that the steady stretch holds
+    steps: int | None  # how many steady steps there are; None where the window is the unit
+    finding: Finding | None  # the first one, where it is about enough to be told
+    loss: Loss | None  # the largest loss in the steady stretch, where the finding is about little of it
+    outside: Loss | None  # the largest loss outside the steady stretch, where much of the window lies there
     unrecorded: Loss | None
     """Time in which the device worked on what was launched before the recording began, where it is much."""
-    lost: Loss | None
-    """Time beside work that the profiler lost, where it is much."""
+    lost: Loss | None  # time beside work that the profiler lost, where it is much
     start: Loss | None = None
     """The time before the first step in which hardly anything is computed, where it is much, and the most of it."""
     kernels: tuple[tuple[str, float], ...] = ()

@@ -111,8 +111,7 @@ def comma_list(names: Sequence[str]) -> str:
     return joined(say(" and "), (joined(say(", "), names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
-_MUCH: Final = 0.1
-"""Waiting that takes so much of the steps is enough even if no rank that is slow explains it."""
+_MUCH: Final = 0.1  # waiting that takes so much of the steps is enough even if no rank that is slow explains it
 _WAITING: Final = say("the waiting of all ranks")
 _TOGETHER: Final = say("all ranks arrive together, as early as those that wait do now")
 

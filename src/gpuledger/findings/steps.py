@@ -45,8 +45,7 @@ class StepAmounts:
     label: str
     of_step_ns: Ints
     is_slow: NDArray[np.bool_]
-    is_usual: NDArray[np.bool_]
-    """The steady ones of the others."""
+    is_usual: NDArray[np.bool_]  # the steady ones of the others
 
     @property
     def usual_ns(self) -> int:

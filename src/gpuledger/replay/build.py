@@ -47,25 +47,20 @@ from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.statistics import median
 from gpuledger.trace.sweep import side_by_side
 
-SLOW_LAUNCH: Final = 3
-"""A launch into a full queue waited if it took this many times as long as usual."""
+SLOW_LAUNCH: Final = 3  # a launch into a full queue waited if it took this many times as long as usual
 
 LONG_CALL_NS: Final = 100_000
 """Of a call that takes so long, what it put on the device may begin long before it returns."""
 
-ENOUGH: Final = 200_000
-"""So many operations say what is usual."""
-
-AHEAD_NS: Final = 1_000
-"""A launch that returned by so much before its turn came did not hold its operation up."""
+ENOUGH: Final = 200_000  # so many operations say what is usual
+AHEAD_NS: Final = 1_000  # a launch that returned by so much before its turn came did not hold its operation up
 
 USUAL_LAUNCH_NS: Final = 3_000
 USUAL_TURNAROUND_NS: Final = 1_200
 USUAL_WAKE_UP_NS: Final = 4_000
 """Where a trace shows none: on H200 hosts."""
 
-COPY_CALL_NS: Final = 10_000
-"""A copy call that waits for its copy takes no more by itself."""
+COPY_CALL_NS: Final = 10_000  # a copy call that waits for its copy takes no more by itself
 
 
 def dependency_graph(
@@ -86,14 +81,10 @@ def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
 class _Queued:
     """Launches into streams that hold many operations. Calls are outer calls."""
 
-    call: Positions
-    """Those that found the queue full, and waited."""
-    oldest: Positions
-    """What they waited for."""
-    queue: Ints
-    """For every call what it waits for if it comes sooner; -1 for nothing."""
-    usual_ns: int
-    """What such a launch takes where there is room."""
+    call: Positions  # those that found the queue full, and waited
+    oldest: Positions  # what they waited for
+    queue: Ints  # for every call what it waits for if it comes sooner; -1 for nothing
+    usual_ns: int  # what such a launch takes where there is room
 
 
 @dataclass

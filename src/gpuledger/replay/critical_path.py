@@ -29,24 +29,18 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
 
-FREE_NS: Final = NO_LIMIT >> 3
-"""The slack of what the end of the stretch does not depend on, or more."""
+FREE_NS: Final = NO_LIMIT >> 3  # the slack of what the end of the stretch does not depend on, or more
 
 
 class PathPart(IntEnum):
     """What a segment is a part of."""
 
-    RUNNING = 0
-    """An operation runs."""
-    BEFORE_START = 1
-    """An operation could go, and has not started."""
+    RUNNING = 0  # an operation runs
+    BEFORE_START = 1  # an operation could go, and has not started
     CALL = 2
-    CODE = 3
-    """The host's own code before a call."""
-    WAKE_UP = 4
-    """What a call waited for is over, and the call has not returned."""
-    OUTSIDE = 5
-    """Nothing is known to have held it up."""
+    CODE = 3  # the host's own code before a call
+    WAKE_UP = 4  # what a call waited for is over, and the call has not returned
+    OUTSIDE = 5  # nothing is known to have held it up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,12 +51,9 @@ class CriticalPath:
     end_ns: Ints
     part: NDArray[np.int8]
     lines: tuple[Line, ...]
-    line: NDArray[np.int16]
-    """Position in `lines`."""
-    operation: Ints
-    """Position among the graph's operations; -1 for none."""
-    call: Ints
-    """Position among the graph's calls; -1 for none."""
+    line: NDArray[np.int16]  # position in `lines`
+    operation: Ints  # position among the graph's operations; -1 for none
+    call: Ints  # position among the graph's calls; -1 for none
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -29,14 +29,9 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import Strings
 
-SAMPLE: Final = 20_000
-"""So many of a kind are enough to know what is usual."""
-
-TRIMMED: Final = 0.1
-"""This share of the lowest and of the highest is left out of a mean."""
-
-FEWEST: Final = 4
-"""Fewer of a pair of names say less than all of their kind."""
+SAMPLE: Final = 20_000  # so many of a kind are enough to know what is usual
+TRIMMED: Final = 0.1  # this share of the lowest and of the highest is left out of a mean
+FEWEST: Final = 4  # fewer of a pair of names say less than all of their kind
 
 
 def trimmed_mean(values: NDArray[Any]) -> int:
@@ -86,13 +81,11 @@ def look_up_lags(keys: NDArray[Any], usual: dict[int, int], default: int) -> Int
 class ObservedLags:
     """Columns as long as the operations."""
 
-    from_begin: NDArray[np.bool_]
-    """Which begin inside a call that holds them: their lag counts from where it begins."""
+    from_begin: NDArray[np.bool_]  # which begin inside a call that holds them: their lag counts from where it begins
     same_launch: NDArray[np.bool_]
     """Which were launched together with the one before them in their stream, as a graph's nodes are."""
     since_call: Ints
-    since_stream: Ints
-    """From the end of the one before it in its stream; 0 without one."""
+    since_stream: Ints  # from the end of the one before it in its stream; 0 without one
 
 
 def observed_lags(
@@ -140,14 +133,12 @@ class UsualLags:
     """From a call's return to the start of its operation, by the call's name and the kind of operation."""
     turnaround_ns: dict[Words, int]
     """From the end of an operation to the start of the next in its stream, by their kinds."""
-    names_ns: dict[Words, int]
-    """The same by their names, where a trace shows enough of them."""
+    names_ns: dict[Words, int]  # the same by their names, where a trace shows enough of them
     elsewhere_ns: dict[Words, int]
     """From the end of what an operation waits for elsewhere to its start, by the kind of wait."""
     wake_up_ns: dict[Words, int]
     """From the end of what a call waits for to its return, by the call's name, and whether that is its own copy."""
-    shortest_ns: dict[Words, int]
-    """The least that a synchronising call takes, by its name."""
+    shortest_ns: dict[Words, int]  # the least that a synchronising call takes, by its name
 
 
 def launch_key(call: Key, kind: Key, from_begin: Key) -> Key:
