@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
-from gpuledger.analyse.light.product_roof import LightRoof
+from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.analyse.light.slow_kernels import (
     LEAST_LOST,
     aligned_products,

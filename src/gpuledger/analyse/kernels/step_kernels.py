@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
-from gpuledger.analyse.light.lit_time import LitTime, lit_times
+from gpuledger.analyse.light.kernel_light import LitTime, lit_times
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.attribution.launch_places import launched_inside, places
 from gpuledger.catalog.kernel_names import parse, without_numbers

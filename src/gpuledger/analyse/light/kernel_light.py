@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
-from gpuledger.analyse.light.product_roof import MOST_BOUND, SINGLE, LightRoof, product_at_roof_ns
+from gpuledger.analyse.light.reachable import MOST_BOUND, SINGLE, LightRoof, product_at_roof_ns
 from gpuledger.analyse.light.unrecorded_products import put_unrecorded
 from gpuledger.analyse.operators.arithmetic import Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
@@ -292,3 +292,46 @@ def _from_shapes(
     put_unrecorded(kernels, operators, rows, figures, roof_of, per_byte)
     figures[:, is_told & ~does_it] = 0.0  # they do something for a product that is not the product
     return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
+
+
+@dataclass(frozen=True, slots=True)
+class LitTime:
+    """Of some kernels, those of which light is known."""
+
+    known_ns: int
+    light_ns: int
+    source: LightSource  # what most of it is known from
+
+    @property
+    def share(self) -> float:
+        """Of what they took."""
+        return self.light_ns / max(self.known_ns, 1)
+
+    @property
+    def beyond_ns(self) -> int:
+        """What they took longer; what could be done without is part of it."""
+        return self.known_ns - self.light_ns
+
+
+def lit_times(
+    kernels: SteadyKernels, places: Positions, number: Positions, count: int, part_ns: Ints
+) -> list[LitTime | None]:
+    """Of `count` groups of kernels, by the number of each one's group; None where nothing is known of one's.
+
+    Kernels are given by their places among the steady ones, each with the part of its time that counts.
+    """
+    light, took = kernels.once(kernel_light), np.maximum(kernels.took_ns[places], 1)
+    known = light.is_known[places]
+    mine, source, part = number[known], light.source[places][known].astype(np.intp), part_ns[known]
+    lit = np.nan_to_num(light.light_ns[places][known]) * part / took[known]
+    by_source = np.bincount(mine * len(LightSource) + source, part, count * len(LightSource)).reshape(
+        count, len(LightSource)
+    )
+    figures = zip(
+        np.bincount(mine, minlength=count).tolist(),
+        np.rint(by_source.sum(1)).astype(np.int64).tolist(),
+        np.rint(np.bincount(mine, lit, count)).astype(np.int64).tolist(),
+        by_source.argmax(1).tolist(),
+        strict=True,
+    )
+    return [LitTime(took_ns, lit_ns, LightSource(most)) if some else None for some, took_ns, lit_ns, most in figures]

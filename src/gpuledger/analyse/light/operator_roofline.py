@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import kernel_light
 from gpuledger.analyse.light.moved_bytes import moved_bytes
-from gpuledger.analyse.light.product_roof import SINGLE, LightRoof
+from gpuledger.analyse.light.reachable import SINGLE, LightRoof
 from gpuledger.analyse.operators.arithmetic import count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_flops

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
-from gpuledger.analyse.light.product_roof import LightRoof
 from gpuledger.analyse.light.reachable import (
     ATTENTION,
     NEWEST_ATTENTION,
     NEWEST_BACKWARD,
     Floats,
+    LightRoof,
     attention_ns,
     product_ns,
     stream_ns,

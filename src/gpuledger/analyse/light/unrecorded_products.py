@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
-from gpuledger.analyse.light.product_roof import MOST_BOUND, SINGLE, product_at_roof_ns
+from gpuledger.analyse.light.reachable import MOST_BOUND, SINGLE, product_at_roof_ns
 from gpuledger.analyse.operators.arithmetic import ELEMENT_BYTES, Count, Inputs
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.kernel_names import name_matcher

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.light.lit_time import LitTime, lit_times
+from gpuledger.analyse.light.kernel_light import LitTime, lit_times
 from gpuledger.analyse.operators.arithmetic import WorkDone, work_done
 from gpuledger.analyse.operators.graph_places import GraphNames, graph_names
 from gpuledger.analyse.operators.operators import Ops, Paths, ops
