@@ -214,7 +214,6 @@ class _Levels:
         return tuple(sorted(found, key=lambda change: change.first_after.place))
 
     def _level(self, run: int) -> slice:
-        """The runs of the same level."""
         return next(slice(start, end) for start, end in pairwise(self.cuts) if start <= run < end)
 
     def _change(self, verdict: str, old: slice, new: slice, chance: float | None = None, what: str = "") -> LevelChange:

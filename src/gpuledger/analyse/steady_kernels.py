@@ -96,7 +96,6 @@ class SteadyKernels:
 
     @cached_property
     def step_count(self) -> int:
-        """Of how many steps they are."""
         return max(len(distinct(self.step)), 1)
 
     def once(self, figure: Callable[[SteadyKernels], Figure]) -> Figure:
@@ -253,7 +252,6 @@ class SteadyKernels:
         return [text or "" for text in self._strings.decode(ranges.codes("name")[meant])], number
 
     def texts(self, which: Positions) -> set[str]:
-        """The different names of some of them."""
         texts, position = self._texts
         return {texts[number] for number in np.unique(position[which]).tolist()}
 

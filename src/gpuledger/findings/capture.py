@@ -118,7 +118,6 @@ def _lost_work(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
 
 
 def _missing_words(lost: LostWork) -> Message:
-    """What is missing, and of how many."""
     words = [_calls_words(operation, *counts) for operation, counts in lost.counts.items()]
     if lost.nodes.missing:
         of = count_text(lost.nodes.expected)

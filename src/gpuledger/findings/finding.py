@@ -114,7 +114,6 @@ class Finding:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The evidence in words."""
         return tuple(piece.sentence for piece in self.evidence)
 
     @property

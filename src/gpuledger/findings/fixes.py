@@ -81,14 +81,12 @@ class Fixes:
 
     @cached_property
     def copy_flows(self) -> tuple[CopyFlow, ...]:
-        """The device's copies by direction and memory."""
         return copy_flows(self.trace, self.device)
 
     # what the host does
 
     @cached_property
     def _of_threads(self) -> RowsByKey:
-        """The calls of each thread."""
         return RowsByKey.of(self.graph.calls.thread)
 
     @cached_property
@@ -227,7 +225,6 @@ class Fixes:
 
     @cached_property
     def _copies_little(self) -> NDArray[np.bool_]:
-        """Which calls copy something small."""
         work, call = self.work, self.graph.operations.call
         large = np.zeros(len(self.graph.calls) + 1, np.bool_)
         large[call[work.end_ns - work.start_ns >= SMALL_COPY_NS]] = True
@@ -283,7 +280,6 @@ class Fixes:
 
     @cached_property
     def looped(self) -> LoopedKernels:
-        """Loops of small kernels in its steps."""
         return looped_kernels(self.device, self.work)
 
     @cached_property
@@ -332,7 +328,6 @@ class Fixes:
 
     @cached_property
     def busy(self) -> SteadyKernels:
-        """Its steady kernels."""
         return SteadyKernels(self.trace, self.device, self.host, self.work, self._use, self._hertz, self._counted)
 
     def shorter(self, way: OtherWay) -> Shortened:

@@ -81,7 +81,6 @@ class ProfiledRun:
 
     @property
     def zero_ns(self) -> int:
-        """The instant that times are told from."""
         return self.devices[0].zero_ns
 
     @property
@@ -107,7 +106,6 @@ class ProfiledRun:
 
     @property
     def main_device(self) -> Device:
-        """The one to show first."""
         return _main_device(self.devices, self.findings)
 
 

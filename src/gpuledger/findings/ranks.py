@@ -214,7 +214,6 @@ def _one_after_the_other(job: Job, fixes: Sequence[Fix]) -> list[Evidence]:
 
 
 def _what_stays(job: Job, saving: int) -> list[Evidence]:
-    """Whether most of the waiting would stay."""
     left = 1 - saving / job.waited_ns
     if left <= MOSTLY:
         return []
@@ -226,7 +225,6 @@ def _what_stays(job: Job, saving: int) -> list[Evidence]:
 
 
 def _replay_reach(job: Job, fixed: Fixing) -> Evidence:
-    """How far the replay goes."""
     steps = say("{count} steps", count=count_text(fixed.steps)) if fixed.steps > 1 else say("one step")
     said = say(
         "replayed: {what} of all ranks, {share} of their collectives waiting for the last rank",

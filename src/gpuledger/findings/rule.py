@@ -77,7 +77,6 @@ class OneGpu:
 
     @property
     def fixes(self) -> Fixes:
-        """The changes that findings ask for."""
         return self.replays.both()[1]
 
     def saved_ns(self, edit: Edit, lost_ns: int) -> int:
@@ -117,13 +116,11 @@ class Rule(Generic[Subject]):
     """Whether it says when or to what time is lost, not why: a cause that explains it comes first."""
 
     def edit_of(self, subject: OneGpu) -> Edit:
-        """Its change of one GPU's graph."""
         if self.edit is None:
             raise ValueError(f"{self.code} has no edit of its own")
         return self.edit(subject.fixes)
 
     def findings(self, subject: Subject) -> Sequence[Finding]:
-        """What it finds in a profile."""
         return self.find(self, subject)
 
     def finding(

@@ -69,7 +69,6 @@ class PeriodicSteps:
         return StepAmounts(label, of_step_ns, self.periodic.is_slow, self._is_usual)
 
     def of_lines(self, *kinds: LineKind) -> list[StepAmounts]:
-        """Busy lines of these kinds."""
         books = self.device.ledger
         rows = books.books[np.searchsorted(books.tiles_ns, self._edges_ns[:-1])]
         return [self._amounts(line.label, rows[:, at]) for at, line in enumerate(books.lines) if line.kind in kinds]

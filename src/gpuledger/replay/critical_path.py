@@ -76,7 +76,6 @@ class CriticalPath:
         return running
 
     def are(self, part: PathPart) -> NDArray[np.bool_]:
-        """Which segments are such parts."""
         of_part: NDArray[np.bool_] = self.part == part
         return of_part
 

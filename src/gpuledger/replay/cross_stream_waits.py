@@ -71,7 +71,6 @@ class _Events:
         self.launched, self.key = launched[order], key[order]
 
     def _key(self, call: Ints) -> Ints:
-        """Calls by thread, then time."""
         return (self.outer.thread[call].astype(np.int64) << 40) + call
 
     def waiting_operation(self, waiting: Positions, stream: Ints) -> Positions:

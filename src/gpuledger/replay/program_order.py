@@ -37,7 +37,6 @@ class OuterCalls:
         return len(self.row)
 
     def named(self, host: Host, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-        """Which have such a name."""
         is_named = host.calls.strings.each(host.calls.codes("name"), lambda name: bool(pattern.search(name)), np.bool_)
         return take(is_named, self.row)
 

@@ -150,7 +150,6 @@ def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
 
 
 def _other_kernel(row: AlignRow) -> str:
-    """What stands in a kernel's place."""
     if row.mock is None or row.e2e is None:
         whose = say("the model") if row.mock is None else say("the mock")
         kernel = short_label(row.names[0])

@@ -50,7 +50,6 @@ class ForwardKernel:
 
     @property
     def shape(self) -> tuple[Dim3, Dim3] | None:
-        """Grid and block."""
         return None if self.grid is None or self.block is None else (self.grid, self.block)
 
 
@@ -103,7 +102,6 @@ class Forwards:
 
     @cached_property
     def gpu_ns(self) -> Ints:
-        """How long kernels of each forward ran."""
         return np.add.reduceat(self.own_ns, self.first[:-1])
 
     @cached_property
@@ -135,7 +133,6 @@ class Forwards:
         return tuple(listed)
 
     def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
-        """One forward."""
         return tuple(
             ForwardKernel(
                 self.names[int(self.name[position])],

@@ -268,7 +268,6 @@ def sum_alike(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Cou
 
 
 def _like(item: RunKernel | Call | RunRange) -> object:
-    """What tells items of one list apart."""
     return (item.bare, item.grid, item.block, item.place) if isinstance(item, RunKernel) else item.name
 
 

@@ -55,7 +55,6 @@ class StepKernel:
 
     @property
     def mean_ns(self) -> int:
-        """How long one of them runs."""
         return self.ran_ns // self.calls
 
     @property

@@ -262,7 +262,6 @@ def _shape(given: object) -> Shape | None:
 
 
 def _shapes_in(given: object) -> tuple[Shape, ...]:
-    """Of a list of tensors."""
     shapes = [_shape(one) for one in given] if isinstance(given, list) and given else [None]
     return tuple(shape for shape in shapes if shape is not None) if None not in shapes else ()
 
@@ -402,7 +401,6 @@ def _told_output(given: Inputs, image: Shape, kernel: Shape) -> Shape | None:
 
 
 def _numbers(argument: str) -> Shape:
-    """A list of numbers, as text."""
     return tuple(int(number) for number in re.findall(r"\d+", argument, re.ASCII)) if argument.startswith("[") else ()
 
 

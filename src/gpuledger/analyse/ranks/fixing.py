@@ -305,7 +305,6 @@ class _Search:
         return self.ranks.measured_ns(replay_times(fixed_graph(self.ranks, self.pace, fixed)))
 
     def _promise_ns(self, candidate: _Candidate, blame_ns: NDArray[np.float64]) -> float:
-        """What fixing it may save, roughly."""
         if candidate.kind is FixKind.COLLECTIVE:
             return float(self.places[candidate.number].longer_ns)
         return float(blame_ns[list(self._members(candidate))].sum())

@@ -59,7 +59,6 @@ class JoinedRanks:
 
     @property
     def is_measured(self) -> NDArray[np.bool_]:
-        """Which operations begin in a measured step."""
         measured: NDArray[np.bool_] = self.step >= self.first_measured
         return measured
 
@@ -259,7 +258,6 @@ def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:
 
 
 def _lower_median(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row."""
     middle = (table.shape[1] - 1) // 2
     return np.partition(table, middle, axis=1)[:, middle]
 

@@ -64,7 +64,6 @@ class Lane:
 
     @property
     def last_ns(self) -> Ints:
-        """When the last rank arrived."""
         return np.asarray(self.start_ns.max(axis=1, initial=np.iinfo(np.int64).min), np.int64)
 
     @property

@@ -182,7 +182,6 @@ def _at(trace: Trace, place: Place) -> Trace:
 
 
 def _zero_ns(trace: Trace) -> int:
-    """Where a rank's own work begins."""
     window = default_window(*host_and_activities(trace))
     return 0 if isinstance(window, NotMeasured) else window.start_ns
 
@@ -370,7 +369,6 @@ class RankSummary:
 
     @property
     def length_ns(self) -> Ints:
-        """How long each step took, warm-up included."""
         return self._looked_at_ns(self.edges_ns)
 
     def _looked_at_ns(self, edges_ns: Ints) -> Ints:
