@@ -95,20 +95,17 @@ def _pages_migrate(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
 
 
 def _claim(device: Device, flows: Sequence[CopyFlow]) -> str:
-    steps, count = device.step_count, sum(flow.count for flow in flows)
+    count = sum(flow.count for flow in flows)
+    steps = 1 if device.steps is None or count < device.step_count else device.step_count
     size, time = sum(flow.total_bytes for flow in flows), sum(flow.running_ns for flow in flows)
-    if device.steps is None or count < steps:
+    amounts = {"count": count_text(count // steps), "size": bytes_text(size // steps), "time": time_text(time // steps)}
+    if device.steps is None or count < device.step_count:
         return say(
             "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} in total",
-            count=count_text(count),
-            size=bytes_text(size),
-            time=time_text(time),
+            **amounts,
         )
     return say(
-        "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} per step",
-        count=count_text(count // steps),
-        size=bytes_text(size // steps),
-        time=time_text(time // steps),
+        "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} per step", **amounts
     )
 
 
@@ -246,14 +243,12 @@ def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     saving = subject.saved_ns(edit, slow + hidden)
     most, share = flows[0], share_text(exposed / device.steady_ns)
     size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
-    claim = say(
-        "copies not overlapped with compute take {share} of the time, mostly {way}", share=share, way=_way(most)
-    )
+    mostly = {"share": share, "way": _way(most)}
+    claim = say("copies not overlapped with compute take {share} of the time, mostly {way}", **mostly)
     if rate is not None:
         claim = say(
             "copies not overlapped with compute take {share} of the time, mostly {way}: {size} at {rate}/s",
-            share=share,
-            way=_way(most),
+            **mostly,
             size=size if device.steps is None else say("{size} per step", size=size),
             rate=bytes_text(rate),
         )
@@ -345,17 +340,10 @@ def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
             "{share} of {of} {way}: copies whose bytes were not recorded, {count} of them", **what, count=count
         )
     else:
-        one, many = (
-            say("one copy of {size}", size=size),
-            say("{count} copies of {size} on average", count=count, size=size),
-        )
-        sentence = say(
-            "{share} of {of} {way}: {copies}, at {rate}/s; {limit}",
-            **what,
-            copies=one if flow.count == 1 else many,
-            rate=bytes_text(flow.bytes_per_s),
-            limit=_limit(flow),
-        )
+        copies = say("{count} copies of {size} on average", count=count, size=size)
+        what |= {"copies": say("one copy of {size}", size=size) if flow.count == 1 else copies}
+        what |= {"rate": bytes_text(flow.bytes_per_s), "limit": _limit(flow)}
+        sentence = say("{share} of {of} {way}: {copies}, at {rate}/s; {limit}", **what)
     calls, launch = subject.device.host.calls, _launch_of_longest(subject.device, flow)
     return Evidence(
         sentence,

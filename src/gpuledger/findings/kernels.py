@@ -273,9 +273,7 @@ def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return [_fixed_clock(rule, subject, clock)]
     claim = say(
         "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum",
-        mean=_megahertz(clock.mean_hz),
-        share=share_text(clock.mean_hz / highest),
-        highest=_megahertz(highest),
+        **_clock_words(clock),
     )
     assumption = say("power, temperature or a set limit holds it down; the cost is unknown")
     low_clock = rule.finding(device, claim, (_clock_evidence(clock),), 0, assumption)
@@ -288,12 +286,7 @@ def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     from gpuledger.analyse.utilization.stretches import compute_split
 
     device, highest, use = subject.device, clock.top_hz, subject.use
-    claim = say(
-        "the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum",
-        mean=_megahertz(clock.mean_hz),
-        share=share_text(clock.mean_hz / highest),
-        highest=_megahertz(highest),
-    )
+    claim = say("the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum", **_clock_words(clock))
     class_of_row = None if use is None else use[0].class_of_row
     at_roof_ns = compute_split(device, class_of_row).steady_total[UseClass.COMPUTE_ROOF]
     less = 1 - clock.mean_hz / highest
@@ -310,20 +303,15 @@ def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     return rule.finding(device, claim, tuple(evidence), saving, assumption, explains=lost, edit=edit)
 
 
+def _clock_words(clock: Clock) -> dict[str, str]:
+    mean, highest = (count_text(round(hertz / 1e6)) for hertz in (clock.mean_hz, clock.top_hz))
+    return {"mean": mean, "share": share_text(clock.mean_hz / clock.top_hz), "highest": highest}
+
+
 def _clock_evidence(clock: Clock) -> Evidence:
-    return Evidence(
-        say(
-            "{lowest} to {most} MHz in {count} samples while kernels ran",
-            lowest=_megahertz(clock.lowest_hz),
-            most=_megahertz(clock.most_hz),
-            count=count_text(clock.samples),
-        ),
-        count=clock.samples,
-    )
-
-
-def _megahertz(hertz: float) -> str:
-    return count_text(round(hertz / 1e6))
+    lowest, most = (count_text(round(hertz / 1e6)) for hertz in (clock.lowest_hz, clock.most_hz))
+    ends = {"lowest": lowest, "most": most, "count": count_text(clock.samples)}
+    return Evidence(say("{lowest} to {most} MHz in {count} samples while kernels ran", **ends), count=clock.samples)
 
 
 RULES: Final = (

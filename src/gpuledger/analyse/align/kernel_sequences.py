@@ -133,17 +133,13 @@ class Forwards:
         return tuple(listed)
 
     def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
-        return tuple(
-            ForwardKernel(
-                self.names[int(self.name[position])],
-                int(self.own_ns[position]),
-                triple(self.grid[position]),
-                triple(self.block[position]),
-                int(self.stream[position]),
-                bool(self.in_graph[position]),
-            )
-            for position in range(int(self.first[number]), int(self.first[number + 1]))
+        mine = slice(*self.first[number : number + 2].tolist())
+        name, own_ns, stream, in_graph = (
+            column[mine].tolist() for column in (self.name, self.own_ns, self.stream, self.in_graph)
         )
+        shapes = map(triple, self.grid[mine]), map(triple, self.block[mine])
+        rows = zip((self.names[place] for place in name), own_ns, *shapes, stream, in_graph, strict=True)
+        return tuple(ForwardKernel(*row) for row in rows)
 
 
 def triple(values: NDArray[np.int32]) -> Dim3 | None:

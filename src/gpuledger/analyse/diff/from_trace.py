@@ -87,19 +87,13 @@ def ranges_of(
     for names_down in chains:
         inside[names_down[-1]] |= set(names_down[:-1]) - {names_down[-1]}
     contents = _contents(device, ranges, chain, chains, len(names))
-    kinds = [
-        RunRange(
-            names[index],
-            instances[index],
-            int(host[index]),
-            gpu_ns,
-            wait_ns,
-            tuple(names[above] for above in sorted(inside[index])),
-            dict(sorted(calls.items())),
-            dict(sorted(work.items())),
+    kinds = []
+    for index, (gpu_ns, wait_ns, *counters) in enumerate(contents):
+        above, counts = (
+            tuple(names[one] for one in sorted(inside[index])),
+            (dict(sorted(counter.items())) for counter in counters),
         )
-        for index, (gpu_ns, wait_ns, calls, work) in enumerate(contents)
-    ]
+        kinds.append(RunRange(names[index], instances[index], int(host[index]), gpu_ns, wait_ns, above, *counts))
     order = sorted(range(len(names)), key=lambda index: (-kinds[index].host_ns, kinds[index].name))
     by_step = {
         names[index]: _host_time_by_step(ranges.where(outermost & (name == index)), edges)
