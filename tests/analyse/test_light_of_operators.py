@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.analyse.light.compiled_products import RegionSizes
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
-from gpuledger.analyse.light.paged_attention import BatchLengths, batch_lengths, paged_count
-from gpuledger.analyse.light.routed_experts import routed_counts
+from gpuledger.analyse.light.unrecorded_products import (
+    BatchLengths,
+    RegionSizes,
+    batch_lengths,
+    paged_count,
+    routed_counts,
+)
 from gpuledger.analyse.operators.arithmetic import Count, Inputs, Shape, count_of
 from gpuledger.analyse.operators.costs import operator_costs
 from gpuledger.analyse.steady_kernels import all_steady

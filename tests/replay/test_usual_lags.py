@@ -9,11 +9,11 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.replay.build import dependency_graph, usual_lags
-from gpuledger.replay.lags import UsualLags
+from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from support.call_notation import called
+from support.lag_words import LagWords, UsualLags, usual_lags
 
 LAUNCHES = [
     f"{100 * place}-{100 * place + 10} cudaLaunchKernel -> s7: {100 * place + 12}-{100 * place + 50}"
@@ -23,19 +23,15 @@ WAITS = [f"{100 * place + 20}-{100 * place + 55} cudaStreamSynchronize" for plac
 IN_TURN = [line for pair in zip(LAUNCHES, WAITS, strict=True) for line in pair]
 
 
-def lags(trace: Trace) -> UsualLags:
-    return usual_lags(trace, *host_and_activities(trace))
-
-
-def error(trace: Trace, given: UsualLags | None) -> float:
+def error(trace: Trace, given: UsualLags) -> float:
     host, work = host_and_activities(trace)
-    graph = dependency_graph(trace, host, work, residuals=False, lags=given)
+    graph = dependency_graph(trace, host, work, residuals=False, lags=LagWords(trace.strings, given))
     wall = work.end_ns.max() - graph.recorded.call_begin.min()
     return float(abs(replay_times(graph).end.max() - work.end_ns.max()) / wall)
 
 
 def test_a_trace_says_what_is_usual_in_it() -> None:
-    usual = lags(called(*IN_TURN))
+    usual = usual_lags(called(*IN_TURN))
     assert usual.launch_ns == {("cudaLaunchKernel", "kernel", "after the call"): 2_000}
     assert usual.wake_up_ns == {("cudaStreamSynchronize", ""): 5_000}
     assert usual.shortest_ns == {("cudaStreamSynchronize",): 5_000}
@@ -43,7 +39,7 @@ def test_a_trace_says_what_is_usual_in_it() -> None:
 
 def test_what_is_given_is_taken() -> None:
     trace = called(*IN_TURN)
-    own = lags(trace)
+    own = usual_lags(trace)
     slower = UsualLags(
         {key: 3 * lag for key, lag in own.launch_ns.items()}, {}, {}, {}, own.wake_up_ns, own.shortest_ns
     )
@@ -52,10 +48,10 @@ def test_what_is_given_is_taken() -> None:
 
 
 def test_what_is_shown_once_is_not_said() -> None:
-    assert lags(called(*IN_TURN[:2])) == UsualLags({}, {}, {}, {}, {}, {})
+    assert usual_lags(called(*IN_TURN[:2])) == UsualLags({}, {}, {}, {}, {}, {})
 
 
 @pytest.mark.parametrize(("name", "other"), [("decode", "attn"), ("moe_batched_gemm", "decode"), ("zoo_node", "graph")])
 def test_another_capture_of_the_machine(unpacked: Callable[[str], Path], name: str, other: str) -> None:
-    given = lags(open_trace(unpacked(f"{other}.sqlite")))
+    given = usual_lags(open_trace(unpacked(f"{other}.sqlite")))
     assert error(open_trace(unpacked(f"{name}.sqlite")), given) < 0.03

@@ -99,8 +99,7 @@ class LaunchCosts:
     waiting_calls: tuple[CallTimes, ...]
     queue: LaunchQueue
     by_range: tuple[RangeLaunches, ...]
-    families: tuple[tuple[str, Statistics], ...]
-    """The kernels of each family, and how long they run; the most first."""
+    families: tuple[tuple[str, Statistics], ...]  # the kernels of each family, and how long they run; the most first
 
 
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
@@ -165,9 +164,9 @@ def _inside(host: Host, chosen: Positions) -> tuple[Ints, Ints]:
     ones, places = np.ones(len(chosen), np.int64), len(host.ranges)
     if host.nesting is None or not (length > 0).all():
         outer, inner = calls_in_ranges(host.ranges, host.calls.only("pid", "tid").at(chosen))
-        count, time = (sweep.fold("sum", outer, column[inner], np.zeros(places, np.int64)) for column in (ones, length))
+        count, time = (sweep.sums(outer, column[inner], places) for column in (ones, length))
         return count, time
     held, nest = host.range_of_call[chosen], Nest(host.ranges, host.nesting.above)
-    sums = (sweep.fold("sum", held, column, np.zeros(places, np.int64)) for column in (ones, length))
+    sums = (sweep.sums(held, column, places) for column in (ones, length))
     count, time = (nest.summed_up(own) for own in sums)
     return count, time

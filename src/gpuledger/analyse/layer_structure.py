@@ -112,7 +112,6 @@ class LayerStructure:
         return found
 
     def _find(self, cores: list[Bound]) -> None:
-        """Take the stream apart, core by core."""
         halves = self._feed_forward_parts(cores)
         ahead = [(second, begins) for (_, second), (begins, _) in zip(halves, cores[1:], strict=False)]
         projected = [

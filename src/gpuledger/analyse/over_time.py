@@ -76,7 +76,7 @@ def stream_use(activities: Activities, window: Span, bins: int = BINS) -> Stream
     edges = bin_edges(window, bins)
     first, number = group(activities.gpu, activities.pid, activities.gathered("stream"))
     start, end = within(activities.start_ns), within(activities.end_ns)
-    work = sweep.fold("sum", number, end - start, np.zeros(len(first), np.int64))
+    work = sweep.sums(number, end - start, len(first))
     busiest = [stream for stream in np.argsort(-work, kind="stable").tolist() if work[stream]]
     streams = []
     for position in sorted(busiest[:MOST_STREAMS]):  # groups are numbered in the order of their keys

@@ -103,7 +103,7 @@ def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
 
 def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:
     first, number = group(before, names)
-    total = sweep.fold("sum", number, shared, np.zeros(len(first), np.int64))
+    total = sweep.sums(number, shared, len(first))
     counts = np.bincount(number, minlength=len(first)).tolist()
     texts = (trace.strings.decode(column[first]) for column in (before, names))
     pairs = [

@@ -108,8 +108,7 @@ class PathSummary:
     calls: tuple[CallOnPath, ...]
     ranges: tuple[RangeOnPath, ...]
     beside: tuple[BesidePath, ...]
-    steady_steps: int | None = None
-    """How many steady steps there are, where not all of them are looked at."""
+    steady_steps: int | None = None  # how many steady steps there are, where not all of them are looked at
 
     def side_ns(self, side: PathSide) -> int:
         return sum(time for line, time, _ in self.lines if side_of(line) == side)
@@ -146,7 +145,7 @@ def _measured_work(model: Scenario) -> Positions:
 def _sums(codes: NDArray[np.integer], time: Ints) -> list[tuple[int, int, int, int]]:
     """For each code its first row, time and number of rows, the most time first."""
     known, first, number = np.unique(codes, return_index=True, return_inverse=True)
-    sums = sweep.fold("sum", number, time, np.zeros(len(known), np.int64))
+    sums = sweep.sums(number, time, len(known))
     order = np.argsort(-sums, kind="stable")
     columns = (known, first, sums, np.bincount(number, minlength=len(known)))
     return list(zip(*(column[order].tolist() for column in columns), strict=True))

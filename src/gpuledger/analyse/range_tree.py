@@ -101,7 +101,7 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     names, name_of = _by_process(device, ranges, above, names, name_of)
     base = NamePaths(above, name_of)
     placed = placed_paths(trace, base, names, base.of_row[launcher], place_of_work(trace, work), spelled)
-    own_gpu = sweep.fold("sum", placed.of_work, length, np.zeros(len(placed.paths), np.int64))
+    own_gpu = sweep.sums(placed.of_work, length, len(placed.paths))
     of_ranges = (ranges.duration_ns, own_launches, own_waits, _steady_ns(trace, device, ranges))
     sums = np.zeros((1 + len(of_ranges), len(placed.paths)), np.int64)  # how many are shown, and the amounts of those
     for row, column in enumerate((shown, *of_ranges)):

@@ -37,9 +37,7 @@ _DRIFT_SAVES: Final = 2.0  # levels that a drift must save, as steps are what co
 _TRIES: Final = 3
 _KEPT, _OF_KEPT = 0.8, 1.5115  # the smaller differences of a normal distribution, and what their deviation lacks
 _LEAST_NOISE: Final = 0.0005  # no two runs are more alike than this share
-_AS_LIKELY: Final = (
-    3.0  # usual residuals by which another place of a change may fit worse and be the place all the same
-)
+_AS_LIKELY: Final = 3.0  # usual residuals by which another place of a change may fit worse and be it all the same
 _OTHER_LEVEL: Final = 4.0  # standard errors between two series
 _MOST_RANGES: Final = 40
 
@@ -78,7 +76,6 @@ class StoredRun:
 
     @property
     def short(self) -> str:
-        """What a reader calls it."""
         return f"{self.commit[:10]}{'+' if self.is_dirty else ''}" or self.run
 
     @property
@@ -109,13 +106,10 @@ class LevelChange:
     after: tuple[StoredRun, ...]
     before_value: float
     after_value: float
-    last_before: StoredRun
-    """The last run that is surely of the level before, and the first that is surely of the other."""
+    last_before: StoredRun  # the last run that is surely of the level before, and the first that is surely of the other
     first_after: StoredRun
-    chance: float | None = None
-    """How often shuffled runs differ by as much; None where that was not asked."""
-    what: str = ""
-    """Of method and hardware: what is another."""
+    chance: float | None = None  # how often shuffled runs differ by as much; None where that was not asked
+    what: str = ""  # of method and hardware: what is another
 
     @property
     def share(self) -> float:
@@ -143,10 +137,8 @@ class Trend:
     unit: str
     runs: tuple[StoredRun, ...]
     changes: tuple[LevelChange, ...]
-    drift_share: float
-    """By how much it grows from the first run to the last without a step; 0 where it does not."""
-    noise_share: float
-    """The standard deviation from run to run around the levels."""
+    drift_share: float  # by how much it grows from the first run to the last without a step; 0 where it does not
+    noise_share: float  # the standard deviation from run to run around the levels
 
 
 def trend(runs: Sequence[StoredRun], figure: str) -> Trend:
@@ -222,7 +214,6 @@ class _Levels:
         return tuple(sorted(found, key=lambda change: change.first_after.place))
 
     def _level(self, run: int) -> slice:
-        """The runs of the same level."""
         return next(slice(start, end) for start, end in pairwise(self.cuts) if start <= run < end)
 
     def _change(self, verdict: str, old: slice, new: slice, chance: float | None = None, what: str = "") -> LevelChange:
@@ -249,9 +240,7 @@ class _Levels:
 
     def _alone(self, run: int) -> LevelChange:
         """A single run that is far from its level."""
-        level = self._level(run)
-        change = self._change(NOISE, level, slice(run, run + 1))
-        return replace(change, last_before=self.runs[run])
+        return replace(self._change(NOISE, self._level(run), slice(run, run + 1)), last_before=self.runs[run])
 
     def _between(self, edge: int) -> LevelChange | None:
         """Where another series begins: its first level against that of the run before it, of whichever series."""

@@ -47,16 +47,12 @@ class ServedStep:
     """One step of an engine."""
 
     step: int
-    start_ns: int
-    """When its first work began on the GPU."""
+    start_ns: int  # when its first work began on the GPU
     end_ns: int
     batch: Batch
-    padded: int
-    """Rows that decode computes with those that only fill up its graph; -1 where that is not known."""
-    idle_ns: int
-    """How long the GPU was idle between the step before and this one."""
-    predicted_ns: int | None
-    """By the fit, made of other steps."""
+    padded: int  # rows that decode computes with those that only fill up its graph; -1 where that is not known
+    idle_ns: int  # how long the GPU was idle between the step before and this one
+    predicted_ns: int | None  # by the fit, made of other steps
 
     @property
     def length_ns(self) -> int:
@@ -69,8 +65,7 @@ class StepCost:
 
     term: str
     each_ns: float
-    share: float
-    """Of the time of all steps together."""
+    share: float  # of the time of all steps together
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +74,7 @@ class StepModel:
 
     costs: tuple[StepCost, ...]
     r2: float
-    error: float
-    """The median error of steps that the fit had not seen, as a share of their time."""
+    error: float  # the median error of steps that the fit had not seen, as a share of their time
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +87,7 @@ class KindOfStep:
     decode_tokens: int
     median_ns: int
     total_ns: int
-    error: float | None
-    """The median error of the fit, of steps that it had not seen."""
+    error: float | None  # the median error of the fit, of steps that it had not seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +337,7 @@ def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tup
     held = covered(idle, start, end)
     inside, around = held.copy(), parents(start, end, np.zeros(len(start), np.int64))
     np.subtract.at(inside, around[around >= 0], held[around >= 0])
-    sums = sweep.fold("sum", part.astype(np.intp), inside, np.zeros(len(parts), np.int64)).tolist()
+    sums = sweep.sums(part.astype(np.intp), inside, len(parts)).tolist()
     doing = dict(zip(parts[1:], sums[1:], strict=True))
     rest = difference(idle, union(start, end))
     number = np.flatnonzero(device.host.threads == engine)

@@ -80,12 +80,11 @@ class SteadyKernels:
     ) -> None:
         self._trace, self._strings, self._host, self._work = trace, trace.strings, host, work
         self._use, self._device, self.counted = use, device, counted
-        self.sampled_hz: Final = sampled_hz
-        """The mean clock while kernels ran; None where it was not sampled."""
+        self.sampled_hz: Final = sampled_hz  # the mean clock while kernels ran; None where it was not sampled
         self._masks: dict[Callable[[str], bool], Mask] = {}
         self._kept: dict[Callable[[SteadyKernels], Any], Any] = {}
-        self._by_type: dict[str, Mask] = {}
         self.gpu: Final[Gpu | None] = trace.origin.gpu(device.gpu)
+        self.capability: Final = None if self.gpu is None else self.gpu.compute_capability
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
         edges = device.ledger.window if device.steps is None else device.steps.edges_ns
@@ -97,7 +96,6 @@ class SteadyKernels:
 
     @cached_property
     def step_count(self) -> int:
-        """Of how many steps they are."""
         return max(len(distinct(self.step)), 1)
 
     def once(self, figure: Callable[[SteadyKernels], Figure]) -> Figure:
@@ -187,7 +185,7 @@ class SteadyKernels:
 
     def blocks_at_once(self, which: Positions) -> Ints:
         """How many blocks of some kernels a multiprocessor has room for; 0 where a launch does not tell."""
-        kernels, capability = self._trace[Table.KERNELS], None if self.gpu is None else self.gpu.compute_capability
+        kernels, capability = self._trace[Table.KERNELS], self.capability
         columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
         if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
             return np.zeros(len(which), np.int64)
@@ -254,7 +252,6 @@ class SteadyKernels:
         return [text or "" for text in self._strings.decode(ranges.codes("name")[meant])], number
 
     def texts(self, which: Positions) -> set[str]:
-        """The different names of some of them."""
         texts, position = self._texts
         return {texts[number] for number in np.unique(position[which]).tolist()}
 
@@ -275,7 +272,6 @@ class SteadyKernels:
         return {name: row for name, row in zip(self._work.families, sums, strict=True) if row.any()}
 
     def text(self, place: int) -> str:
-        """One kernel's name."""
         return self._strings.text(int(self.names[place])) or ""
 
     def place_of(self, operations: Positions) -> Mask:
@@ -335,11 +331,8 @@ class SteadyKernels:
     @cached_property
     def sampled_roofs(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
         """How near each kernel is to the peak of tensor cores, of memory, and of issue slots, 0 to 1, by samples."""
-        tensor, memory, issue = (
-            self._sampled(_ROOFS[:1], max),
-            self._sampled(MEMORY, sum),
-            self._sampled(_ROOFS[1:], max),
-        )
+        tensor, issue = (self._sampled((roof,), max) for roof in _ROOFS)
+        memory = self._sampled(MEMORY, sum)
         return None if tensor is None or memory is None or issue is None else (tensor, memory, issue)
 
     @cached_property
@@ -361,10 +354,8 @@ class SteadyKernels:
     def launched(self) -> tuple[list[Any], Positions]:
         """The different names, grids and blocks, as texts and triples, and for each kernel the number of its own."""
         shapes, number = self._launches
-        names = [self._strings.text(int(shape[0])) or "" for shape in shapes]
-        return [
-            (name, tuple(shape[1:4]), tuple(shape[4:])) for name, shape in zip(names, shapes.tolist(), strict=True)
-        ], number
+        texts = [(self._strings.text(name) or "", tuple(shape)) for name, *shape in shapes.tolist()]
+        return [(name, shape[:3], shape[3:]) for name, shape in texts], number
 
     @cached_property
     def _launches(self) -> tuple[Ints, Positions]:
@@ -390,14 +381,9 @@ class SteadyKernels:
     def _by_launch(self, use: UseOfKernels, figure: Callable[[KernelUse], float | None]) -> NDArray[np.float64]:
         """Of each kernel what samples say of those of its name, grid and block; NaN for nothing."""
         by_launch = {(kernel.name, *kernel.grid, *kernel.block): figure(kernel) for kernel in use.kernels}
-        shapes, number = self._launches
-        keys = zip(self._canonical, shapes[:, 1:].tolist(), strict=True)
-        found = [by_launch.get((name, *shape)) for name, shape in keys]
+        launches, number = self.launched
+        found = [by_launch.get((parse(name).canonical, *grid, *block)) for name, grid, block in launches]
         return np.array([np.nan if one is None else one for one in found], np.float64)[number]
-
-    @cached_property
-    def _canonical(self) -> list[str]:
-        return [parse(self._strings.text(code) or "").canonical for code in self._launches[0][:, 0].tolist()]
 
 
 def all_steady(trace: Trace, device: Device, use: SampledUse | NotMeasured | None = None) -> SteadyKernels:

@@ -30,8 +30,7 @@ class TimedOperation(msgspec.Struct, frozen=True):
     """The usual call; of the second of a pair, the first's and their difference round by round."""
     samples_ns: Annotated[tuple[Annotated[float, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
     """How long one call took, sample by sample."""
-    beside: tuple[float, ...] | None = None
-    """Of a pair: what the first took in the same rounds."""
+    beside: tuple[float, ...] | None = None  # of a pair: what the first took in the same rounds
 
     seconds: float = 0.0
 

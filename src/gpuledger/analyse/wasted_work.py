@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -212,14 +211,10 @@ def one_layout(kernels: SteadyKernels) -> Shortened:
         return kernels.gone(np.zeros(len(kernels), np.bool_))
     if which.any():
         for name, share in CHANNELS_LAST.items():
-            norms = kernels.named(partial(_contains, name))
+            norms = kernels.of_names(lambda text, name=name: name in text, np.bool_)  # type: ignore[misc]
             duration[norms] = share * kernels.took_ns[norms]
             which |= norms
     return kernels.taking(which, duration, meant=conversions)
-
-
-def _contains(part: str, name: str) -> bool:
-    return part in name
 
 
 FEWEST_ROUNDS: Final = 6  # the same kernels so many times in a row are a loop over tensors
@@ -360,15 +355,12 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
         wide |= double
     kind = max(saved, key=lambda kind: saved[kind], default="")
     meant = of_kind.get(kind)
-    if kind == "fp32" and not _knows_bfloat16(kernels):
+    knows_bfloat16 = has_bfloat16(kernels.gpu) if kind == "fp32" else True
+    if knows_bfloat16 is None:  # kernels that only run on such a GPU tell
+        knows_bfloat16 = bool(kernels.named(names_bfloat16_gpu).any())
+    if not knows_bfloat16:
         kind = "fp32 to half"
     return kernels.taking(wide, duration, kind, meant=meant)
-
-
-def _knows_bfloat16(kernels: SteadyKernels) -> bool:
-    """By the GPU; where that is not known, by kernels that only run on such."""
-    known = has_bfloat16(kernels.gpu)
-    return bool(kernels.named(names_bfloat16_gpu).any()) if known is None else known
 
 
 def are_double(kernels: SteadyKernels) -> Mask:

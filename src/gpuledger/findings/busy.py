@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
-from gpuledger.analyse.light.product_roof import LightRoof
+from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.analyse.light.slow_kernels import (
     LEAST_LOST,
     aligned_products,
@@ -58,14 +58,9 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
 
-LEAST: Final = 0.03
-"""What would save less of the time than this is no matter."""
-
-LEAST_COPIED: Final = 0.1
-"""So much may be copied within the GPU: what is written into a cache is a copy as well."""
-
-LEAST_SORTED: Final = 0.1
-"""So much may be sorted: whether all of it is needed cannot be seen."""
+LEAST: Final = 0.03  # what would save less of the time than this is no matter
+LEAST_COPIED: Final = 0.1  # so much may be copied within the GPU: what is written into a cache is a copy as well
+LEAST_SORTED: Final = 0.1  # so much may be sorted: whether all of it is needed cannot be seen
 
 MOST_NAMES: Final = 3
 
@@ -77,8 +72,7 @@ class OtherWayWords:
     doing: Message
     assumption: Message
     fix: advice.FixWords
-    beside: Message | None = None
-    """What the kernels are that only become shorter with them."""
+    beside: Message | None = None  # what the kernels are that only become shorter with them
 
 
 def _shorter_another_way(
@@ -182,17 +176,33 @@ def _of_light(subject: OneGpu, operations: Positions) -> tuple[Evidence, ...]:
     return (Evidence(sentence, count=int(np.count_nonzero(mine))),)
 
 
-def _rule(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: float = LEAST) -> Rule[OneGpu]:
+def _rule_by_kind(code: str, way: OtherWay, words: Mapping[str, OtherWayWords], least: float = LEAST) -> Rule[OneGpu]:
     """A rule about kernels that another way of doing their work would make shorter; words by what is found."""
     find, general = partial(_shorter_another_way, way, words, least), next(iter(words.values()))
     edit = partial(Fixes.another_way, way=way)
     return Rule(code, find, general.fix, edit=edit, is_estimate=True)
 
 
-_FAR: Final = OtherWayWords(
+def _rule(
+    code: str,
+    way: OtherWay,
+    doing: Message,
+    assumption: Message,
+    fix: advice.FixWords,
+    beside: Message | None = None,
+    *,
+    least: float = LEAST,
+) -> Rule[OneGpu]:
+    return _rule_by_kind(code, way, {"": OtherWayWords(doing, assumption, fix, beside)}, least)
+
+
+_FAR_FROM_ROOF: Final = _rule(
+    "KERNEL-HEADROOM",
+    at_reachable_pace,
     say("a kernel far from its roof, for a reason that is not in the profile"),
     say("it reaches the pace of other kernels that are limited by the same"),
     advice.FAR_FROM_ROOF,
+    least=LEAST_LOST,
 )
 
 
@@ -200,13 +210,13 @@ def _far_from_roof(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     """By Nsight Compute where it profiled the kernels, else by what they could take at most."""
     if subject.kernels is not None:
         return headroom(replace(rule, fix=None), subject)
-    return _shorter_another_way(at_reachable_pace, {"": _FAR}, LEAST_LOST, rule, subject)
+    return _FAR_FROM_ROOF.find(rule, subject)
 
 
 _ON_FLOATS: Final = say("on FP32 tensors around them")
 
 RULES: Final = (
-    _rule(
+    _rule_by_kind(
         "PRECISION",
         narrower_types,
         {
@@ -244,210 +254,132 @@ RULES: Final = (
     _rule(
         "ATTENTION-UNFUSED",
         between_products,
-        {
-            "": OtherWayWords(
-                say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
-                say("one fused kernel does it all and never writes the score matrix"),
-                advice.ATTENTION,
-            )
-        },
+        say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
+        say("one fused kernel does it all and never writes the score matrix"),
+        advice.ATTENTION,
     ),
     _rule(
         "LAYOUT",
         one_layout,
-        {
-            "": OtherWayWords(
-                say("layout conversions between kernels"),
-                say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
-                advice.LAYOUT,
-                say("of batch norms"),
-            )
-        },
+        say("layout conversions between kernels"),
+        say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
+        advice.LAYOUT,
+        say("of batch norms"),
     ),
     _rule(
         "DEVICE-COPY",
         views,
-        {
-            "": OtherWayWords(
-                say("device-to-device tensor copies"),
-                say("tensors are written in place or used as views: these kernels go away"),
-                advice.DEVICE_COPY,
-                say("that read the copies"),
-            )
-        },
-        LEAST_COPIED,
+        say("device-to-device tensor copies"),
+        say("tensors are written in place or used as views: these kernels go away"),
+        advice.DEVICE_COPY,
+        say("that read the copies"),
+        least=LEAST_COPIED,
     ),
     _rule(
         "FULL-SORT",
         picked_sorts,
-        {
-            "": OtherWayWords(
-                say("whole tensors are sorted"),
-                say("only the largest values are needed: picking them takes a fifth of a sort"),
-                advice.FULL_SORT,
-            )
-        },
-        LEAST_SORTED,
+        say("whole tensors are sorted"),
+        say("only the largest values are needed: picking them takes a fifth of a sort"),
+        advice.FULL_SORT,
+        least=LEAST_SORTED,
     ),
     _rule(
         "UNFUSED-CHAIN",
         fused_chains,
-        {
-            "": OtherWayWords(
-                say("chains of elementwise kernels, each reading what the last one wrote"),
-                say("one fused kernel reads and writes the data once"),
-                advice.UNFUSED_CHAIN,
-            )
-        },
+        say("chains of elementwise kernels, each reading what the last one wrote"),
+        say("one fused kernel reads and writes the data once"),
+        advice.UNFUSED_CHAIN,
     ),
     _rule(
         "OPTIMIZER-UNFUSED",
         fused_updates,
-        {
-            "": OtherWayWords(
-                say("the optimizer updates parameters one by one, in many passes over memory"),
-                say("a fused optimizer reads and writes parameter, gradient and moments once"),
-                advice.OPTIMIZER,
-            )
-        },
+        say("the optimizer updates parameters one by one, in many passes over memory"),
+        say("a fused optimizer reads and writes parameter, gradient and moments once"),
+        advice.OPTIMIZER,
     ),
     _rule(
         "GEMM-LOOP",
         batched_products,
-        {
-            "": OtherWayWords(
-                say("the same small GEMM runs over and over"),
-                say("one batched or grouped GEMM does them all"),
-                advice.GEMM_LOOP,
-            )
-        },
+        say("the same small GEMM runs over and over"),
+        say("one batched or grouped GEMM does them all"),
+        advice.GEMM_LOOP,
     ),
     _rule(
         "MISALIGNED",
         aligned_products,
-        {
-            "": OtherWayWords(
-                say("matrix sizes that no fast kernel fits: rows are read in pieces, or padded first"),
-                say("sizes are multiples of 16 bytes, and the kernels reach the pace of others"),
-                advice.MISALIGNED,
-            )
-        },
+        say("matrix sizes that no fast kernel fits: rows are read in pieces, or padded first"),
+        say("sizes are multiples of 16 bytes, and the kernels reach the pace of others"),
+        advice.MISALIGNED,
     ),
     _rule(
         "ATTENTION-SLOW-PATH",
         fused_attention,
-        {
-            "": OtherWayWords(
-                say("attention that leaves the fast path: it takes a mask, or heads of an odd size"),
-                say("the mask is causal and given as a flag, and heads are of a size that kernels are made for"),
-                advice.ATTENTION_SLOW_PATH,
-            )
-        },
+        say("attention that leaves the fast path: it takes a mask, or heads of an odd size"),
+        say("the mask is causal and given as a flag, and heads are of a size that kernels are made for"),
+        advice.ATTENTION_SLOW_PATH,
     ),
     _rule(
         "OLD-KERNEL",
         newer_attention,
-        {
-            "": OtherWayWords(
-                say("attention by kernels made for an older GPU"),
-                say("kernels made for this one do it, as cuDNN and FlashAttention 3 have them"),
-                advice.OLD_KERNEL,
-            )
-        },
+        say("attention by kernels made for an older GPU"),
+        say("kernels made for this one do it, as cuDNN and FlashAttention 3 have them"),
+        advice.OLD_KERNEL,
     ),
     _rule(
         "RECOMPUTE",
         kept_activations,
-        {
-            "": OtherWayWords(
-                say("backward computes activations again"),
-                say("there is room to keep them: these kernels go away"),
-                advice.RECOMPUTE,
-            )
-        },
+        say("backward computes activations again"),
+        say("there is room to keep them: these kernels go away"),
+        advice.RECOMPUTE,
     ),
     _rule(
         "DENSE-EMBEDDING",
         looked_up_rows,
-        {
-            "": OtherWayWords(
-                say("every row of an embedding table is cleared and updated, though few were looked up"),
-                say("the gradient is sparse: these kernels go through the rows that were looked up"),
-                advice.DENSE_EMBEDDING,
-            )
-        },
+        say("every row of an embedding table is cleared and updated, though few were looked up"),
+        say("the gradient is sparse: these kernels go through the rows that were looked up"),
+        advice.DENSE_EMBEDDING,
     ),
     _rule(
         "UNUSED-RESULT",
         read_results,
-        {
-            "": OtherWayWords(
-                say("results that nothing reads"),
-                say("only what is read is computed"),
-                advice.UNUSED_RESULT,
-            )
-        },
+        say("results that nothing reads"),
+        say("only what is read is computed"),
+        advice.UNUSED_RESULT,
     ),
     _rule(
         "REDUNDANT-FILL",
         unfilled,
-        {
-            "": OtherWayWords(
-                say("tensors are cleared that are written as a whole, or that only need to be written"),
-                say("nothing is cleared: these kernels go away"),
-                advice.REDUNDANT_FILL,
-            )
-        },
+        say("tensors are cleared that are written as a whole, or that only need to be written"),
+        say("nothing is cleared: these kernels go away"),
+        advice.REDUNDANT_FILL,
     ),
     _rule(
         "ONE-HOT",
         looked_up,
-        {
-            "": OtherWayWords(
-                say("rows are picked by a product with ones and zeros"),
-                say("they are looked up"),
-                advice.ONE_HOT,
-            )
-        },
+        say("rows are picked by a product with ones and zeros"),
+        say("they are looked up"),
+        advice.ONE_HOT,
     ),
     _rule(
         "UNVECTORIZED",
         vectorized,
-        {
-            "": OtherWayWords(
-                say("elementwise kernels that read one element at a time, as their tensors lie across each other"),
-                say("the tensors have one layout, and the kernels reach the pace of others"),
-                advice.UNVECTORIZED,
-            )
-        },
+        say("elementwise kernels that read one element at a time, as their tensors lie across each other"),
+        say("the tensors have one layout, and the kernels reach the pace of others"),
+        advice.UNVECTORIZED,
     ),
     _rule(
         "TAIL-WAVE",
         even_waves,
-        {
-            "": OtherWayWords(
-                say("the last blocks of kernels run in a nearly empty GPU"),
-                say("all waves are full: the blocks are a multiple of what the GPU has room for"),
-                advice.TAIL_WAVE,
-            )
-        },
+        say("the last blocks of kernels run in a nearly empty GPU"),
+        say("all waves are full: the blocks are a multiple of what the GPU has room for"),
+        advice.TAIL_WAVE,
     ),
-    Rule(
-        "KERNEL-HEADROOM",
-        _far_from_roof,
-        advice.FAR_FROM_ROOF,
-        edit=partial(Fixes.another_way, way=at_reachable_pace),
-        is_estimate=True,
-    ),
+    replace(_FAR_FROM_ROOF, find=_far_from_roof),
     _rule(
         "UNDER-FILLED",
         spread,
-        {
-            "": OtherWayWords(
-                say("kernels with too few blocks leave most SMs idle"),
-                say("their work is spread over all SMs"),
-                advice.UNDER_FILLED,
-            )
-        },
+        say("kernels with too few blocks leave most SMs idle"),
+        say("their work is spread over all SMs"),
+        advice.UNDER_FILLED,
     ),
 )

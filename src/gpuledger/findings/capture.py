@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.catalog.calls import DeviceOperation
-from gpuledger.findings.finding import MOST_EXAMPLES, WORTH_TELLING, Evidence, Finding, explain_command
+from gpuledger.findings.finding import MOST_EXAMPLES, WORTH_TELLING, Evidence, Finding
 from gpuledger.findings.rule import Capture, Rule
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause
@@ -118,7 +118,6 @@ def _lost_work(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
 
 
 def _missing_words(lost: LostWork) -> Message:
-    """What is missing, and of how many."""
     words = [_calls_words(operation, *counts) for operation, counts in lost.counts.items()]
     if lost.nodes.missing:
         of = count_text(lost.nodes.expected)
@@ -198,7 +197,7 @@ def _largest_share(subject: Capture, cause: Cause) -> float:
 
 
 def _finding(rule: Rule[Capture], claim: str, *evidence: Evidence) -> Finding:
-    return Finding(rule.code, claim, evidence, 0, None, None, "", say("high"), -1, explain_command(rule.code))
+    return Finding(rule.code, claim, evidence)
 
 
 GRAPH_CAPTURE: Final = Rule("CAPTURE-WARMUP", _graph_capture, None)

@@ -23,7 +23,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import Message, say
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import clip, total, union
+from gpuledger.trace.spans import Span, clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 OVERLAP_COMMUNICATION: Final = say("overlap it with compute: async collectives, prefetch, two micro-batches")
@@ -32,8 +32,7 @@ TELL_WAITING_APART: Final = say(
     "send fewer bytes"
 )
 
-MUCH_COMMUNICATION: Final = 0.1
-"""Of the time: so much is told even where hiding it would save nothing."""
+MUCH_COMMUNICATION: Final = 0.1  # of the time: so much is told even where hiding it would save nothing
 
 
 def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -52,8 +51,7 @@ def _exposed_communication(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Find
     time, share = per_step(device, exposed), exposed / device.steady_ns
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("communication"))
     steady = clip(device.ledger.busy.comm, device.steady)
-    span = longest(steady) if len(steady) else None
-    part = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
+    part = _share_of_time(device, exposed, longest(steady) if len(steady) else None)
     is_told_anyway = share >= MUCH_COMMUNICATION and not worth_telling(device, saving)
     finding = rule.finding(
         device, claim, (part,), saving, assumption, explains=lost, edit=None if is_told_anyway else edit
@@ -97,20 +95,17 @@ def _pages_migrate(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
 
 
 def _claim(device: Device, flows: Sequence[CopyFlow]) -> str:
-    steps, count = device.step_count, sum(flow.count for flow in flows)
+    count = sum(flow.count for flow in flows)
+    steps = 1 if device.steps is None or count < device.step_count else device.step_count
     size, time = sum(flow.total_bytes for flow in flows), sum(flow.running_ns for flow in flows)
-    if device.steps is None or count < steps:
+    amounts = {"count": count_text(count // steps), "size": bytes_text(size // steps), "time": time_text(time // steps)}
+    if device.steps is None or count < device.step_count:
         return say(
             "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} in total",
-            count=count_text(count),
-            size=bytes_text(size),
-            time=time_text(time),
+            **amounts,
         )
     return say(
-        "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} per step",
-        count=count_text(count // steps),
-        size=bytes_text(size // steps),
-        time=time_text(time // steps),
+        "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} per step", **amounts
     )
 
 
@@ -182,8 +177,7 @@ MEMORIES: Final[Mapping[str, str]] = {
 """What the host's memory is called, by NVIDIA's label."""
 
 
-LEAST_EXPOSED: Final = 0.01
-"""Of the time: inputs have to come from somewhere."""
+LEAST_EXPOSED: Final = 0.01  # of the time: inputs have to come from somewhere
 
 
 def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -249,14 +243,12 @@ def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     saving = subject.saved_ns(edit, slow + hidden)
     most, share = flows[0], share_text(exposed / device.steady_ns)
     size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
-    claim = say(
-        "copies not overlapped with compute take {share} of the time, mostly {way}", share=share, way=_way(most)
-    )
+    mostly = {"share": share, "way": _way(most)}
+    claim = say("copies not overlapped with compute take {share} of the time, mostly {way}", **mostly)
     if rate is not None:
         claim = say(
             "copies not overlapped with compute take {share} of the time, mostly {way}: {size} at {rate}/s",
-            share=share,
-            way=_way(most),
+            **mostly,
             size=size if device.steps is None else say("{size} per step", size=size),
             rate=bytes_text(rate),
         )
@@ -297,9 +289,9 @@ def _assumption(slow: int, hidden: int) -> str:
     return say("the copies run at full speed: only fewer bytes help")
 
 
-def _share_of_time(device: Device, exposed: int) -> Evidence:
+def _share_of_time(device: Device, exposed: int, span: Span | None = None) -> Evidence:
     share = exposed / device.steady_ns
-    return Evidence(say("{share} of the time", share=share_text(share)), share=share, of=say("the time"))
+    return Evidence(say("{share} of the time", share=share_text(share)), span, share=share, of=say("the time"))
 
 
 def _flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
@@ -348,17 +340,10 @@ def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
             "{share} of {of} {way}: copies whose bytes were not recorded, {count} of them", **what, count=count
         )
     else:
-        one, many = (
-            say("one copy of {size}", size=size),
-            say("{count} copies of {size} on average", count=count, size=size),
-        )
-        sentence = say(
-            "{share} of {of} {way}: {copies}, at {rate}/s; {limit}",
-            **what,
-            copies=one if flow.count == 1 else many,
-            rate=bytes_text(flow.bytes_per_s),
-            limit=_limit(flow),
-        )
+        copies = say("{count} copies of {size} on average", count=count, size=size)
+        what |= {"copies": say("one copy of {size}", size=size) if flow.count == 1 else copies}
+        what |= {"rate": bytes_text(flow.bytes_per_s), "limit": _limit(flow)}
+        sentence = say("{share} of {of} {way}: {copies}, at {rate}/s; {limit}", **what)
     calls, launch = subject.device.host.calls, _launch_of_longest(subject.device, flow)
     return Evidence(
         sentence,
@@ -437,12 +422,7 @@ RULES: Final = (
         edit=lambda fixes: fixes.hidden(State.COPY),
         exposed=LineKind.COPY,
     ),
-    Rule(
-        "COPY-PAGEABLE",
-        _pageable,
-        advice.COPY_PAGEABLE,
-        edit=Fixes.pinned,
-    ),
+    Rule("COPY-PAGEABLE", _pageable, advice.COPY_PAGEABLE, edit=Fixes.pinned),
     Rule(
         "COMM-EXPOSED",
         _exposed_communication,
@@ -450,10 +430,5 @@ RULES: Final = (
         edit=lambda fixes: fixes.hidden(State.COMM),
         exposed=LineKind.COMM,
     ),
-    Rule(
-        "UNIFIED-MEMORY",
-        _pages_migrate,
-        advice.UNIFIED_MEMORY,
-        triggers=(Cause.PAGE_MIGRATION,),
-    ),
+    Rule("UNIFIED-MEMORY", _pages_migrate, advice.UNIFIED_MEMORY, triggers=(Cause.PAGE_MIGRATION,)),
 )

@@ -5,7 +5,7 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -20,62 +20,45 @@ from gpuledger.replay.edits import Edit
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
 
-MOST_EXAMPLES: Final = 20
-"""So many launches stand for all that a piece of evidence is about."""
-
-LEAST_SHARE: Final = 0.2
-"""What holds less than this share of what it is a part of proves nothing, and is not told."""
+MOST_EXAMPLES: Final = 20  # so many launches stand for all that a piece of evidence is about
+LEAST_SHARE: Final = 0.2  # what holds less than this share of what it is a part of proves nothing, and is not told
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What was seen, where, how often, and how much of which whole it is. Empty or None: not known, or of no matter."""
 
-    sentence: str
-    """Without a full stop."""
-    span: Span | None = None
-    """The best example: where to look."""
+    sentence: str  # without a full stop
+    span: Span | None = None  # the best example: where to look
     pid: int | None = None
     tid: int | None = None
-    ranges: tuple[str, ...] = ()
-    """The ranges around it, outermost first."""
+    ranges: tuple[str, ...] = ()  # the ranges around it, outermost first
     call: str = ""
     kernel: str = ""
-    copy: str = ""
-    """The direction of copies, in NVIDIA's words."""
-    moved_bytes: int | None = None
-    """What they moved in the steady stretch."""
-    correlations: tuple[int, ...] = ()
-    """Of up to MOST_EXAMPLES launches or calls, the costliest first."""
-    count: int | None = None
-    """How many of the thing named there are in the steady stretch."""
+    copy: str = ""  # the direction of copies, in NVIDIA's words
+    moved_bytes: int | None = None  # what they moved in the steady stretch
+    correlations: tuple[int, ...] = ()  # of up to MOST_EXAMPLES launches or calls, the costliest first
+    count: int | None = None  # how many of the thing named there are in the steady stretch
     share: float | None = None
-    of: str = ""
-    """What `share` is a share of."""
-    line: LinePlace | None = None
-    """The line of code that holds the share, where stacks of Python were recorded."""
+    of: str = ""  # what `share` is a share of
+    line: LinePlace | None = None  # the line of code that holds the share, where stacks of Python were recorded
 
 
-WORTH_TELLING: Final = 0.005
-"""Findings that would save less than this share of the steady stretch are left out."""
+WORTH_TELLING: Final = 0.005  # findings that would save less than this share of the steady stretch are left out
 
 UNSURE: Final = 0.4
 """A saving of which less than that is left without the profiler is unsure: half, and a fifth for the host's pace."""
 
-MANY_A_STEP: Final = 10
-"""From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
+MANY_A_STEP: Final = 10  # from so many a step on, the mean is told as a whole number, though steps may differ by a few
 
 
 @dataclass(frozen=True, slots=True)
 class PlainSaving:
     """What would be saved without the profiler, over the same steps."""
 
-    ns: int | None
-    """None where the program was not run without it."""
-    low_ns: int
-    """Where each event that was recorded cost the most that was measured."""
-    high_ns: int
-    """Where it cost the least. Never more than `Finding.most_ns`."""
+    ns: int | None  # None where the program was not run without it
+    low_ns: int  # where each event that was recorded cost the most that was measured
+    high_ns: int  # where it cost the least. Never more than `Finding.most_ns`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,42 +66,31 @@ class Finding:
     """What is wrong, how we know, and what fixing it would save. None: cannot be told."""
 
     code: str
-    claim: str
-    """One sentence without a full stop."""
+    claim: str  # one sentence without a full stop
     evidence: tuple[Evidence, ...]
-    saving_ns: int
-    """In the steady stretch, for the run as profiled; 0 where the finding is about the capture."""
-    saving_ns_per_step: int | None
-    saving_low_ns_per_step: int | None
-    """The low end: what would be saved of the run without the profiler."""
-    assumption: str
-    confidence: str
-    """high, medium or low."""
-    gpu: int
-    next: str
-    """The command to run next."""
-    explains_ns: int = 0
-    """Time that is lost to this and to nothing else: nothing saves more."""
-    steps: int = 1
-    """How many steps that is of."""
+    saving_ns: int = 0  # in the steady stretch, for the run as profiled; 0 where the finding is about the capture
+    saving_ns_per_step: int | None = None
+    saving_low_ns_per_step: int | None = None  # the low end: what would be saved of the run without the profiler
+    assumption: str = ""
+    confidence: str = say("high")  # high, medium or low
+    gpu: int = -1  # -1: of all, or of none
+    next: str = ""  # the command to run next: that which explains the code, unless another is given
+    explains_ns: int = 0  # time that is lost to this and to nothing else: nothing saves more
+    steps: int = 1  # how many steps that is of
     edit: Edit | None = field(default=None, compare=False, repr=False)
     """What stands for acting on it, in the dependency graph of its device; None where nothing does."""
-    then_ns: int | None = None
-    """What it saves once all those before it are mended; None where that cannot be told."""
+    then_ns: int | None = None  # what it saves once all those before it are mended; None where that cannot be told
     plain: PlainSaving | None = None
-    fix: Message | None = None
-    """What to change first, in one line; None where the claim says it."""
-    is_bound: bool = False
-    """Whether the saving is the most that can be had, and less is usual."""
-    is_slowed: bool = False
-    """Whether it is about the host's own pace, which a profiler slows."""
-    follows: str = ""
-    """The code that it comes after, as it is mostly about what is left of its time."""
+    fix: Message | None = None  # what to change first, in one line; None where the claim says it
+    is_bound: bool = False  # whether the saving is the most that can be had, and less is usual
+    is_slowed: bool = False  # whether it is about the host's own pace, which a profiler slows
+    follows: str = ""  # the code that it comes after, as it is mostly about what is left of its time
 
     def __post_init__(self) -> None:
         """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
         shown = tuple(piece for piece in self.evidence if piece.share is None or piece.share >= LEAST_SHARE)
         object.__setattr__(self, "evidence", shown)
+        object.__setattr__(self, "next", self.next or f"gpuledger explain {self.code}")
 
     @property
     def most_ns(self) -> int:
@@ -142,18 +114,12 @@ class Finding:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The evidence in words."""
         return tuple(piece.sentence for piece in self.evidence)
 
     @property
     def example(self) -> Span | None:
         """Where to look: the example of the first piece of evidence that has one."""
         return next((piece.span for piece in self.evidence if piece.span is not None), None)
-
-
-def explain_command(code: str) -> str:
-    """The command that shows the page about a code."""
-    return f"gpuledger explain {code}"
 
 
 def worth_telling(device: Device, saving: int) -> bool:
@@ -172,11 +138,8 @@ OCCUPATIONS: Final[tuple[Trigger, ...]] = (
 )
 """What a host does instead of launching, and sets gaps off with."""
 
-MOSTLY_ONE: Final = 0.9
-"""A finding that has this share of its time in one gap rests on that gap alone."""
-
-FEW_STEPS: Final = 6
-"""Of fewer steps nobody can tell whether what one of them has comes again."""
+MOSTLY_ONE: Final = 0.9  # a finding that has this share of its time in one gap rests on that gap alone
+FEW_STEPS: Final = 6  # of fewer steps nobody can tell whether what one of them has comes again
 
 
 def only_gap(device: Device, triggers: Sequence[Trigger]) -> int | None:
@@ -202,29 +165,25 @@ def lost_time_words(device: Device, time: int, triggers: Sequence[Trigger]) -> s
 
 def often(device: Device, count: int) -> Message:
     """How often something happens: never a fraction."""
-    even = device.steps is not None and _is_even(device, count)
-    number = round(count / device.step_count) if even else count
-    times = say("once") if number == 1 else say("{count} times", count=count_text(number))
-    return _in_steps(device, times, even=even)
+    return _in_steps(
+        device, count, lambda number: say("once") if number == 1 else say("{count} times", count=count_text(number))
+    )
 
 
 def count_words(device: Device, count: int, one: Message, several: Message) -> Message:
     """How many of something there are: never a fraction."""
-    even = device.steps is not None and _is_even(device, count)
-    number = round(count / device.step_count) if even else count
-    amount = say("{count} {what}", count=count_text(number), what=one if number == 1 else several)
-    return _in_steps(device, amount, even=even)
+
+    def amount(number: int) -> Message:
+        return say("{count} {what}", count=count_text(number), what=one if number == 1 else several)
+
+    return _in_steps(device, count, amount)
 
 
-def _in_steps(device: Device, amount: Message, *, even: bool) -> Message:
-    """Of each step, of all of them, or of the window where there are none."""
+def _in_steps(device: Device, count: int, amount: Callable[[int], Message]) -> Message:
+    """For each step where that says it: as many in each, or so many that a part of one is no matter; else in all."""
+    steps = device.step_count
     if device.steps is None:
-        return amount
-    if even:
-        return say("{amount} per step", amount=amount)
-    return say("{amount} in {steps} steps", amount=amount, steps=count_text(device.step_count))
-
-
-def _is_even(device: Device, count: int) -> bool:
-    """Whether a number for one step says it: as many in each, or so many that a part of one is no matter."""
-    return count % device.step_count == 0 or count >= MANY_A_STEP * device.step_count
+        return amount(count)
+    if count % steps == 0 or count >= MANY_A_STEP * steps:
+        return say("{amount} per step", amount=amount(round(count / steps)))
+    return say("{amount} in {steps} steps", amount=amount(count), steps=count_text(steps))

@@ -47,8 +47,7 @@ from gpuledger.trace.tables import Table
 if TYPE_CHECKING:
     from gpuledger.analyse.utilization.against_counters import CountedUse
 
-SMALL_COPY_NS: Final = 20_000
-"""A copy this short costs the host more than the device: it is worth packing with others."""
+SMALL_COPY_NS: Final = 20_000  # a copy this short costs the host more than the device: it is worth packing with others
 
 MOST_SERVING: Final = 4
 """So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
@@ -56,8 +55,7 @@ MOST_SERVING: Final = 4
 BESIDE: Final = 1 / 12
 """What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
 
-USUAL_LAUNCH_NS: Final = 5_000
-"""Where a run has no launches."""
+USUAL_LAUNCH_NS: Final = 5_000  # where a run has no launches
 
 
 OtherWay = Callable[[SteadyKernels], Shortened]
@@ -83,14 +81,12 @@ class Fixes:
 
     @cached_property
     def copy_flows(self) -> tuple[CopyFlow, ...]:
-        """The device's copies by direction and memory."""
         return copy_flows(self.trace, self.device)
 
     # what the host does
 
     @cached_property
     def _of_threads(self) -> RowsByKey:
-        """The calls of each thread."""
         return RowsByKey.of(self.graph.calls.thread)
 
     @cached_property
@@ -229,7 +225,6 @@ class Fixes:
 
     @cached_property
     def _copies_little(self) -> NDArray[np.bool_]:
-        """Which calls copy something small."""
         work, call = self.work, self.graph.operations.call
         large = np.zeros(len(self.graph.calls) + 1, np.bool_)
         large[call[work.end_ns - work.start_ns >= SMALL_COPY_NS]] = True
@@ -285,7 +280,6 @@ class Fixes:
 
     @cached_property
     def looped(self) -> LoopedKernels:
-        """Loops of small kernels in its steps."""
         return looped_kernels(self.device, self.work)
 
     @cached_property
@@ -334,7 +328,6 @@ class Fixes:
 
     @cached_property
     def busy(self) -> SteadyKernels:
-        """Its steady kernels."""
         return SteadyKernels(self.trace, self.device, self.host, self.work, self._use, self._hertz, self._counted)
 
     def shorter(self, way: OtherWay) -> Shortened:

@@ -58,6 +58,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, intersection, total, union
@@ -65,8 +66,7 @@ from gpuledger.trace.statistics import largest, median
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
 
-_INNERMOST: Final = 4
-"""So many ranges of a path are told; the evidence's data has all."""
+_INNERMOST: Final = 4  # so many ranges of a path are told; the evidence's data has all
 
 _LONGEST_NAME: Final = 100
 
@@ -292,16 +292,12 @@ def _short(name: str) -> str:
 
 def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[str, int]:
     """The name with the most time, and that time; `which` name each amount belongs to."""
-    sums = np.zeros(len(names), np.int64)
-    np.add.at(sums, which, time_ns)
+    sums = sweep.sums(which, time_ns, len(names))
     return names[int(sums.argmax())], int(sums.max())
 
 
-MORE_THAN_GAPS: Final = 1.1
-"""A saving that exceeds the gaps of its cause by less is not explained."""
-
-_WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
-"""Triggers of gaps that a wait of the host leaves behind."""
+MORE_THAN_GAPS: Final = 1.1  # a saving that exceeds the gaps of its cause by less is not explained
+_WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)  # triggers of gaps that a wait of the host leaves behind
 
 
 _FRAME_RATES: Final = (15, 20, 24, 25, 30, 48, 50, 60, 72, 90, 120)
@@ -692,20 +688,8 @@ RULES: Final = (
         triggers=(Cause.HOST_CODE,),
         is_slowed=True,
     ),
-    Rule(
-        "HOST-SYNC",
-        _host_waited,
-        advice.HOST_SYNC,
-        edit=Fixes.waits,
-        triggers=_WAITED,
-    ),
-    Rule(
-        "HOST-COPY",
-        _small_copies,
-        advice.HOST_COPY,
-        edit=Fixes.small_copies,
-        triggers=_WAITED,
-    ),
+    Rule("HOST-SYNC", _host_waited, advice.HOST_SYNC, edit=Fixes.waits, triggers=_WAITED),
+    Rule("HOST-COPY", _small_copies, advice.HOST_COPY, edit=Fixes.small_copies, triggers=_WAITED),
     Rule(
         "LAUNCH-BOUND",
         _host_was_behind,

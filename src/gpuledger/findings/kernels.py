@@ -36,14 +36,12 @@ if TYPE_CHECKING:
 MUCH_TURNAROUND: Final = 0.05
 """Below this share of the time, what the device takes from kernel to kernel is its usual due."""
 
-LEAST_CAST: Final = 0.01
-"""Of the time: a few casts are part of most programs."""
+LEAST_CAST: Final = 0.01  # of the time: a few casts are part of most programs
 
 LEAST_LAUNCHES: Final = 10
 """Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
 
-MOST_KERNELS: Final = 3
-"""So many slow kernels are told, each as a finding of its own."""
+MOST_KERNELS: Final = 3  # so many slow kernels are told, each as a finding of its own
 
 
 def _casts(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -171,8 +169,7 @@ def _far_from_its_roof(rule: Rule[OneGpu], subject: OneGpu, match: KernelMatch) 
     return rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
 
 
-LEAST_PART: Final = 0.2
-"""Loops that hold less of what launching costs are not what to begin with."""
+LEAST_PART: Final = 0.2  # loops that hold less of what launching costs are not what to begin with
 
 MOST_PART: Final = 0.85
 """Where loops are nearly all of what launching costs, LAUNCH-BOUND says so, with the loop as evidence."""
@@ -253,17 +250,13 @@ def loop_evidence(subject: OneGpu) -> tuple[Evidence, ...]:
     )
 
 
-HELD_DOWN: Final = 0.85
-"""Of the highest clock: from there on it is well below."""
+HELD_DOWN: Final = 0.85  # of the highest clock: from there on it is well below
 
 MOSTLY_BUSY: Final = 0.8
 """A GPU that works less of the time than this idles, and its clock follows: nothing is said of it."""
 
-LEAST_NS: Final = 50_000_000
-"""So long kernels must have run under the samples: clocks follow power by milliseconds."""
-
-FIXED: Final = 0.02
-"""A clock that varies by less of its mean is set, not regulated."""
+LEAST_NS: Final = 50_000_000  # so long kernels must have run under the samples: clocks follow power by milliseconds
+FIXED: Final = 0.02  # a clock that varies by less of its mean is set, not regulated
 
 
 def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -280,9 +273,7 @@ def _clocks_low(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         return [_fixed_clock(rule, subject, clock)]
     claim = say(
         "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum",
-        mean=_megahertz(clock.mean_hz),
-        share=share_text(clock.mean_hz / highest),
-        highest=_megahertz(highest),
+        **_clock_words(clock),
     )
     assumption = say("power, temperature or a set limit holds it down; the cost is unknown")
     low_clock = rule.finding(device, claim, (_clock_evidence(clock),), 0, assumption)
@@ -295,12 +286,7 @@ def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     from gpuledger.analyse.utilization.stretches import compute_split
 
     device, highest, use = subject.device, clock.top_hz, subject.use
-    claim = say(
-        "the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum",
-        mean=_megahertz(clock.mean_hz),
-        share=share_text(clock.mean_hz / highest),
-        highest=_megahertz(highest),
-    )
+    claim = say("the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum", **_clock_words(clock))
     class_of_row = None if use is None else use[0].class_of_row
     at_roof_ns = compute_split(device, class_of_row).steady_total[UseClass.COMPUTE_ROOF]
     less = 1 - clock.mean_hz / highest
@@ -317,20 +303,15 @@ def _fixed_clock(rule: Rule[OneGpu], subject: OneGpu, clock: Clock) -> Finding:
     return rule.finding(device, claim, tuple(evidence), saving, assumption, explains=lost, edit=edit)
 
 
+def _clock_words(clock: Clock) -> dict[str, str]:
+    mean, highest = (count_text(round(hertz / 1e6)) for hertz in (clock.mean_hz, clock.top_hz))
+    return {"mean": mean, "share": share_text(clock.mean_hz / clock.top_hz), "highest": highest}
+
+
 def _clock_evidence(clock: Clock) -> Evidence:
-    return Evidence(
-        say(
-            "{lowest} to {most} MHz in {count} samples while kernels ran",
-            lowest=_megahertz(clock.lowest_hz),
-            most=_megahertz(clock.most_hz),
-            count=count_text(clock.samples),
-        ),
-        count=clock.samples,
-    )
-
-
-def _megahertz(hertz: float) -> str:
-    return count_text(round(hertz / 1e6))
+    lowest, most = (count_text(round(hertz / 1e6)) for hertz in (clock.lowest_hz, clock.most_hz))
+    ends = {"lowest": lowest, "most": most, "count": count_text(clock.samples)}
+    return Evidence(say("{lowest} to {most} MHz in {count} samples while kernels ran", **ends), count=clock.samples)
 
 
 RULES: Final = (

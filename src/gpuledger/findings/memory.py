@@ -15,7 +15,7 @@ import numpy as np
 from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import Leak, Leaks, OomKind, OutOfMemory, SnapshotFigures
 from gpuledger.catalog.calls import CallKind
-from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, explain_command, often, per_step
+from gpuledger.findings.finding import MOST_EXAMPLES, Evidence, Finding, count_words, often, per_step
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
@@ -37,8 +37,7 @@ MUCH_STRANDED_SHARE: Final = 0.2
 MANY_SEGMENTS: Final = 8
 """From so many segments on that are taken and given back once warm-up is over, the allocator churns."""
 
-NAMED: Final = 3
-"""Holders that are named as evidence."""
+NAMED: Final = 3  # holders that are named as evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,13 @@ def snapshot_findings(snapshot: MemorySnapshot, figures: Sequence[SnapshotFigure
     return tuple(finding for rule in RULES for subject in subjects for finding in rule.findings(subject))
 
 
-def place_words(path: Sequence[str], deepest: int = 3) -> str:
+def place_words(path: Sequence[str]) -> str:
     """Where in the program: the innermost function, and who called it."""
     if not path:
         return say("no recorded stack")
     if len(path) == 1:
         return path[0]
-    return say("{function}, called from {callers}", function=path[0], callers=joined(" < ", [*path[1:deepest]]))
+    return say("{function}, called from {callers}", function=path[0], callers=joined(" < ", path[1:3]))
 
 
 def holder_words(holder: Holder) -> str:
@@ -83,19 +82,8 @@ def _finding(
     fix: Message | None = None,
     confidence: str = "high",
 ) -> Finding:
-    return Finding(
-        code=rule.code,
-        claim=claim,
-        evidence=tuple(map(Evidence, evidence)),
-        saving_ns=0,
-        saving_ns_per_step=None,
-        saving_low_ns_per_step=None,
-        assumption="",
-        confidence=confidence,
-        gpu=subject.figures.gpu,
-        next=explain_command(rule.code),
-        fix=fix or rule.fix,
-    )
+    pieces, gpu = tuple(map(Evidence, evidence)), subject.figures.gpu
+    return Finding(rule.code, claim, pieces, confidence=confidence, gpu=gpu, fix=fix or rule.fix)
 
 
 def _holder_lines(holders: Sequence[Holder], whole: int) -> list[Message]:
@@ -115,24 +103,18 @@ def _out_of_memory(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequenc
     if not subject.figures.out_of_memories:
         return ()
     failed = subject.figures.out_of_memories[-1]
-    layout = failed.layout
+    layout, known = failed.layout, {"gpu": subject.figures.gpu, "place": place_words(failed.path)}
+    known |= {"request": bytes_text(failed.request_bytes), "held": bytes_text(failed.layout.allocated_bytes)}
     claim = say(
         "GPU {gpu} ran out of memory: {request} asked for by {place}, with {held} held and {free} free in pieces of "
         "at most {largest}",
-        gpu=subject.figures.gpu,
-        request=bytes_text(failed.request_bytes),
-        place=place_words(failed.path),
-        held=bytes_text(layout.allocated_bytes),
+        **known,
         free=bytes_text(layout.stranded_bytes),
         largest=bytes_text(layout.largest_free_bytes),
     )
     if not layout.stranded_bytes:
         claim = say(
-            "GPU {gpu} ran out of memory: {request} asked for by {place}, with {held} held and nothing free",
-            gpu=subject.figures.gpu,
-            request=bytes_text(failed.request_bytes),
-            place=place_words(failed.path),
-            held=bytes_text(layout.allocated_bytes),
+            "GPU {gpu} ran out of memory: {request} asked for by {place}, with {held} held and nothing free", **known
         )
     evidence = [_room(failed), *_holder_lines(failed.held, layout.allocated_bytes)]
     return [_finding(rule, subject, claim, evidence, _what_helps(subject, failed))]
@@ -260,24 +242,20 @@ def _peak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding
     figures = subject.figures
     if not figures.peak_bytes:
         return ()
-    first, named = figures.peak_stacks[0], figures.peak_named
-    claim = say(
-        "the peak is {peak}; its largest part, {share}: {place}",
-        peak=bytes_text(figures.peak_bytes),
-        share=share_text(first.size_bytes / figures.peak_bytes),
-        place=holder_words(first),
-    )
-    if named is not None and named is not first:
+    first, peak_bytes = figures.peak_stacks[0], figures.peak_bytes
+    told = figures.peak_named or first
+    parts = {"peak": bytes_text(peak_bytes), "share": share_text(told.size_bytes / peak_bytes)}
+    claim = say("the peak is {peak}; its largest part, {share}: {place}", **parts, place=holder_words(told))
+    if told is not first:
         claim = say(
             "the peak is {peak}; the largest part of it that has a stack, {share}: {place}",
-            peak=bytes_text(figures.peak_bytes),
-            share=share_text(named.size_bytes / figures.peak_bytes),
-            place=holder_words(named),
+            **parts,
+            place=holder_words(told),
         )
-    others = [holder for holder in figures.peak_stacks if holder is not (named or first)]
+    others = [holder for holder in figures.peak_stacks if holder is not told]
     evidence = [
         _when(figures, figures.peak),
-        *_holder_lines(others[: NAMED - 1], figures.peak_bytes),
+        *_holder_lines(others[: NAMED - 1], peak_bytes),
         *(
             say(
                 "{size} of what has no stack may be gradients: of the size of what {place} allocates, and nothing else",
@@ -325,8 +303,7 @@ RULES: Final = (
 )
 
 
-CHURN_PER_STEP: Final = 2
-"""From so many allocation calls a step on, memory is churned."""
+CHURN_PER_STEP: Final = 2  # from so many allocation calls a step on, memory is churned
 
 
 def _churn(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.attribution.lost_time import longest
 from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
@@ -23,7 +24,7 @@ from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
 from gpuledger.trace.model import Note, NotMeasured, Trace
-from gpuledger.trace.spans import Span, Spans
+from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
@@ -71,18 +72,15 @@ class ProfiledRun:
     findings: tuple[Finding, ...]
     kernels: Mapping[int, MatchedTimeline] = field(default_factory=dict)
     """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
-    kernel_health: tuple[Note, ...] = ()
-    """What was lost on reading those reports."""
+    kernel_health: tuple[Note, ...] = ()  # what was lost on reading those reports
     use: Mapping[int, SampledUse] = field(default_factory=dict)
     """What samples say of each GPU that was sampled, and of its kernels in the steady stretch."""
     against: Mapping[int, tuple[CounterComparison, ...]] = field(default_factory=dict)
     """Those samples against what Nsight Compute counted, where there is both."""
-    subjects: Mapping[int, OneGpu] = field(default_factory=dict)
-    """What the rules were asked about, by GPU."""
+    subjects: Mapping[int, OneGpu] = field(default_factory=dict)  # what the rules were asked about, by GPU
 
     @property
     def zero_ns(self) -> int:
-        """The instant that times are told from."""
         return self.devices[0].zero_ns
 
     @property
@@ -108,7 +106,6 @@ class ProfiledRun:
 
     @property
     def main_device(self) -> Device:
-        """The one to show first."""
         return _main_device(self.devices, self.findings)
 
 
@@ -172,14 +169,12 @@ def diagnose(
     return ProfiledRun(name, trace, window, devices, found, kernels, profiled.health, use, against, subjects)
 
 
-LITTLE: Final = 0.02
-"""A finding that neither saves nor explains this share of the time is no headline."""
+LITTLE: Final = 0.02  # a finding that neither saves nor explains this share of the time is no headline
 
 NOT_BY_SAVING: Final = ("STEP-PERIODIC", "COLD-START")
 """They save little or nothing, and say where time went that nothing else is about."""
 
-LOSS: Final = 0.05
-"""Time lost to one line from this share on is never passed over."""
+LOSS: Final = 0.05  # time lost to one line from this share on is never passed over
 
 FEW_KERNELS, MOST_OF_BUSY, MOST_OF_TIME = 3, 0.6, 0.5
 """So few kernels that hold so much of the busy time and so much of all time are the program."""
@@ -206,24 +201,16 @@ class Loss:
 class Headline:
     """What is said of one GPU."""
 
-    busy_share: float
-    """Of the window."""
-    steady_busy_share: float
-    """Of the steady stretch, which is what the books under the headline are of."""
-    coverage: float
-    """The share of the window that the steady stretch holds."""
-    steps: int | None
-    """How many steady steps there are; None where the window is the unit."""
-    finding: Finding | None
-    """The first one, where it is about enough to be told."""
-    loss: Loss | None
-    """The largest loss in the steady stretch, where the finding is about little of it."""
-    outside: Loss | None
-    """The largest loss outside the steady stretch, where much of the window lies there."""
+    busy_share: float  # of the window
+    steady_busy_share: float  # of the steady stretch, which is what the books under the headline are of
+    coverage: float  # the share of the window that the steady stretch holds
+    steps: int | None  # how many steady steps there are; None where the window is the unit
+    finding: Finding | None  # the first one, where it is about enough to be told
+    loss: Loss | None  # the largest loss in the steady stretch, where the finding is about little of it
+    outside: Loss | None  # the largest loss outside the steady stretch, where much of the window lies there
     unrecorded: Loss | None
     """Time in which the device worked on what was launched before the recording began, where it is much."""
-    lost: Loss | None
-    """Time beside work that the profiler lost, where it is much."""
+    lost: Loss | None  # time beside work that the profiler lost, where it is much
     start: Loss | None = None
     """The time before the first step in which hardly anything is computed, where it is much, and the most of it."""
     kernels: tuple[tuple[str, float], ...] = ()
@@ -344,15 +331,10 @@ def _about(code: str, device: Device) -> Span:
         chosen = np.concatenate([device.gaps_of(trigger) for trigger in rule.triggers])
         gaps = device.ledger.gaps
         if len(chosen):
-            longest = int(chosen[gaps.length_ns[chosen].argmax()])
-            return Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest]))
+            gap = int(chosen[gaps.length_ns[chosen].argmax()])
+            return Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
     spans = {LineKind.COPY: device.ledger.busy.copy, LineKind.COMM: device.ledger.busy.comm}
     exposed = None if rule.exposed is None else spans[rule.exposed]
     if exposed is not None and len(exposed):
-        return _longest(exposed)
+        return longest(exposed)
     return Span(device.steady.start_ns, device.steady.start_ns)
-
-
-def _longest(spans: Spans) -> Span:
-    longest = int((spans.end_ns - spans.start_ns).argmax())
-    return Span(int(spans.start_ns[longest]), int(spans.end_ns[longest]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gpuledger.findings.copies import OVERLAP_COMMUNICATION
-from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding, explain_command
+from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
 from gpuledger.records import dataclass
@@ -22,7 +22,6 @@ from gpuledger.trace.statistics import median
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.ranks.collectives import WorstPlace
     from gpuledger.analyse.ranks.fixing import Fix, Fixing
     from gpuledger.analyse.ranks.job import Job
 
@@ -112,9 +111,7 @@ def comma_list(names: Sequence[str]) -> str:
     return joined(say(" and "), (joined(say(", "), names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
-_MOSTLY: Final = 0.5
-_MUCH: Final = 0.1
-"""Waiting that takes so much of the steps is enough even if no rank that is slow explains it."""
+_MUCH: Final = 0.1  # waiting that takes so much of the steps is enough even if no rank that is slow explains it
 _WAITING: Final = say("the waiting of all ranks")
 _TOGETHER: Final = say("all ranks arrive together, as early as those that wait do now")
 
@@ -217,9 +214,8 @@ def _one_after_the_other(job: Job, fixes: Sequence[Fix]) -> list[Evidence]:
 
 
 def _what_stays(job: Job, saving: int) -> list[Evidence]:
-    """Whether most of the waiting would stay."""
     left = 1 - saving / job.waited_ns
-    if left <= _MOSTLY:
+    if left <= MOSTLY:
         return []
     said = say(
         "{share} of the waiting would remain: the last rank to arrive there is no slower than the median",
@@ -229,7 +225,6 @@ def _what_stays(job: Job, saving: int) -> list[Evidence]:
 
 
 def _replay_reach(job: Job, fixed: Fixing) -> Evidence:
-    """How far the replay goes."""
     steps = say("{count} steps", count=count_text(fixed.steps)) if fixed.steps > 1 else say("one step")
     said = say(
         "replayed: {what} of all ranks, {share} of their collectives waiting for the last rank",
@@ -257,7 +252,9 @@ def _last_at(job: Job, late: int) -> Evidence:
 
 def _waited_at(job: Job, late: int) -> list[Evidence]:
     """The place in the step at which ranks wait the longest, if that says where to look."""
-    place, waited = _worst_place(job), sum(part.wait_ns for part in job.parts)
+    from gpuledger.analyse.ranks.collectives import worst_place
+
+    place, waited = worst_place(job), sum(part.wait_ns for part in job.parts)
     if isinstance(place, NotMeasured) or place.wait_ns < LEAST_SHARE * waited:
         return []
     per_rank, share = place.wait_ns // (len(job.ranks) * job.steps), place.wait_ns / waited
@@ -280,20 +277,10 @@ def _waited_at(job: Job, late: int) -> list[Evidence]:
     ]
 
 
-def _worst_place(job: Job) -> WorstPlace | NotMeasured:
-    from gpuledger.analyse.ranks.collectives import worst_place
-
-    return worst_place(job)
-
-
-def _slowest_step_ns(job: Job) -> int | NotMeasured:
-    from gpuledger.analyse.ranks.job import slowest_step_ns
-
-    return slowest_step_ns(job)
-
-
 def _most_and_least(job: Job) -> Evidence:
     """The two ends of the waiting: the longest waiting rank is the fastest one."""
+    from gpuledger.analyse.ranks.job import slowest_step_ns
+
     waits = [part.wait_ns for part in job.parts]
     most, least = int(np.argmax(waits)), int(np.argmin(waits))
     text = say(
@@ -303,7 +290,7 @@ def _most_and_least(job: Job) -> Evidence:
         other=job.ranks[least].label,
         less=time_text(waits[least] // job.steps),
     )
-    step = _slowest_step_ns(job)
+    step = slowest_step_ns(job)
     return Evidence(
         text
         if isinstance(step, NotMeasured)
@@ -327,7 +314,7 @@ def _exposed_communication(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Fi
     whole = sum(rank.exposed_comm_ns for rank in job.ranks)
     waiting = sum(part.exposed_wait_ns for part in job.parts) / whole
     share, what = (
-        (1 - waiting, say("actual transfer")) if waiting < _MOSTLY else (waiting, say("waiting for other ranks"))
+        (1 - waiting, say("actual transfer")) if waiting < MOSTLY else (waiting, say("waiting for other ranks"))
     )
     evidence = [
         *_slow_collectives(job, fixed),
@@ -416,8 +403,6 @@ def _finding(
         saving_low_ns_per_step=low // steps if stepped else None,
         assumption=assumption,
         confidence=confidence,
-        gpu=-1,
-        next=explain_command(rule.code),
         fix=rule.fix,
     )
 

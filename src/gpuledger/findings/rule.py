@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.light.books import LightBooks, light_books
 from gpuledger.analyse.steady_kernels import use_and_clock
 from gpuledger.attribution.ranges import ProgramRanges
-from gpuledger.findings.finding import Evidence, Finding, explain_command
+from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.fixes import Fixes
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Trigger
@@ -68,8 +68,7 @@ class OneGpu:
     ranges: ProgramRanges
     replays: LazyScenario
     kernels: MatchedTimeline | None = None
-    use: SampledUse | None = None
-    """What its counters say, where they were sampled."""
+    use: SampledUse | None = None  # what its counters say, where they were sampled
 
     @property
     def scenario(self) -> Scenario:
@@ -78,7 +77,6 @@ class OneGpu:
 
     @property
     def fixes(self) -> Fixes:
-        """The changes that findings ask for."""
         return self.replays.both()[1]
 
     def saved_ns(self, edit: Edit, lost_ns: int) -> int:
@@ -105,31 +103,24 @@ class Rule(Generic[Subject]):
 
     code: str
     find: Callable[[Rule[Subject], Subject], Sequence[Finding]]
-    fix: Message | None
-    """What to change first, in one line. None where the finding itself, or its claim, says it."""
+    fix: Message | None  # what to change first, in one line. None where the finding itself, or its claim, says it.
     edit: Callable[[Fixes], Edit] | None = None
     """The change of the dependency graph that stands for acting on it; None where `find` makes its own, or none is."""
-    triggers: tuple[Trigger, ...] = ()
-    """The gaps it is about: a timeline marks it at the longest of them."""
-    exposed: LineKind | None = None
-    """The exposed work it is about, likewise."""
+    triggers: tuple[Trigger, ...] = ()  # the gaps it is about: a timeline marks it at the longest of them
+    exposed: LineKind | None = None  # the exposed work it is about, likewise
     is_bound: bool = False
     """Whether no program attains its edit: launching never costs nothing, and power may not allow the highest clock."""
-    is_slowed: bool = False
-    """Whether it is about the host's own pace, which a profiler slows."""
-    is_estimate: bool = False
-    """Whether its saving rests on what kernels would take that did not run."""
+    is_slowed: bool = False  # whether it is about the host's own pace, which a profiler slows
+    is_estimate: bool = False  # whether its saving rests on what kernels would take that did not run
     is_symptom: bool = False
     """Whether it says when or to what time is lost, not why: a cause that explains it comes first."""
 
     def edit_of(self, subject: OneGpu) -> Edit:
-        """Its change of one GPU's graph."""
         if self.edit is None:
             raise ValueError(f"{self.code} has no edit of its own")
         return self.edit(subject.fixes)
 
     def findings(self, subject: Subject) -> Sequence[Finding]:
-        """What it finds in a profile."""
         return self.find(self, subject)
 
     def finding(
@@ -164,7 +155,6 @@ class Rule(Generic[Subject]):
             assumption=assumption,
             confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
             gpu=device.gpu,
-            next=explain_command(self.code),
             explains_ns=lost,
             steps=steps,
             edit=edit,

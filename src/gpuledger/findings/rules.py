@@ -71,14 +71,9 @@ def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple
 CALL_COST_NS: Final = (0, 13_000)
 """What recording one CUDA call costs the host, at least and at most: seen with nsys on H200 hosts."""
 
-OPERATOR_COST_NS: Final = (1_200, 3_300)
-"""What torch.profiler costs for each operator and CUDA call that it records."""
-
-SHAPES_COST_NS: Final = (2_800, 4_400)
-"""The same where it records the shapes of the operators' inputs."""
-
-STACKS_COST_NS: Final = 4_800
-"""The most where it records Python's functions too."""
+OPERATOR_COST_NS: Final = (1_200, 3_300)  # what torch.profiler costs for each operator and CUDA call that it records
+SHAPES_COST_NS: Final = (2_800, 4_400)  # the same where it records the shapes of the operators' inputs
+STACKS_COST_NS: Final = 4_800  # the most where it records Python's functions too
 
 EITHER_WAY: Final = 0.2
 """Without the profiler a saving may be less or more by that share: a host's pace differs from run to run."""
@@ -230,8 +225,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
 )
 """All there are."""
 
-REFUSALS: Final = ("CAPTURE-EMPTY",)
-"""Codes that have a page, and that a refusal names instead of a finding."""
+REFUSALS: Final = ("CAPTURE-EMPTY",)  # codes that have a page, and that a refusal names instead of a finding
 
 RULE_OF: Final[Mapping[str, Rule[Any]]] = {rule.code: rule for rule in reversed(RULES)}
 """By code: of a code that one profile and a whole job can have, the profile's."""
@@ -241,11 +235,8 @@ EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
 }
 """What stands for acting on a code. Others are about the capture, say when and not why, or edit what they found."""
 
-SELDOM: Final = 0.2
-"""A finding of which the usual steps lose less than this share is about what few steps do."""
-
-ESTIMATED: Final = 0.25
-"""Savings by what other kernels would take are off by as much."""
+SELDOM: Final = 0.2  # a finding of which the usual steps lose less than this share is about what few steps do
+ESTIMATED: Final = 0.25  # savings by what other kernels would take are off by as much
 
 
 def codes() -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import MOST_OF_PERIOD, Periodic, Variation, variation
 from gpuledger.messages import say
 from gpuledger.records import dataclass
+from gpuledger.trace import sweep
 from gpuledger.trace.spans import Ints, Span, Spans, covered
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Table
@@ -44,8 +45,7 @@ class StepAmounts:
     label: str
     of_step_ns: Ints
     is_slow: NDArray[np.bool_]
-    is_usual: NDArray[np.bool_]
-    """The steady ones of the others."""
+    is_usual: NDArray[np.bool_]  # the steady ones of the others
 
     @property
     def usual_ns(self) -> int:
@@ -69,7 +69,6 @@ class PeriodicSteps:
         return StepAmounts(label, of_step_ns, self.periodic.is_slow, self._is_usual)
 
     def of_lines(self, *kinds: LineKind) -> list[StepAmounts]:
-        """Busy lines of these kinds."""
         books = self.device.ledger
         rows = books.books[np.searchsorted(books.tiles_ns, self._edges_ns[:-1])]
         return [self._amounts(line.label, rows[:, at]) for at, line in enumerate(books.lines) if line.kind in kinds]
@@ -79,9 +78,7 @@ class PeriodicSteps:
         gaps, count = self.device.ledger.gaps, len(self.periodic.is_slow)
         step = np.searchsorted(self._edges_ns, gaps.start_ns, side="right") - 1
         mine = (gaps.trigger == TRIGGERS.index(trigger)) & (step >= 0) & (step < count)
-        of_step = np.zeros(count, np.int64)
-        np.add.at(of_step, step[mine], gaps.length_ns[mine])
-        return self._amounts(idle_label(trigger), of_step)
+        return self._amounts(idle_label(trigger), sweep.sums(step[mine], gaps.length_ns[mine], count))
 
     @property
     def captures_graphs(self) -> bool:
@@ -124,18 +121,11 @@ def _periodic(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     amounts = (*computed, *steps.of_lines(LineKind.COMM, LineKind.COPY), *map(steps.of_trigger, TRIGGERS))
     parts = sorted(((amount.more_ns, amount.label) for amount in amounts), key=lambda part: -part[0])[:_MOST_PARTS]
     place = _place(steps, subject)
-    claim = say(
-        "every {count} steps one takes {time} longer, mainly {line}",
-        count=count_text(steps.periodic.every),
-        time=time_text(more_ns // often),
-        line=parts[0][1] if place is None else say("in {ranges}", ranges=place.ranges[0]),
-    )
+    each = {"count": count_text(steps.periodic.every), "time": time_text(more_ns // often)}
+    where = parts[0][1] if place is None else say("in {ranges}", ranges=place.ranges[0])
+    claim = say("every {count} steps one takes {time} longer, mainly {line}", **each, line=where)
     if steps.captures_graphs:
-        claim = say(
-            "every {count} steps one takes {time} longer, in which CUDA graphs are captured",
-            count=count_text(steps.periodic.every),
-            time=time_text(more_ns // often),
-        )
+        claim = say("every {count} steps one takes {time} longer, in which CUDA graphs are captured", **each)
     example = say(
         "step {step} and {count} more: {time} each time, {usual} the usual step",
         step=steps.periodic.steps[0],
@@ -219,16 +209,9 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         usual=time_text(worst.usual_ns),
         line=worst.line.label,
     )
-    evidence = say("the longest is step {step}", step=worst.step)
-    return [
-        rule.finding(
-            device,
-            claim,
-            (Evidence(evidence, span=_step_span(device, worst.step), count=len(outliers)),),
-            saving,
-            say("they take as long as the median step"),
-        )
-    ]
+    longest = say("the longest is step {step}", step=worst.step)
+    evidence = Evidence(longest, _step_span(device, worst.step), count=len(outliers))
+    return [rule.finding(device, claim, (evidence,), saving, say("they take as long as the median step"))]
 
 
 def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -244,25 +227,11 @@ def _drift(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     saving = (drift.late_ns - drift.early_ns) * device.step_count // 2
     if not worth_telling(device, saving):
         return ()
-    claim = say(
-        "steps slow down over the run: {share} from the first third to the last",
-        share=share_text(drift.share),
-    )
-    evidence = say(
-        "from {early} to {late}, most of it {line}",
-        early=time_text(drift.early_ns),
-        late=time_text(drift.late_ns),
-        line=drift.line.label,
-    )
-    return [
-        rule.finding(
-            device,
-            claim,
-            (Evidence(evidence, span=_step_span(device, len(varies.steps) - 1)),),
-            saving,
-            say("all steps take as long as the early ones"),
-        )
-    ]
+    claim = say("steps slow down over the run: {share} from the first third to the last", share=share_text(drift.share))
+    times = {"early": time_text(drift.early_ns), "late": time_text(drift.late_ns)}
+    grown = say("from {early} to {late}, most of it {line}", **times, line=drift.line.label)
+    evidence = Evidence(grown, _step_span(device, len(varies.steps) - 1))
+    return [rule.finding(device, claim, (evidence,), saving, say("all steps take as long as the early ones"))]
 
 
 def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
@@ -288,14 +257,9 @@ def _cold_start(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         claim = say("the CUDA context is created: {time}, once", time=time_text(creating))
     else:
         claim = say("the first GPU work takes {time} to start, once", time=time_text(time))
-    finding = rule.finding(
-        device,
-        claim,
-        (*_causes(device, longest), *_calls(device, longest)),
-        0,
-        say("it happens once, however long the program runs"),
-        explains=time,
-    )
+    evidence = (*_causes(device, longest), *_calls(device, longest))
+    assumption = say("it happens once, however long the program runs")
+    finding = rule.finding(device, claim, evidence, 0, assumption, explains=time)
     return [replace(finding, confidence=say("low"))]
 
 

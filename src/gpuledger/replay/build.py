@@ -26,10 +26,9 @@ from gpuledger.replay.lags import (
     IN_GRAPH,
     KINDS,
     SAMPLE,
-    LagWords,
     ObservedLags,
     OperationKinds,
-    UsualLags,
+    TraceLags,
     look_up_lags,
     middle,
     observed_lags,
@@ -47,53 +46,37 @@ from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.statistics import median
 from gpuledger.trace.sweep import side_by_side
 
-SLOW_LAUNCH: Final = 3
-"""A launch into a full queue waited if it took this many times as long as usual."""
+SLOW_LAUNCH: Final = 3  # a launch into a full queue waited if it took this many times as long as usual
 
 LONG_CALL_NS: Final = 100_000
 """Of a call that takes so long, what it put on the device may begin long before it returns."""
 
-ENOUGH: Final = 200_000
-"""So many operations say what is usual."""
-
-AHEAD_NS: Final = 1_000
-"""A launch that returned by so much before its turn came did not hold its operation up."""
+ENOUGH: Final = 200_000  # so many operations say what is usual
+AHEAD_NS: Final = 1_000  # a launch that returned by so much before its turn came did not hold its operation up
 
 USUAL_LAUNCH_NS: Final = 3_000
 USUAL_TURNAROUND_NS: Final = 1_200
 USUAL_WAKE_UP_NS: Final = 4_000
 """Where a trace shows none: on H200 hosts."""
 
-COPY_CALL_NS: Final = 10_000
-"""A copy call that waits for its copy takes no more by itself."""
+COPY_CALL_NS: Final = 10_000  # a copy call that waits for its copy takes no more by itself
 
 
 def dependency_graph(
-    trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: UsualLags | None = None
+    trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: TraceLags | None = None
 ) -> DependencyGraph:
     """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
-    return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags)).graph()
-
-
-def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
-    """What is usual in a trace."""
-    builder = _Builder(trace, host, work, residuals=False, words=LagWords(trace.strings))
-    builder.graph()
-    return builder.words.in_words()
+    return _Builder(trace, host, work, residuals, lags or TraceLags()).graph()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Queued:
     """Launches into streams that hold many operations. Calls are outer calls."""
 
-    call: Positions
-    """Those that found the queue full, and waited."""
-    oldest: Positions
-    """What they waited for."""
-    queue: Ints
-    """For every call what it waits for if it comes sooner; -1 for nothing."""
-    usual_ns: int
-    """What such a launch takes where there is room."""
+    call: Positions  # those that found the queue full, and waited
+    oldest: Positions  # what they waited for
+    queue: Ints  # for every call what it waits for if it comes sooner; -1 for nothing
+    usual_ns: int  # what such a launch takes where there is room
 
 
 @dataclass
@@ -104,7 +87,7 @@ class _Builder:
     host: Host
     work: Activities
     residuals: bool
-    words: LagWords
+    lags: TraceLags
 
     @cached_property
     def outer(self) -> OuterCalls:
@@ -173,7 +156,7 @@ class _Builder:
         since_call, since_stream = observed.since_call[some], observed.since_stream[some]
         empty = (self.streams.before[some] < 0) | (since_stream > since_call)
         empty &= (self.launch[some] >= 0) & ~observed.same_launch[some] & (since_call < 10 * UNEXPLAINED_NS)
-        usual = self.words.usual(
+        usual = self.lags.usual(
             "launch_ns",
             lambda rows: self.kinds.launch_keys(rows, observed.from_begin),
             observed.since_call,
@@ -188,7 +171,7 @@ class _Builder:
     @cached_property
     def turnaround_ns(self) -> Ints:
         """The usual lag of each operation after the one before it: of their names, else of their kinds."""
-        usual = self.words.usual(
+        usual = self.lags.usual(
             "turnaround_ns", self.kinds.pair_keys, self.observed.since_stream, self._stream_bound, trimmed_mean
         )
         otherwise = _usual(usual, USUAL_TURNAROUND_NS)
@@ -198,13 +181,13 @@ class _Builder:
         )
         if self.residuals:
             return by_kind
-        by_names = self.words.usual(
+        by_names = self.lags.usual(
             "names_ns", self._names_keys, self.observed.since_stream, self._stream_bound, trimmed_mean, FEWEST
         )
         known = look_up_lags(self._names_keys(slice(None)), by_names, NEVER)
         known = np.where(known == NEVER, by_kind, known)
         nodes = np.flatnonzero(self.observed.same_launch & (self.work.graph_node >= 0) & ~self._branches)
-        if not len(nodes) or self.words.given:  # a node is known in its own trace only
+        if not len(nodes) or not self.lags.is_own:  # a node is known in its own trace only
             return known
         by_node = usual_by_key(self.observed.since_stream[nodes], self.work.graph_node[nodes], middle)
         usual_ns = look_up_lags(self.work.graph_node[nodes], by_node, 0)
@@ -327,13 +310,13 @@ class _Builder:
         copies = self.observed.from_begin[operation] & (self.launch[operation] == call)
         duration_ns = self.work.end_ns[operation] - self.work.start_ns[operation]
         name = wake_up_key(self.kinds.names(call), np.where(copies, duration_ns, 0))
-        wake_up = self.words.usual("wake_up_ns", name.__getitem__, recorded, np.flatnonzero(binds), middle)
+        wake_up = self.lags.usual("wake_up_ns", name.__getitem__, recorded, np.flatnonzero(binds), middle)
         usual = look_up_lags(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
         lag = np.where(binds, recorded, np.minimum(usual, recorded)) if self.residuals else usual
         # calls that waited take by themselves what the shortest of their name does; copies what leads up to them
         alone = np.where(binds, np.maximum(recorded, 0), duration[call])[~is_queue]
         names, shown = self.kinds.names(call[~is_queue]), np.arange(len(alone))
-        least = self.words.usual("shortest_ns", names.__getitem__, alone, shown, lambda values: int(values.min()))
+        least = self.lags.usual("shortest_ns", names.__getitem__, alone, shown, lambda values: int(values.min()))
         waited, copied = call[binds & ~is_queue], call[binds & copies]
         duration[waited] = np.minimum(duration[waited], look_up_lags(self.kinds.names(waited), least, 0))
         duration[copied] = np.minimum(duration[copied], COPY_CALL_NS)
@@ -437,7 +420,7 @@ class _Builder:
         recorded, keys = others.lag_ns[rows], others.key[rows]
         keeps = others.binds[rows] if self.residuals else others.keeps[rows]
         bound = others.binds[rows] & ~others.keeps[rows]
-        known = self.words.usual("elsewhere_ns", keys.__getitem__, recorded, np.flatnonzero(bound), middle)
+        known = self.lags.usual("elsewhere_ns", keys.__getitem__, recorded, np.flatnonzero(bound), middle)
         usual = look_up_lags(keys, known, USUAL_TURNAROUND_NS)
         lag[rows] = np.where(keeps, recorded, np.minimum(usual, recorded) if self.residuals else usual)
         return lag

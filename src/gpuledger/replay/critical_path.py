@@ -25,27 +25,22 @@ from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replay_times, set_limits
 from gpuledger.replay.scenario import AnchorKind, Scenario
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
 
-FREE_NS: Final = NO_LIMIT >> 3
-"""The slack of what the end of the stretch does not depend on, or more."""
+FREE_NS: Final = NO_LIMIT >> 3  # the slack of what the end of the stretch does not depend on, or more
 
 
 class PathPart(IntEnum):
     """What a segment is a part of."""
 
-    RUNNING = 0
-    """An operation runs."""
-    BEFORE_START = 1
-    """An operation could go, and has not started."""
+    RUNNING = 0  # an operation runs
+    BEFORE_START = 1  # an operation could go, and has not started
     CALL = 2
-    CODE = 3
-    """The host's own code before a call."""
-    WAKE_UP = 4
-    """What a call waited for is over, and the call has not returned."""
-    OUTSIDE = 5
-    """Nothing is known to have held it up."""
+    CODE = 3  # the host's own code before a call
+    WAKE_UP = 4  # what a call waited for is over, and the call has not returned
+    OUTSIDE = 5  # nothing is known to have held it up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +51,9 @@ class CriticalPath:
     end_ns: Ints
     part: NDArray[np.int8]
     lines: tuple[Line, ...]
-    line: NDArray[np.int16]
-    """Position in `lines`."""
-    operation: Ints
-    """Position among the graph's operations; -1 for none."""
-    call: Ints
-    """Position among the graph's calls; -1 for none."""
+    line: NDArray[np.int16]  # position in `lines`
+    operation: Ints  # position among the graph's operations; -1 for none
+    call: Ints  # position among the graph's calls; -1 for none
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -73,8 +65,7 @@ class CriticalPath:
     def by_line(self) -> dict[Line, tuple[int, int]]:
         """The time of each line, and of how many segments, the longest first; they sum to the stretch."""
         amount = np.bincount(self.line, minlength=len(self.lines))
-        time = np.zeros(len(self.lines), np.int64)
-        np.add.at(time, self.line, self.length_ns)
+        time = sweep.sums(self.line, self.length_ns, len(self.lines))
         sums = {line: (int(time[row]), int(amount[row])) for row, line in enumerate(self.lines) if amount[row]}
         return dict(sorted(sums.items(), key=lambda item: (-item[1][0], item[0])))
 
@@ -85,7 +76,6 @@ class CriticalPath:
         return running
 
     def are(self, part: PathPart) -> NDArray[np.bool_]:
-        """Which segments are such parts."""
         of_part: NDArray[np.bool_] = self.part == part
         return of_part
 

@@ -71,7 +71,6 @@ class _Events:
         self.launched, self.key = launched[order], key[order]
 
     def _key(self, call: Ints) -> Ints:
-        """Calls by thread, then time."""
         return (self.outer.thread[call].astype(np.int64) << 40) + call
 
     def waiting_operation(self, waiting: Positions, stream: Ints) -> Positions:
@@ -109,8 +108,7 @@ class _Events:
 UNEXPLAINED_NS: Final = 3_000
 """An operation that begins by so much later than its call and its stream explain waited for something else."""
 
-AT_ONCE_NS: Final = 10_000
-"""Whoever waits for an event goes on no later than this after it is over."""
+AT_ONCE_NS: Final = 10_000  # whoever waits for an event goes on no later than this after it is over
 
 BY_EVENT: Final = -1
 BY_PROCESS: Final = -2
@@ -124,11 +122,9 @@ _UNSEEN: Final = re.compile(rf"{WAITS.pattern}|StreamWaitValue|WaitExternalSemap
 class StallingCalls:
     """Calls that make a stream stand still without an operation that would show it: by thread, then time."""
 
-    thread: Ints
-    """The thread of each call, times 2^40."""
+    thread: Ints  # the thread of each call, times 2^40
     host_function: Ints
-    unseen: Ints
-    """Waits for what may not have been recorded."""
+    unseen: Ints  # waits for what may not have been recorded
 
     @classmethod
     def of(cls, host: Host, outer: OuterCalls) -> Self:
@@ -179,16 +175,11 @@ class CrossStreamWaits:
 
     def __init__(self, work: Activities, launch: Ints, streams: StreamOrder, due: Ints) -> None:
         self._work, self._launch, self._streams, self._due = work, launch, streams, due
-        self.other: Final = np.full(len(work), -1, np.int64)
-        """The operation that it waits for; -1 for none."""
-        self.lag_ns: Final = np.zeros(len(work), np.int64)
-        """From that one's end to its start, as recorded."""
-        self.key: Final = np.zeros(len(work), np.int64)
-        """What kind of wait it is: those of one key have one usual lag."""
-        self.binds: Final = np.zeros(len(work), np.bool_)
-        """Whether it began when it did because of that one."""
-        self.keeps: Final = np.zeros(len(work), np.bool_)
-        """Whether its delay is an input."""
+        self.other: Final = np.full(len(work), -1, np.int64)  # the operation that it waits for; -1 for none
+        self.lag_ns: Final = np.zeros(len(work), np.int64)  # from that one's end to its start, as recorded
+        self.key: Final = np.zeros(len(work), np.int64)  # what kind of wait it is: those of one key have one usual lag
+        self.binds: Final = np.zeros(len(work), np.bool_)  # whether it began when it did because of that one
+        self.keeps: Final = np.zeros(len(work), np.bool_)  # whether its delay is an input
 
     def _set(self, rows: Positions, source: Positions, key: Ints | int) -> None:
         self.other[rows], self.key[rows], self.binds[rows] = source, key, True

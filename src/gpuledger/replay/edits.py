@@ -19,8 +19,7 @@ from gpuledger.trace.sweep import expand
 
 Edit = Callable[[DependencyGraph], DependencyGraph]
 
-GRAPH_TURNAROUND_NS: Final = 500
-"""What a device needs from one kernel to the next inside a CUDA graph."""
+GRAPH_TURNAROUND_NS: Final = 500  # what a device needs from one kernel to the next inside a CUDA graph
 
 
 def apply_edits(graph: DependencyGraph, edits: Sequence[Edit]) -> DependencyGraph:

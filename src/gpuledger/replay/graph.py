@@ -19,8 +19,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.spans import Ints
 
-NEVER: Final = -(1 << 60)
-"""A lag with which an edge holds nothing up."""
+NEVER: Final = -(1 << 60)  # a lag with which an edge holds nothing up
 
 
 class GraphEvent(IntEnum):
@@ -35,12 +34,9 @@ class OperationFlag(IntFlag):
     """How an operation is replayed."""
 
     NONE = 0
-    FROM_BEGIN = 1
-    """Its lag counts from where its call begins, as the call waits for it."""
-    ASIDE = 2
-    """It runs on a stream of its own, and nothing in its old one waits for it."""
-    GONE = 4
-    """It is not there; whoever waits for it waits for what came before it."""
+    FROM_BEGIN = 1  # its lag counts from where its call begins, as the call waits for it
+    ASIDE = 2  # it runs on a stream of its own, and nothing in its old one waits for it
+    GONE = 4  # it is not there; whoever waits for it waits for what came before it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,18 +46,13 @@ class CallNodes:
     thread: NDArray[np.int32]
     code_ns: Ints
     """The host's own code since the thread's last call; of a thread's first call the time at which it begins."""
-    duration_ns: Ints
-    """What it takes by itself, without waiting."""
-    after: Ints
-    """The call of another thread that hands over to it."""
+    duration_ns: Ints  # what it takes by itself, without waiting
+    after: Ints  # the call of another thread that hands over to it
     after_ns: Ints
-    queue: Ints
-    """The operation that must have ended for its own to have room in the queue."""
+    queue: Ints  # the operation that must have ended for its own to have room in the queue
     queue_ns: Ints
-    first_wait: Ints
-    """Where its waits begin; they end where the next call's begin."""
-    blocks: NDArray[np.int8]
-    """Whether it may wait, so that its end is an event of its own."""
+    first_wait: Ints  # where its waits begin; they end where the next call's begin
+    blocks: NDArray[np.int8]  # whether it may wait, so that its end is an event of its own
 
     def __len__(self) -> int:
         return len(self.thread)
@@ -71,18 +62,14 @@ class CallNodes:
 class OperationNodes:
     """The devices' side. Columns of equal length, in the order of the trace's activities."""
 
-    call: Ints
-    """The call that puts it into its stream; -1: it begins at `call_ns`."""
+    call: Ints  # the call that puts it into its stream; -1: it begins at `call_ns`
     call_ns: Ints
     stream: NDArray[np.int32]
-    stream_ns: Ints
-    """From when its stream has come past all before it."""
+    stream_ns: Ints  # from when its stream has come past all before it
     duration_ns: Ints
-    other: Ints
-    """An operation elsewhere that it waits for."""
+    other: Ints  # an operation elsewhere that it waits for
     other_ns: Ints
-    group: NDArray[np.int32]
-    """Those that meet, and end their durations after the last has begun."""
+    group: NDArray[np.int32]  # those that meet, and end their durations after the last has begun
     flags: NDArray[np.int8]
 
     def __len__(self) -> int:
@@ -95,16 +82,12 @@ class Times:
 
     call_begin: Ints
     call_end: Ints
-    begin_by: Ints
-    """The call after which it begins: its thread's last one, or one that handed over."""
-    end_by: Ints
-    """The operation for which it waited; -1: none."""
+    begin_by: Ints  # the call after which it begins: its thread's last one, or one that handed over
+    end_by: Ints  # the operation for which it waited; -1: none
     start: Ints
     end: Ints
-    past: Ints
-    """Up to each operation, the one of its stream that ends last."""
-    by: Ints
-    """What its start is due to: a call or an operation, as `bound` says."""
+    past: Ints  # up to each operation, the one of its stream that ends last
+    by: Ints  # what its start is due to: a call or an operation, as `bound` says
     bound: NDArray[np.int8]
 
 
@@ -124,16 +107,12 @@ class DependencyGraph:
 
     order: Ints
     calls: CallNodes
-    wait: Ints
-    """The operations that calls wait for, call by call."""
+    wait: Ints  # the operations that calls wait for, call by call
     wait_ns: Ints
     operations: OperationNodes
-    recorded: Times
-    """As it was; only the times are filled in."""
-    call_row: Positions
-    """Each call's position among the host's CUDA calls."""
-    node_of_call: Positions
-    """For each of the host's CUDA calls the outermost call around it."""
+    recorded: Times  # as it was; only the times are filled in
+    call_row: Positions  # each call's position among the host's CUDA calls
+    node_of_call: Positions  # for each of the host's CUDA calls the outermost call around it
     threads: int
     streams: int
     groups: int
@@ -176,8 +155,7 @@ class JoinedGraphs:
     of_call: Ints
     of_operation: Ints
     first_call: tuple[int, ...]
-    first_operation: tuple[int, ...]
-    """Where those of each graph begin."""
+    first_operation: tuple[int, ...]  # where those of each graph begin
 
 
 def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:

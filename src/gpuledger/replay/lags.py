@@ -4,39 +4,30 @@
 keeps the lag that was recorded, and no other edge has more than was recorded, so that the graph as it is replays
 exactly, and an edit changes only what it touches.
 
-Operations and calls are of so few kinds that a table holds the usual lags of all pairs. In words, as `UsualLags`, what
-one trace says can be read, or used for another.
+Operations and calls are of so few kinds that a table holds the usual lags of all pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities, State, short_function_name
+from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.host import Host
 from gpuledger.records import dataclass
-from gpuledger.replay.cross_stream_waits import BY_EVENT, BY_PROCESS
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.replay.program_order import OuterCalls, StreamOrder
 from gpuledger.trace.keys import Positions, distinct, group, is_same, take
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
-from gpuledger.trace.strings import Strings
 
-SAMPLE: Final = 20_000
-"""So many of a kind are enough to know what is usual."""
-
-TRIMMED: Final = 0.1
-"""This share of the lowest and of the highest is left out of a mean."""
-
-FEWEST: Final = 4
-"""Fewer of a pair of names say less than all of their kind."""
+SAMPLE: Final = 20_000  # so many of a kind are enough to know what is usual
+TRIMMED: Final = 0.1  # this share of the lowest and of the highest is left out of a mean
+FEWEST: Final = 4  # fewer of a pair of names say less than all of their kind
 
 
 def trimmed_mean(values: NDArray[Any]) -> int:
@@ -86,13 +77,11 @@ def look_up_lags(keys: NDArray[Any], usual: dict[int, int], default: int) -> Int
 class ObservedLags:
     """Columns as long as the operations."""
 
-    from_begin: NDArray[np.bool_]
-    """Which begin inside a call that holds them: their lag counts from where it begins."""
+    from_begin: NDArray[np.bool_]  # which begin inside a call that holds them: their lag counts from where it begins
     same_launch: NDArray[np.bool_]
     """Which were launched together with the one before them in their stream, as a graph's nodes are."""
     since_call: Ints
-    since_stream: Ints
-    """From the end of the one before it in its stream; 0 without one."""
+    since_stream: Ints  # from the end of the one before it in its stream; 0 without one
 
 
 def observed_lags(
@@ -119,35 +108,15 @@ def observed_lags(
     return ObservedLags(inside, same_launch, since_call, since_stream)
 
 
-Words = tuple[str, ...]
 Key = TypeVar("Key", int, Ints)
 
 IN_GRAPH: Final = "kernel in a graph"
 KINDS: Final = ("kernel", "collective", IN_GRAPH, "collective in a graph")
 """Of operations; copies are of the kind that NVIDIA gives them, in numbers behind these."""
 
-_LOW: Final = (1 << 31) - 1
 _SIZE_BITS: Final = 6
 _SMALL_COPY_NS: Final = 4_096
 """Copies that take less are all alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class UsualLags:
-    """The usual lags of one trace."""
-
-    launch_ns: dict[Words, int]
-    """From a call's return to the start of its operation, by the call's name and the kind of operation."""
-    turnaround_ns: dict[Words, int]
-    """From the end of an operation to the start of the next in its stream, by their kinds."""
-    names_ns: dict[Words, int]
-    """The same by their names, where a trace shows enough of them."""
-    elsewhere_ns: dict[Words, int]
-    """From the end of what an operation waits for elsewhere to its start, by the kind of wait."""
-    wake_up_ns: dict[Words, int]
-    """From the end of what a call waits for to its return, by the call's name, and whether that is its own copy."""
-    shortest_ns: dict[Words, int]
-    """The least that a synchronising call takes, by its name."""
 
 
 def launch_key(call: Key, kind: Key, from_begin: Key) -> Key:
@@ -169,20 +138,10 @@ def wake_up_key(name: Ints, copy_ns: Ints) -> Ints:
     return (name << _SIZE_BITS) + size
 
 
-class LagWords:
-    """The usual lags of a trace: its own, which it remembers, or those that another one gives."""
+class TraceLags:
+    """The usual lags of a trace, as it shows them itself; those of another one may be put in their place."""
 
-    def __init__(self, strings: Strings, given: UsualLags | None = None) -> None:
-        self.strings, self.given = strings, given
-        self._often: dict[str, Callable[[], dict[int, int]]] = {}
-        self._words: dict[str, Callable[[int], Words]] = {
-            "launch_ns": lambda key: (self._call(key >> 32), self._kind(key >> 1 & _LOW), _INSIDE[key & 1]),
-            "turnaround_ns": lambda key: (self._kind(key >> 31), self._kind(key & _LOW)),
-            "names_ns": lambda key: (self._text((key >> 31) - 1), self._text((key & _LOW) - 1)),
-            "elsewhere_ns": lambda key: (_ELSEWHERE.get(key, "branch"),),
-            "wake_up_ns": lambda key: (self._call(key >> _SIZE_BITS), self._copy_size(key & (1 << _SIZE_BITS) - 1)),
-            "shortest_ns": lambda key: (self._call(key),),
-        }
+    is_own = True
 
     def usual(
         self,
@@ -193,41 +152,8 @@ class LagWords:
         usual: Callable[[NDArray[Any]], int],
         fewest: int = 1,
     ) -> dict[int, int]:
-        """The usual lag of each key, from the rows that show it, or as given; `keys` says those of some rows."""
-        if self.given:
-            table, words = getattr(self.given, what), self._words[what]
-            known = {key: table.get(words(key)) for key in distinct(keys(slice(None))).tolist()} if len(lag_ns) else {}
-            return {key: lag for key, lag in known.items() if lag is not None}
-        lag_ns, own = lag_ns[shown], keys(shown)
-        self._often[what] = lambda: usual_by_key(lag_ns, own, usual, FEWEST)
-        return usual_by_key(lag_ns, own, usual, fewest)
-
-    def in_words(self) -> UsualLags:
-        """What the trace has shown often enough; of keys with the same words the middle."""
-        tables: dict[str, dict[Words, int]] = {}
-        for what in (field.name for field in fields(UsualLags)):
-            lags: dict[Words, list[int]] = {}
-            for key, lag in self._often.get(what, dict[int, int])().items():
-                lags.setdefault(self._words[what](key), []).append(lag)
-            tables[what] = {words: middle(np.array(values)) for words, values in lags.items()}
-        return UsualLags(**tables)
-
-    def _text(self, code: int) -> str:
-        return self.strings.text(code) or ""
-
-    def _call(self, code: int) -> str:
-        return short_function_name(self._text(code))
-
-    def _kind(self, kind: int) -> str:
-        return KINDS[kind] if kind < len(KINDS) else self._text(kind - len(KINDS))
-
-    @staticmethod
-    def _copy_size(power: int) -> str:
-        return f"its own copy of {1 << power} ns or more" if power else ""
-
-
-_INSIDE: Final = ("after the call", "inside the call")
-_ELSEWHERE: Final = {BY_EVENT: "event", BY_PROCESS: "process"}
+        """The usual lag of each key, from the rows that show it; `keys` says those of some rows."""
+        return usual_by_key(lag_ns[shown], keys(shown), usual, fewest)
 
 
 class OperationKinds:

@@ -151,8 +151,7 @@ class _PlainPass:
         self.times.past[operation] = self.tail[stream]
 
 
-NO_LIMIT: Final = 1 << 62
-"""The latest time of what nothing depends on."""
+NO_LIMIT: Final = 1 << 62  # the latest time of what nothing depends on
 
 
 @dataclass(frozen=True, slots=True, eq=False)

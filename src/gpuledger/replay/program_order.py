@@ -26,21 +26,17 @@ from gpuledger.trace.sweep import last_to_end
 class OuterCalls:
     """In the order of time. Calls of a thread do not overlap."""
 
-    row: Positions
-    """Position among the host's CUDA calls."""
-    node_of_call: Positions
-    """For each of the host's CUDA calls the outermost one around it."""
+    row: Positions  # position among the host's CUDA calls
+    node_of_call: Positions  # for each of the host's CUDA calls the outermost one around it
     thread: NDArray[np.int32]
     begin_ns: Ints
     end_ns: Ints
-    before: Positions
-    """The thread's last call before it; -1 for none."""
+    before: Positions  # the thread's last call before it; -1 for none
 
     def __len__(self) -> int:
         return len(self.row)
 
     def named(self, host: Host, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-        """Which have such a name."""
         is_named = host.calls.strings.each(host.calls.codes("name"), lambda name: bool(pattern.search(name)), np.bool_)
         return take(is_named, self.row)
 
@@ -96,14 +92,10 @@ class StreamOrder:
     """Operations are the activities of a trace, by their positions."""
 
     stream: NDArray[np.int32]
-    by_stream: tuple[Positions, ...]
-    """Of each stream its operations, in order."""
-    before: Positions
-    """The operation of its stream that had the latest end so far; -1: it is the stream's first."""
-    reach_ns: Ints
-    """When its stream has come past it."""
-    oldest: Positions
-    """The operation that must be over for it to have room in its stream's queue; -1: there is room."""
+    by_stream: tuple[Positions, ...]  # of each stream its operations, in order
+    before: Positions  # the operation of its stream that had the latest end so far; -1: it is the stream's first
+    reach_ns: Ints  # when its stream has come past it
+    oldest: Positions  # the operation that must be over for it to have room in its stream's queue; -1: there is room
 
 
 def streams_by_process(work: Activities, streams: StreamOrder) -> RowsByKey:

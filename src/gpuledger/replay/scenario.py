@@ -25,14 +25,12 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, total
 
-ENOUGH: Final = 60_000
-"""So many operations are replayed of a run of steps that has more."""
+ENOUGH: Final = 60_000  # so many operations are replayed of a run of steps that has more
 
 ENOUGH_FOLLOWED: Final = 250_000
 """So many where the critical path is to be followed: four times what savings need, as it also names what is rare."""
 
-FEWEST_STEPS: Final = 5
-"""But no fewer steps than this."""
+FEWEST_STEPS: Final = 5  # but no fewer steps than this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +39,9 @@ class Excerpt:
 
     host: Host
     work: Activities
-    rows: Positions | None
-    """Which of the trace's activities these are; None: all."""
+    rows: Positions | None  # which of the trace's activities these are; None: all
     measured: Spans
-    steps: int
-    """How many steps are measured; 1 where there are none."""
+    steps: int  # how many steps are measured; 1 where there are none
 
     @property
     def measured_ns(self) -> int:
@@ -103,8 +99,7 @@ class AnchorKind(Enum):
     END = auto()
     START = auto()
     CALL = auto()
-    CLOCK = auto()
-    """Nothing: it keeps its time."""
+    CLOCK = auto()  # nothing: it keeps its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +107,7 @@ class Anchor:
     """An instant of the recording, told by what it moves with."""
 
     kind: AnchorKind
-    position: int
-    """Of the operation that ends or starts, or of the call that begins, by then."""
+    position: int  # of the operation that ends or starts, or of the call that begins, by then
     after_ns: int
 
     def in_replay(self, times: Times) -> int:

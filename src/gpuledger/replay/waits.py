@@ -64,8 +64,7 @@ class _Waiting:
     ) -> None:
         self.trace, self.host, self.outer, self.work = trace, host, outer, work
         self.launch, self.streams = launch, streams
-        self.blocking = host.blocking
-        """Rows of the host's calls."""
+        self.blocking = host.blocking  # rows of the host's calls
         self.node = outer.node_of_call[self.blocking]
 
     def own_copies(self) -> _Pairs:
@@ -184,11 +183,8 @@ class _ProcessOperations:
         return np.where(really, finder.streams.stream[known], likely)
 
 
-LEAST_NS: Final = 20_000
-"""A thread that stands still for less waits for nobody."""
-
-COVERED: Final = 0.5
-"""The share of the time stood still that the other thread's calls must cover."""
+LEAST_NS: Final = 20_000  # a thread that stands still for less waits for nobody
+COVERED: Final = 0.5  # the share of the time stood still that the other thread's calls must cover
 
 
 @dataclass(frozen=True, slots=True, eq=False)

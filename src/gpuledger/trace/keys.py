@@ -147,6 +147,14 @@ def _numbers(key: NDArray[Any]) -> tuple[Positions, int]:
     return number, len(values)
 
 
+def ordinals(values: NDArray[Any]) -> Positions:
+    """For each row how many of those before it have the same value."""
+    order = np.argsort(values, kind="stable")
+    ordered, ordinal = values[order], np.empty(len(values), np.intp)
+    ordinal[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return ordinal
+
+
 def _is_wide(low: int, high: int, rows: int) -> bool:
     """Whether a table of all numbers from one to the other would be much larger than the column they are in."""
     return high - low > 4 * rows + 65536

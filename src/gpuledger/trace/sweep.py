@@ -196,6 +196,11 @@ def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> I
     return into
 
 
+def sums(number: NDArray[Any], values: NDArray[Any], groups: int) -> Ints:
+    """The sum of the values of each of so many groups, in integers; what is in a negative group is in none."""
+    return fold("sum", number, values, np.zeros(groups, np.int64))
+
+
 def distinct(values: Ints) -> Ints:
     """The different values, sorted."""
     if _pays(values):

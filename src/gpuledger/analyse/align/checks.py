@@ -150,25 +150,18 @@ def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
 
 
 def _other_kernel(row: AlignRow) -> str:
-    """What stands in a kernel's place."""
     if row.mock is None or row.e2e is None:
         whose = say("the model") if row.mock is None else say("the mock")
         kernel = short_label(row.names[0])
         return say("only {whose} runs {kernel}; the other side runs something else there", whose=whose, kernel=kernel)
-    ours, theirs = short_label(row.mock.name), short_label(row.e2e.name)
+    both = {"ours": short_label(row.mock.name), "theirs": short_label(row.e2e.name)}
     if row.level == NONE:
-        return say("the mock runs {ours} where the model runs {theirs}", ours=ours, theirs=theirs)
-    if ours == theirs:
-        return say("{kernel} has other template arguments in the model than in the mock", kernel=ours)
+        return say("the mock runs {ours} where the model runs {theirs}", **both)
+    if both["ours"] == both["theirs"]:
+        return say("{kernel} has other template arguments in the model than in the mock", kernel=both["ours"])
     if row.level == FUNCTION:
-        return say(
-            "{ours} in the mock is {theirs} in the model: other template arguments or another tile",
-            ours=ours,
-            theirs=theirs,
-        )
-    return say(
-        "{ours} in the mock is {theirs} in the model: another kernel of the same family", ours=ours, theirs=theirs
-    )
+        return say("{ours} in the mock is {theirs} in the model: other template arguments or another tile", **both)
+    return say("{ours} in the mock is {theirs} in the model: another kernel of the same family", **both)
 
 
 def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
@@ -182,13 +175,8 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         for bare, names in names_of.items():
             both = sum(1 for row in sides.matched if bare in row.bares)
             mock, e2e = (both + len(names) if level == side else both for side in (INSERTED, MISSING))
-            kernel = short_label(names[0])
-            sentence = say(
-                "{kernel}: called {mock} x in the mock's forward, {e2e} x in the model's",
-                kernel=kernel,
-                mock=mock,
-                e2e=e2e,
-            )
+            times = {"kernel": short_label(names[0]), "mock": mock, "e2e": e2e}
+            sentence = say("{kernel}: called {mock} x in the mock's forward, {e2e} x in the model's", **times)
             if level == MISSING and not sides.whole:
                 shared.append(say("{sentence}, perhaps by other operations", sentence=sentence))
             else:
@@ -369,7 +357,10 @@ def _times(rows: Sequence[AlignRow]) -> tuple[int, int]:
 
 
 def _row_times(row: AlignRow) -> str:
-    mock, e2e = map(time_text, _times([row]))
+    return _both(row, *map(time_text, _times([row])))
+
+
+def _both(row: AlignRow, mock: str, e2e: str) -> str:
     return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=short_label(row.names[0]), mock=mock, e2e=e2e)
 
 
@@ -431,15 +422,12 @@ def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the same kernels are launched in the same shape."""
     exact = sides.rows_at(EXACT)
     compared = [row for row in exact if row.same_shape is not None]
-    items = [FoundDifference(WARN, _shapes(row), row.names) for row in compared if row.shape_differs]
+    differing = [row for row in compared if row.shape_differs]
+    shapes = [[shape_text(kernel and kernel.shape) for kernel in (row.mock, row.e2e)] for row in differing]
+    items = [FoundDifference(WARN, _both(row, *both), row.names) for row, both in zip(differing, shapes, strict=True)]
     figures: dict[str, Figure] = {"compared": len(compared), "differ": len(items)}
     if not compared:
         unnamed = say("no kernel has the same name on both sides")
         return _not_measured(SHAPE, say("grid and block are not recorded") if exact else unnamed, figures)
     same = say("{count} of {of} the same", count=len(compared) - len(items), of=len(compared))
     return _answer(SHAPE, _sifted(SHAPE, items, known), same, "", figures)
-
-
-def _shapes(row: AlignRow) -> str:
-    mock, e2e = (shape_text(kernel.shape if kernel is not None else None) for kernel in (row.mock, row.e2e))
-    return say("{kernel}: {mock} in the mock, {e2e} in the model", kernel=short_label(row.names[0]), mock=mock, e2e=e2e)

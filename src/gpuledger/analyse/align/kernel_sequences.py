@@ -38,8 +38,7 @@ class ForwardKernel:
     """One kernel of a forward. None: the profile does not say."""
 
     name: str
-    time_ns: int
-    """Its own part of the time in which kernels of the forward ran."""
+    time_ns: int  # its own part of the time in which kernels of the forward ran
     grid: Dim3 | None = None
     block: Dim3 | None = None
     stream: int | None = None
@@ -51,7 +50,6 @@ class ForwardKernel:
 
     @property
     def shape(self) -> tuple[Dim3, Dim3] | None:
-        """Grid and block."""
         return None if self.grid is None or self.block is None else (self.grid, self.block)
 
 
@@ -62,21 +60,17 @@ class Forwards:
     profile: str
     gpu_name: str
     rank: int | None
-    forward: Ints
-    """The forward of each kernel, numbered from 0."""
+    forward: Ints  # the forward of each kernel, numbered from 0
     start_ns: Ints
     end_ns: Ints
-    name: Ints
-    """Position in `names`."""
+    name: Ints  # position in `names`
     names: tuple[str, ...]
     grid: NDArray[np.int32]
     block: NDArray[np.int32]
     stream: Ints
     in_graph: NDArray[np.bool_]
-    step: Ints
-    """The step of each forward."""
-    found_by: str
-    """What the steps were found by; empty where there are none."""
+    step: Ints  # the step of each forward
+    found_by: str  # what the steps were found by; empty where there are none
 
     def __len__(self) -> int:
         return len(self.step)
@@ -108,7 +102,6 @@ class Forwards:
 
     @cached_property
     def gpu_ns(self) -> Ints:
-        """How long kernels of each forward ran."""
         return np.add.reduceat(self.own_ns, self.first[:-1])
 
     @cached_property
@@ -140,18 +133,13 @@ class Forwards:
         return tuple(listed)
 
     def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
-        """One forward."""
-        return tuple(
-            ForwardKernel(
-                self.names[int(self.name[position])],
-                int(self.own_ns[position]),
-                triple(self.grid[position]),
-                triple(self.block[position]),
-                int(self.stream[position]),
-                bool(self.in_graph[position]),
-            )
-            for position in range(int(self.first[number]), int(self.first[number + 1]))
+        mine = slice(*self.first[number : number + 2].tolist())
+        name, own_ns, stream, in_graph = (
+            column[mine].tolist() for column in (self.name, self.own_ns, self.stream, self.in_graph)
         )
+        shapes = map(triple, self.grid[mine]), map(triple, self.block[mine])
+        rows = zip((self.names[place] for place in name), own_ns, *shapes, stream, in_graph, strict=True)
+        return tuple(ForwardKernel(*row) for row in rows)
 
 
 def triple(values: NDArray[np.int32]) -> Dim3 | None:
@@ -215,10 +203,8 @@ class AlignedPair:
 
     mock: int | None
     e2e: int | None
-    level: str
-    """exact, function or family; none where another kernel stands in a kernel's place; inserted; missing."""
-    moved: bool = False
-    """Both sides run it, at different places of the sequence."""
+    level: str  # exact, function or family; none where another kernel stands in a kernel's place; inserted; missing
+    moved: bool = False  # both sides run it, at different places of the sequence
 
 
 def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:

@@ -326,16 +326,9 @@ def _kinds(trace: Trace, device: Device, kernels: Positions) -> tuple[list[Forwa
     rows = trace[Table.KERNELS].at(device.work.row[kernels])
     grid, block = rows["grid"], rows["block"]
     first, number = group(device.work.name[kernels], *grid.T, *block.T)
-    kinds = [
-        ForwardKernel(
-            trace.strings.text(int(device.work.name[kernels[row]])) or "",
-            0,
-            triple(grid[row]),
-            triple(block[row]),
-        )
-        for row in first.tolist()
-    ]
-    return kinds, number
+    names = [trace.strings.text(code) or "" for code in device.work.name[kernels[first]].tolist()]
+    shapes = ((triple(grid[row]), triple(block[row])) for row in first.tolist())
+    return [ForwardKernel(name, 0, *shape) for name, shape in zip(names, shapes, strict=True)], number
 
 
 def most_alike(mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel]) -> str:

@@ -33,12 +33,9 @@ class Wait:
     """Where forwards of a side stand still: before one kernel, for long."""
 
     kernel: str
-    gap_ns: int
-    """The middle one of the long gaps."""
-    forwards: int
-    """In so many of the forwards compared."""
-    opens_step: bool
-    """Whether each of them is the first forward of its step, and steps have others."""
+    gap_ns: int  # the middle one of the long gaps
+    forwards: int  # in so many of the forwards compared
+    opens_step: bool  # whether each of them is the first forward of its step, and steps have others
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +45,23 @@ class OperationSide:
     profile: str
     gpu_name: str
     kernels: tuple[ForwardKernel, ...]
-    forwards: int
-    """All in the steady steps."""
+    forwards: int  # all in the steady steps
     steps: int = 0
     found_by: str = ""
-    compared: int = 1
-    """Those that were candidates: without the first, and of several ranks one each."""
-    alike: int = 1
-    """Of them, those with the sequence of kernels that was chosen."""
+    compared: int = 1  # those that were candidates: without the first, and of several ranks one each
+    alike: int = 1  # of them, those with the sequence of kernels that was chosen
     ranks: int = 1
-    elapsed_ns: int | None = None
-    """From a forward's first start to its last end, the median."""
-    spread_ns: tuple[int, int] | None = None
-    """The 10th and the 90th percentile of GPU time."""
+    elapsed_ns: int | None = None  # from a forward's first start to its last end, the median
+    spread_ns: tuple[int, int] | None = None  # the 10th and the 90th percentile of GPU time
     bounds_ns: tuple[float, float] | None = None
     """Where the usual GPU time lies, in 95 of 100 cases; None where too few forwards were seen."""
     near_ns: tuple[float, float] | None = None
     """Of a pair timed in turns: the same by the rounds alone, which is enough to pass, not to fail."""
-    timed_s: float = 0.0
-    """How long it was timed."""
+    timed_s: float = 0.0  # how long it was timed
     drift_share: float | None = None
     """How much longer forwards of the last quarter of steps take than those of the first."""
     wait: Wait | None = None
-    ordered: bool = True
-    """Whether `kernels` are in the order in which they ran."""
+    ordered: bool = True  # whether `kernels` are in the order in which they ran
     is_timed: bool = False
     """Whether a clock alone was looked at: one kernel stands for all, and which there are is not known."""
 

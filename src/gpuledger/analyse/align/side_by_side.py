@@ -31,8 +31,7 @@ class AlignRow:
 
     mock: ForwardKernel | None
     e2e: ForwardKernel | None
-    level: str
-    """As in `AlignedPair`."""
+    level: str  # as in `AlignedPair`
     moved: bool
 
     @property
@@ -88,16 +87,9 @@ class SideBySide:
 def lay_side_by_side(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> SideBySide:
     """Lay the two forwards side by side."""
     pairs = align_kernels(mock.kernels, e2e.kernels, ordered=mock.ordered and e2e.ordered)
-    rows = tuple(
-        AlignRow(
-            None if pair.mock is None else mock.kernels[pair.mock],
-            None if pair.e2e is None else e2e.kernels[pair.e2e],
-            pair.level,
-            pair.moved,
-        )
-        for pair in pairs
-    )
-    return SideBySide(mock, e2e, rows, whole)
+    ours, theirs = dict(enumerate(mock.kernels)), dict(enumerate(e2e.kernels))
+    rows = (AlignRow(ours.get(pair.mock), theirs.get(pair.e2e), pair.level, pair.moved) for pair in pairs)
+    return SideBySide(mock, e2e, tuple(rows), whole)
 
 
 def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
@@ -210,8 +202,7 @@ KNOWN, WARN, NOT_MEASURED = "KNOWN", "WARN", "NOT MEASURED"
 
 VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, UNDECIDED, FAIL)
 
-COUNTING: Final = (FAIL, UNDECIDED, WARN)
-"""Verdicts that say something against a mock."""
+COUNTING: Final = (FAIL, UNDECIDED, WARN)  # verdicts that say something against a mock
 
 CHECKS = ("names", "counts", "missing", "extra", "latency", "graph", "shape")
 NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS
@@ -224,12 +215,6 @@ def worst(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=VERDICTS.index, default=PASS)
 
 
-def overall(verdicts: Iterable[str]) -> str:
-    """Of a whole alignment: what is known or cannot be measured is no reason not to pass."""
-    said = worst(verdicts)
-    return said if said in COUNTING else PASS
-
-
 @dataclass(frozen=True, slots=True)
 class Tier:
     """How close latencies have to be: within `passes` times is a pass, within `warns` times a warning."""
@@ -237,8 +222,7 @@ class Tier:
     name: str
     passes: float
     warns: float
-    bounds_count: bool
-    """Whether exactly the limit is within."""
+    bounds_count: bool  # whether exactly the limit is within
 
     def verdict(self, factor: float) -> str:
         """`factor`: how many times the shorter side's time the longer one takes."""
@@ -274,8 +258,7 @@ class AlignCheck:
     check: str
     title: str
     verdict: str
-    mock: str
-    """The mock's figure, for people."""
+    mock: str  # the mock's figure, for people
     e2e: str
     figures: Mapping[str, Figure]
     evidence: tuple[str, ...] = ()

@@ -70,10 +70,8 @@ class TimeChange:
     """How the time of one pair changed, per step."""
 
     pair: KernelPair
-    calls: tuple[float, float]
-    """Per step, before and after."""
-    each_ns: tuple[float, float]
-    """How long one call runs."""
+    calls: tuple[float, float]  # per step, before and after
+    each_ns: tuple[float, float]  # how long one call runs
     by_calls_ns: float
     by_time_ns: float
     by_mix_ns: float
@@ -150,8 +148,7 @@ class BusyChange:
     name: str
     before_ns: float
     after_ns: float
-    delta_ns: int
-    """Of compute, these sum to its parts."""
+    delta_ns: int  # of compute, these sum to its parts
 
 
 def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[BusyChange, ...] | None:
@@ -273,13 +270,10 @@ class Diff:
 
     before: RunSide
     after: RunSide
-    delta_ns: int
-    """After less before: of the usual step, of the window, or of the kernels' time (see `RunSide.whole`)."""
+    delta_ns: int  # after less before: of the usual step, of the window, or of the kernels' time (see `RunSide.whole`)
     interval: Interval | NotMeasured
-    verdict: str | None
-    """One of `noise.VERDICTS`; None where how long a step takes is not known."""
-    changes: tuple[TimeChange, ...]
-    """Of compute kernels; the parts are made of these."""
+    verdict: str | None  # one of `noise.VERDICTS`; None where how long a step takes is not known
+    changes: tuple[TimeChange, ...]  # of compute kernels; the parts are made of these
     comm: tuple[TimeChange, ...]
     parts: tuple[DiffPart, ...]
     ranges: tuple[RangePair, ...]

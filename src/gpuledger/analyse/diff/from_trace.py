@@ -24,6 +24,7 @@ from gpuledger.analyse.diff.run_side import (
     RunSide,
     RunUse,
     StepLaunches,
+    added_copies,
     median_of,
     sum_alike,
 )
@@ -81,25 +82,18 @@ def ranges_of(
     once = np.array([names_down[-1] not in names_down[:-1] for names_down in chains])
     outermost: NDArray[np.bool_] = once[chain]
     instances = np.bincount(name[outermost], minlength=len(names)).tolist()
-    host = np.zeros(len(names), np.int64)
-    np.add.at(host, name[outermost], ranges.duration_ns[outermost])
+    host = sweep.sums(name[outermost], ranges.duration_ns[outermost], len(names))
     inside: list[set[int]] = [set() for _ in names]
     for names_down in chains:
         inside[names_down[-1]] |= set(names_down[:-1]) - {names_down[-1]}
     contents = _contents(device, ranges, chain, chains, len(names))
-    kinds = [
-        RunRange(
-            names[index],
-            instances[index],
-            int(host[index]),
-            gpu_ns,
-            wait_ns,
-            tuple(names[above] for above in sorted(inside[index])),
-            dict(sorted(calls.items())),
-            dict(sorted(work.items())),
+    kinds = []
+    for index, (gpu_ns, wait_ns, *counters) in enumerate(contents):
+        above, counts = (
+            tuple(names[one] for one in sorted(inside[index])),
+            (dict(sorted(counter.items())) for counter in counters),
         )
-        for index, (gpu_ns, wait_ns, calls, work) in enumerate(contents)
-    ]
+        kinds.append(RunRange(names[index], instances[index], int(host[index]), gpu_ns, wait_ns, above, *counts))
     order = sorted(range(len(names)), key=lambda index: (-kinds[index].host_ns, kinds[index].name))
     by_step = {
         names[index]: _host_time_by_step(ranges.where(outermost & (name == index)), edges)
@@ -185,7 +179,7 @@ def _contents(
 def _sums(place: Positions, what: NDArray[np.signedinteger], time: Ints) -> list[tuple[int, int, int, int]]:
     """(chain, what, how many, time) of each pair that occurs."""
     first, number = group(place, what)
-    total = sweep.fold("sum", number, time, np.zeros(len(first), np.int64))
+    total = sweep.sums(number, time, len(first))
     columns = (place[first], what[first], np.bincount(number, minlength=len(first)), total)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -198,9 +192,7 @@ def _host_time_by_step(ranges: Rows, edges: Ints) -> tuple[int, ...]:
         step = np.clip(np.searchsorted(edges, ranges["start_ns"][order], side="right") - 1, 0, steps - 1)
     else:
         step = np.arange(count) // (count // steps)
-    total = np.zeros(steps, np.int64)
-    np.add.at(total, step, ranges.duration_ns[order])
-    return tuple(total.tolist())
+    return tuple(sweep.sums(step, ranges.duration_ns[order], steps).tolist())
 
 
 MOST_BY_STEP: Final = 200  # of so many kernels, and so many kinds of range, times are kept step by step
@@ -217,7 +209,7 @@ def busiest(devices: Sequence[Device], gpu: int | None = None) -> Device:
 
 def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, families: Families = ()) -> RunSide:
     """One GPU's steady steps, in comparable form."""
-    edges = edges_of(device)
+    edges = np.array(device.steady) if device.steps is None else device.steps.edges_ns[device.steps.warm_up :]
     known = trace.origin.gpu(device.gpu)
     books = device.ledger.books[device.steady_tiles]
     used = np.flatnonzero(books.any(axis=0))
@@ -284,25 +276,12 @@ def _sampled(trace: Trace, device: Device) -> SampledUse | None:
 
 def _use(sampled: SampledUse | None) -> tuple[RunUse, ...]:
     """What the steady kernels use of the GPU."""
-    return (
-        ()
-        if sampled is None
-        else tuple(
-            RunUse(
-                kernel.full_name,
-                kernel.grid,
-                kernel.block,
-                kernel.time_ns,
-                {metric.value: figure for metric, figure in kernel.figures.items()},
-            )
-            for kernel in sampled[0].kernels
-        )
+    kernels = () if sampled is None else sampled[0].kernels
+    figures = [{metric.value: figure for metric, figure in kernel.figures.items()} for kernel in kernels]
+    return tuple(
+        RunUse(kernel.full_name, kernel.grid, kernel.block, kernel.time_ns, own)
+        for kernel, own in zip(kernels, figures, strict=True)
     )
-
-
-def edges_of(device: Device) -> Ints:
-    """Where the steady steps begin and end; where there are none, the window is one."""
-    return np.array(device.steady) if device.steps is None else device.steps.edges_ns[device.steps.warm_up :]
 
 
 def lengths_of(device: Device) -> Ints:
@@ -334,8 +313,8 @@ def _kernels(
     place[kept] = np.arange(len(kept))
     step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, steps - 1)
     chosen = place[number] >= 0
-    cell, none = place[number[chosen]] * steps + step[chosen], np.zeros(len(kept) * steps, np.int64)
-    sums = sweep.fold("sum", cell, time[chosen], none).reshape(-1, steps)
+    cell = place[number[chosen]] * steps + step[chosen]
+    sums = sweep.sums(cell, time[chosen], len(kept) * steps).reshape(-1, steps)
     listed = list(names)
     by_step = {listed[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
     compute = _compute(trace, device, here, time, families)
@@ -364,18 +343,8 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
     entries = overview(trace, device).entries
     first = np.array([entry.first for entry in entries], np.intp)
     kernels = [
-        RunKernel(
-            entry.name,
-            entry.bare,
-            entry.grid,
-            entry.block,
-            entry.place,
-            family(entry.name, families),
-            entry.calls,
-            entry.ran_ns,
-            *operator,
-        )
-        for entry, operator in zip(entries, _operators(trace, device, first), strict=True)
+        RunKernel(one.name, *one.key, one.place, family(one.name, families), one.calls, one.ran_ns, *operator)
+        for one, operator in zip(entries, _operators(trace, device, first), strict=True)
     ]
     whole = device.work.name[here] == NO_TEXT
     if whole.any():
@@ -387,14 +356,10 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
     """Communication kernels by name, with how long they ran: exposed or not."""
     work = device.work
-    codes, number = np.unique(work.name[here], return_inverse=True)
-    time = np.zeros(len(codes), np.int64)
-    np.add.at(time, number.reshape(-1), work.end_ns[here] - work.start_ns[here])
-    calls = np.bincount(number.reshape(-1), minlength=len(codes))
-    names = [trace.strings.text(code) or "" for code in codes.tolist()]
+    every = _sums(np.zeros(len(here), np.intp), work.name[here], work.end_ns[here] - work.start_ns[here])
     kernels = (
         RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, count, spent_ns)
-        for name, count, spent_ns in zip(names, calls.tolist(), time.tolist(), strict=True)
+        for name, count, spent_ns in ((trace.strings.text(code) or "", *amounts) for _, code, *amounts in every)
     )
     return sum_alike(kernels, as_last=True)
 
@@ -403,7 +368,7 @@ def by_function(calls: Rows) -> tuple[Call, ...]:
     """Calls by function, the most time first."""
     names, number = calls.strings.kinds(calls.codes("name"), without_version)
     count = np.bincount(number, minlength=len(names)).tolist()
-    time = sweep.fold("sum", number, calls.duration_ns, np.zeros(len(names), np.int64))
+    time = sweep.sums(number, calls.duration_ns, len(names))
     functions = [
         Call(name, call_kind(name), n, ns) for name, n, ns in zip(names, count, time.tolist(), strict=True) if n
     ]
@@ -430,8 +395,6 @@ def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:
     for copied in copies:
         kind, source, target = copied.kind, copied.source, copied.target
         way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
-        before = sums.get(way) or Copied(way, 0, 0, 0)
-        sums[way] = Copied(
-            way, before.count + copied.count, (before.bytes or 0) + copied.total_bytes, before.time_ns + copied.total_ns
-        )
+        own = Copied(way, copied.count, copied.total_bytes, copied.total_ns)
+        sums[way] = added_copies(sums[way], own) if way in sums else own
     return tuple(sums.values())

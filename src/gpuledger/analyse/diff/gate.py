@@ -58,8 +58,7 @@ class DiffGate:
     text: str
     what: str
     pattern: str | None
-    limit: Decimal
-    """In per cent, nanoseconds, bytes or pieces."""
+    limit: Decimal  # in per cent, nanoseconds, bytes or pieces
     is_share: bool
 
     @property
@@ -76,10 +75,8 @@ class GateOutcome:
     after: float
     interval: Interval | NotMeasured
     verdict: Verdict
-    tripped: bool
-    """Whether it fails, or is undecided where the user takes that for a failure."""
-    in_noise: bool
-    """Whether it is over the limit, but may be chance."""
+    tripped: bool  # whether it fails, or is undecided where the user takes that for a failure
+    in_noise: bool  # whether it is over the limit, but may be chance
     deciding_steps: int | None
     """So many steps a side would decide what is undecided; None where nothing is, or no number would."""
 
@@ -148,8 +145,7 @@ def outcome(gate: DiffGate, diff: Diff, *, undecided: Literal["fail", "pass"] = 
     )
 
 
-_Values = tuple[float, float, Interval | NotMeasured]
-"""A value per step before and after, and what the noise allows."""
+_Values = tuple[float, float, Interval | NotMeasured]  # a value per step before and after, and what the noise allows
 
 
 def _measured(gate: DiffGate, diff: Diff) -> _Values:

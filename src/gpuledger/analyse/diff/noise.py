@@ -52,13 +52,11 @@ FASTER, SLOWER, NO_CHANGE = VERDICTS = ("faster", "slower", "no change")
 class Interval:
     """Where the true difference lies, in at least 95 of 100 cases."""
 
-    low_ns: float
-    """Whole for a difference of medians. Where steps are counted or weighed, in their unit."""
+    low_ns: float  # whole for a difference of medians. Where steps are counted or weighed, in their unit.
     high_ns: float
     follows: float = 0.0
     """How much steps follow their neighbours, from 0 to 1 (the larger autocorrelation), where that made it wider."""
-    runs_ns: int = 0
-    """How much runs of one side differ beyond what their steps explain (a standard deviation)."""
+    runs_ns: int = 0  # how much runs of one side differ beyond what their steps explain (a standard deviation)
 
     @property
     def holds_zero(self) -> bool:
@@ -205,15 +203,12 @@ class Controls:
     """What ran the same code, and how long it took."""
 
     names: tuple[str, ...]
-    before_ns: int
-    """Host time per step."""
-    after_ns: int
-    """The same, as often as before."""
+    before_ns: int  # host time per step
+    after_ns: int  # the same, as often as before
     interval: Interval | NotMeasured
     corrected_delta_ns: int | None
     """The difference if the host had been as fast as before; None where the step is not known."""
-    known: bool
-    """Whether the calls inside were seen to be the same, rather than the names alone, or the user said so."""
+    known: bool  # whether the calls inside were seen to be the same, rather than the names alone, or the user said so
 
     @property
     def ratio(self) -> float:

@@ -125,7 +125,7 @@ def _in_position(left: list[RunKernel], right: list[RunKernel], steps_left: int,
     return pairs
 
 
-NAME, NUMBERS, RENAMED, NEW, VANISHED = RANGE_LEVELS = ("name", "numbers", "renamed", "new", "vanished")
+NAME, NUMBERS, RENAMED, NEW, VANISHED = ("name", "numbers", "renamed", "new", "vanished")
 
 TOLERANCE: Final = 0.02
 """Counts per instance that differ by less than this share are the same: a capture may begin or end inside a step."""

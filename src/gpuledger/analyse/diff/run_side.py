@@ -43,12 +43,9 @@ class RunKernel:
     place: tuple[str, ...]
     family: str
     calls: int
-    time_ns: int
-    """How long they ran, whatever ran beside them."""
-    operator: str = ""
-    """The innermost operator that launched the first of them; empty where none was recorded."""
-    inputs: str = ""
-    """The shapes that the operator was given, as recorded."""
+    time_ns: int  # how long they ran, whatever ran beside them
+    operator: str = ""  # the innermost operator that launched the first of them; empty where none was recorded
+    inputs: str = ""  # the shapes that the operator was given, as recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,7 @@ class RunUse:
     grid: Dim3
     block: Dim3
     time_ns: int
-    figures: dict[str, UseFigure]
-    """By `GpuMetric`; those that were sampled."""
+    figures: dict[str, UseFigure]  # by `GpuMetric`; those that were sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +76,11 @@ class RunRange:
     name: str
     instances: int
     host_ns: int
-    gpu_ns: int | None = None
-    """Of the work launched inside, ranges below included."""
-    wait_ns: int | None = None
-    """Host time in calls that wait for the device."""
-    inside: tuple[str, ...] = ()
-    """The ranges around it, by name."""
-    calls: dict[str, int] | None = None
-    """Calls made inside, by function."""
-    work: dict[str, int] | None = None
-    """Kernels and copies launched inside, by name."""
+    gpu_ns: int | None = None  # of the work launched inside, ranges below included
+    wait_ns: int | None = None  # host time in calls that wait for the device
+    inside: tuple[str, ...] = ()  # the ranges around it, by name
+    calls: dict[str, int] | None = None  # calls made inside, by function
+    work: dict[str, int] | None = None  # kernels and copies launched inside, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +98,7 @@ class StepLaunches:
     """The calls that launched the steps' kernels."""
 
     per_step: tuple[int, ...]
-    functions: tuple[Call, ...]
-    """The same calls by function; a graph launch is none of a kernel."""
+    functions: tuple[Call, ...]  # the same calls by function; a graph launch is none of a kernel
 
     @property
     def calls(self) -> int:
@@ -125,43 +115,33 @@ class RunSide:
 
     name: str
     tool: str
-    whole: str
-    """One of WHOLES."""
-    source: str | None
-    """In words: what the steps were found by."""
-    run_steps: tuple[int, ...]
-    """How many steps each run has; `length_ns` holds them run by run."""
+    whole: str  # one of WHOLES
+    source: str | None  # in words: what the steps were found by
+    run_steps: tuple[int, ...]  # how many steps each run has; `length_ns` holds them run by run
     length_ns: tuple[int, ...]
     gpu: int = 0
     gpu_name: str | None = None
     clock_hz: int | None = None
-    gpus: dict[int, int] = field(default_factory=dict)
-    """The usual step of every GPU at work."""
+    gpus: dict[int, int] = field(default_factory=dict)  # the usual step of every GPU at work
     ranks: int | None = None
     lines: tuple[Line, ...] = ()
-    books_ns: tuple[tuple[int, ...], ...] = ()
-    """One row per step, one column per line; a row sums to the step's length."""
+    books_ns: tuple[tuple[int, ...], ...] = ()  # one row per step, one column per line; a row sums to the step's length
     idle_ns: dict[str, int] = field(default_factory=dict)
     """Idle time of all steps by what set it off, as reports show it first; empty where only causes are known."""
-    kernels: tuple[RunKernel, ...] = ()
-    """Compute, in the order in which each kernel first runs."""
+    kernels: tuple[RunKernel, ...] = ()  # compute, in the order in which each kernel first runs
     comm: tuple[RunKernel, ...] = ()
     calls: tuple[Call, ...] | None = None
     launches: StepLaunches | None = None
     ranges: tuple[RunRange, ...] | None = None
     copies: tuple[Copied, ...] = ()
-    peak_bytes: int | None = None
-    """The most device memory in use."""
+    peak_bytes: int | None = None  # the most device memory in use
     kernel_steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Time by bare name and step, of the kernels with the most time."""
     range_steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Host time by range and step, of the ranges with the most time."""
-    losses: tuple[str, ...] = ()
-    """What was lost on reading, in sentences without a full stop."""
-    use: tuple[RunUse, ...] = ()
-    """Of the kernels of the steady steps; none where nothing was sampled."""
-    busy_clock_hz: float | None = None
-    """The mean clock of the multiprocessors while kernels ran."""
+    losses: tuple[str, ...] = ()  # what was lost on reading, in sentences without a full stop
+    use: tuple[RunUse, ...] = ()  # of the kernels of the steady steps; none where nothing was sampled
+    busy_clock_hz: float | None = None  # the mean clock of the multiprocessors while kernels ran
     busy_ns: tuple[int, int, int, int] | None = None
     """Compute of all steps as light, lost, avoidable and unknown; None where little of it is known."""
     overlap_ns: int = 0
@@ -184,7 +164,6 @@ class RunSide:
 
     @property
     def runs(self) -> list[Ints]:
-        """The lengths of each run's steps."""
         return np.split(np.array(self.length_ns, np.int64), np.cumsum(self.run_steps)[:-1])
 
     def line_steps(self, belongs: Callable[[Line], bool]) -> Ints:
@@ -194,7 +173,6 @@ class RunSide:
         return np.asarray(books[:, chosen].sum(axis=1), np.int64)
 
     def line_mean_ns(self, line: Line) -> float:
-        """One line, per step."""
         index = self.lines.index(line) if line in self.lines else None
         return 0.0 if index is None else sum(row[index] for row in self.books_ns) / self.steps
 
@@ -250,7 +228,7 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         if len(launches) == len(sides)
         else None,
         ranges=_if_all([side.ranges for side in sides], lambda runs: _sum_by(chain(*runs), _like, added_ranges)),
-        copies=_sum_by((copied for side in sides for copied in side.copies), lambda copied: copied.kind, _added_copies),
+        copies=_sum_by((copied for side in sides for copied in side.copies), lambda copied: copied.kind, added_copies),
         peak_bytes=max(peaks) if peaks else None,
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
         range_steps=_in_all([side.range_steps for side in sides]),
@@ -290,7 +268,6 @@ def sum_alike(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Cou
 
 
 def _like(item: RunKernel | Call | RunRange) -> object:
-    """What tells items of one list apart."""
     return (item.bare, item.grid, item.block, item.place) if isinstance(item, RunKernel) else item.name
 
 
@@ -340,7 +317,8 @@ def _added_busy(parts: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, i
     return light, lost, avoidable, unknown
 
 
-def _added_copies(first: Copied, second: Copied) -> Copied:
+def added_copies(first: Copied, second: Copied) -> Copied:
+    """Copies of two kinds as one, by the name of the first."""
     size = _if_all((first.bytes, second.bytes), sum)
     return Copied(first.kind, first.count + second.count, size, first.time_ns + second.time_ns)
 

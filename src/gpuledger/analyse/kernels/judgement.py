@@ -134,7 +134,6 @@ class JudgedKernel:
 
     @property
     def saving_ns(self) -> int | NotMeasured:
-        """What reaching the nearest roof would save."""
         return saving(self.duration_ns, len(self.launches), self.headroom)
 
     def spread(self, key: str) -> FigureSpread | NotMeasured:

@@ -25,7 +25,8 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import WHOLE_GRAPHS
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
@@ -37,12 +38,9 @@ class LaunchColumns:
     """The launches of one GPU in the order of time, as columns."""
 
     functions: tuple[str, ...]
-    function: NDArray[np.int32]
-    """Position in `functions`: the bare name, all that ncu filters by."""
-    alike: Ints
-    """Number of the kernel, grid and block; one launch stands for all of a number."""
-    counted: Ints
-    """Number of what ncu counts by itself: process, function and launch configuration."""
+    function: NDArray[np.int32]  # position in `functions`: the bare name, all that ncu filters by
+    alike: Ints  # number of the kernel, grid and block; one launch stands for all of a number
+    counted: Ints  # number of what ncu counts by itself: process, function and launch configuration
     steady: NDArray[np.bool_]
     ns: Ints
 
@@ -54,10 +52,8 @@ class NcuRun:
     functions: tuple[str, ...]
     skip: int
     count: int
-    launches: int
-    """How many launches that takes in all, with those that merely have the same name."""
-    ns: int
-    """How long they ran in the profile."""
+    launches: int  # how many launches that takes in all, with those that merely have the same name
+    ns: int  # how long they ran in the profile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +61,8 @@ class _Sequence:
     """Launches that ncu counts together; ordinals are from 0 on."""
 
     function: int
-    warm: int
-    """How many there are before the steady steps."""
-    wanted: tuple[Ints, ...]
-    """Of each wanted kernel among them the ordinals in the steady steps."""
+    warm: int  # how many there are before the steady steps
+    wanted: tuple[Ints, ...]  # of each wanted kernel among them the ordinals in the steady steps
 
     @property
     def last(self) -> int:
@@ -82,11 +76,7 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
     function gets a run of its own.
     """
-    # how many launches of the same count come before each
-    order = np.argsort(launches.counted, kind="stable")
-    first = np.searchsorted(launches.counted[order], launches.counted[order], side="left")
-    ordinal = np.empty(len(order), np.intp)
-    ordinal[order] = np.arange(len(order)) - first
+    ordinal = ordinals(launches.counted)
     waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
     runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
@@ -162,20 +152,14 @@ Triple = tuple[int, int, int]
 class PlannedKernel:
     """Launches that are alike: one kernel, one grid, one block, one place."""
 
-    name: str
-    """In the spelling that all profilers share, parameters left out."""
-    function: str
-    """The bare name, by which ncu selects."""
+    name: str  # in the spelling that all profilers share, parameters left out
+    function: str  # the bare name, by which ncu selects
     grid: Triple
     block: Triple
-    place: tuple[str, ...]
-    """Where in the program: the NVTX ranges, numbers left out; or where in a layer."""
-    count: int
-    """Launches in the steady steps."""
-    ns: int
-    """Their time."""
-    left_out: str | None
-    """Why it is not profiled; None: it is."""
+    place: tuple[str, ...]  # where in the program: the NVTX ranges, numbers left out; or where in a layer
+    count: int  # launches in the steady steps
+    ns: int  # their time
+    left_out: str | None  # why it is not profiled; None: it is
 
 
 @dataclass(frozen=True)
@@ -185,13 +169,10 @@ class NcuPlan:
     gpu: int
     steps: int
     steady_ns: int
-    kernels: tuple[PlannedKernel, ...]
-    """All, longest first."""
+    kernels: tuple[PlannedKernel, ...]  # all, longest first
     runs: tuple[NcuRun, ...]
-    in_graphs: bool
-    """Whether kernels to profile ran as nodes of CUDA graphs."""
-    whole_graphs_ns: int
-    """Time in graphs that were traced whole, whose kernels are not known."""
+    in_graphs: bool  # whether kernels to profile ran as nodes of CUDA graphs
+    whole_graphs_ns: int  # time in graphs that were traced whole, whose kernels are not known
 
     @property
     def covered(self) -> tuple[PlannedKernel, ...]:
@@ -306,8 +287,7 @@ def _kernels(
     """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
     steady = np.flatnonzero(launches.steady)
     first, number = group(launches.alike[steady])
-    total = np.zeros(len(first), np.int64)
-    np.add.at(total, number, launches.ns[steady])
+    total = sweep.sums(number, launches.ns[steady], len(first))
     counts = np.bincount(number, minlength=len(first)).tolist()
     shapes = ([tuple(triple) for triple in rows[column][steady[first]].tolist()] for column in ("grid", "block"))
     kernels = {}

@@ -35,8 +35,7 @@ class Roof:
 class Roofs:
     """The limits over one launch. A level or type that is not there is not known."""
 
-    memory: Mapping[str, Roof] = field(default_factory=dict)
-    """Bytes per second by level: DRAM, L2, L1."""
+    memory: Mapping[str, Roof] = field(default_factory=dict)  # bytes per second by level: DRAM, L2, L1
     compute: Mapping[str, Roof] = field(default_factory=dict)
     """Operations per second: `tensor fp16`, `tensor bf16`, …, and `fp32`, `fp64`, `fp16` outside tensor cores."""
 
@@ -48,8 +47,7 @@ class RoofLevel:
     rate: tuple[str, ...]
     per_cycle: tuple[str, ...]
     clock: tuple[str, ...]
-    share: tuple[str, ...]
-    """Shares of the peak that belong to `rate`."""
+    share: tuple[str, ...]  # shares of the peak that belong to `rate`
 
 
 LEVELS: Mapping[str, RoofLevel] = {
@@ -147,25 +145,18 @@ class OperationRates:
         """The kind of most operations; None where none were counted."""
         return max(self.per_s, key=lambda kind: self.per_s[kind]) if self.per_s else None
 
-    @property
-    def total_per_s(self) -> float:
-        return sum(self.per_s.values())
-
 
 @dataclass(frozen=True, slots=True)
 class RooflinePoint:
     """One launch at one level of memory."""
 
     level: str
-    kind: str
-    """What it mostly computes in."""
+    kind: str  # what it mostly computes in
     operations_per_byte: float
     operations_per_s: float
     roof_per_s: float
-    share: float
-    """Of the roof at that intensity."""
-    under_memory: bool
-    """Whether the slanted part of the roof, the bandwidth, is the lower one here."""
+    share: float  # of the roof at that intensity
+    under_memory: bool  # whether the slanted part of the roof, the bandwidth, is the lower one here
 
 
 def work(launch: Profiled) -> OperationRates | NotMeasured:
@@ -199,7 +190,7 @@ def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
     done = work(launch)
     if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
         return ()
-    standing, total, dram = [], done.total_per_s, memory_rate(launch, "DRAM")
+    standing, total, dram = [], sum(done.per_s.values()), memory_rate(launch, "DRAM")
     for level in LEVELS:
         rate = memory_rate(launch, level)
         if isinstance(rate, NotMeasured) or rate <= 0 or level not in over.memory:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
-from gpuledger.analyse.light.lit_time import LitTime, lit_times
+from gpuledger.analyse.light.kernel_light import LitTime, lit_times
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.attribution.launch_places import launched_inside, places
 from gpuledger.catalog.kernel_names import parse, without_numbers
@@ -46,20 +46,15 @@ class StepKernel:
     block: Dim3
     place: tuple[str, ...]
     in_layer: bool
-    calls: int
-    """In all steady steps."""
-    time_ns: int
-    """Its own part of compute in all steady steps."""
-    ran_ns: int
-    """How long all of them run, whatever runs beside them."""
+    calls: int  # in all steady steps
+    time_ns: int  # its own part of compute in all steady steps
+    ran_ns: int  # how long all of them run, whatever runs beside them
     lit: LitTime | None = None
     """What they take at the GPU's roofs, of `time_ns`; None where that is not known, or was not asked for."""
-    first: int = -1
-    """The first of them, as a position among the GPU's activities."""
+    first: int = -1  # the first of them, as a position among the GPU's activities
 
     @property
     def mean_ns(self) -> int:
-        """How long one of them runs."""
         return self.ran_ns // self.calls
 
     @property
@@ -72,11 +67,9 @@ class StepOverview:
     """All of a GPU's compute kernels in the steady steps, in the order in which each is first launched."""
 
     entries: tuple[StepKernel, ...]
-    sequence: tuple[int, ...]
-    """One step as positions in `entries`: the steady step with the usual number of kernels."""
+    sequence: tuple[int, ...]  # one step as positions in `entries`: the steady step with the usual number of kernels
     layers: int
-    other_ns: int
-    """Compute that is in no kernel: whole graphs whose kernels were not recorded."""
+    other_ns: int  # compute that is in no kernel: whole graphs whose kernels were not recorded
 
     @property
     def time_ns(self) -> int:
@@ -200,10 +193,8 @@ class KernelMatch:
     entry: StepKernel
     level: str
     launch: JudgedLaunch | None
-    alike: tuple[JudgedLaunch, ...]
-    """All launches that match as well and took about as long."""
-    share: float
-    """Of the GPU's compute in the steady steps."""
+    alike: tuple[JudgedLaunch, ...]  # all launches that match as well and took about as long
+    share: float  # of the GPU's compute in the steady steps
 
     @property
     def covered(self) -> bool:
@@ -246,8 +237,7 @@ class MatchedTimeline:
 
     overview: StepOverview
     matches: tuple[KernelMatch, ...]
-    unused: tuple[JudgedLaunch, ...]
-    """Profiled launches that speak for no kernel of the steady steps."""
+    unused: tuple[JudgedLaunch, ...]  # profiled launches that speak for no kernel of the steady steps
 
     @property
     def coverage(self) -> float:
@@ -356,8 +346,7 @@ class KernelTally:
     limits: Mapping[str, Mapping[str, int]]
     """Kernels by what binds them, and within that by what limits them; the most first."""
     severities: Mapping[str, int]
-    low: Mapping[str, LowCount]
-    """By ROOF, PEAKS and HITS."""
+    low: Mapping[str, LowCount]  # by ROOF, PEAKS and HITS
 
 
 def kernels_tally(kernels: Sequence[JudgedKernel]) -> KernelTally:

@@ -44,16 +44,11 @@ class LaunchFigures:
 
     duration_ns: int | NotMeasured
     dram_bytes_per_s: Figure
-    shares: Mapping[str, Figure]
-    """By the keys of SHARES, and `occupancy_efficiency`."""
-    pipes: Mapping[str, float]
-    """How busy each pipeline of the multiprocessors was, where that was measured."""
-    stalls: Mapping[str, float]
-    """Warps that stood still per issued instruction, by reason."""
-    waves: Figure
-    """How often the grid fills the device: below 1 it never does."""
-    unreliable: tuple[str, ...]
-    """What in these figures cannot be right, and why."""
+    shares: Mapping[str, Figure]  # by the keys of SHARES, and `occupancy_efficiency`
+    pipes: Mapping[str, float]  # how busy each pipeline of the multiprocessors was, where that was measured
+    stalls: Mapping[str, float]  # warps that stood still per issued instruction, by reason
+    waves: Figure  # how often the grid fills the device: below 1 it never does
+    unreliable: tuple[str, ...]  # what in these figures cannot be right, and why
 
     def share(self, key: str) -> Figure:
         return self.shares[key]
@@ -136,12 +131,9 @@ _USED: Final = re.compile(r"only (?P<used>\d+(?:\.\d+)?) of the 32 bytes")
 class WastedTraffic:
     """Sectors of 32 bytes that are moved, and that coalesced accesses would not need."""
 
-    share: float
-    """Of all sectors of global accesses."""
-    saving_share: float
-    """How much of the kernel's time coalesced accesses would save."""
-    is_nvidias: bool
-    """Whether that is NVIDIA's estimate."""
+    share: float  # of all sectors of global accesses
+    saving_share: float  # how much of the kernel's time coalesced accesses would save
+    is_nvidias: bool  # whether that is NVIDIA's estimate
 
     @property
     def sentence(self) -> str:
@@ -216,15 +208,11 @@ SHORT_NS: Final = 10_000  # a kernel this short spends much of its time starting
 class KernelVerdict:
     """What limits a kernel. `because` holds the figures that decided, the first one the most."""
 
-    bound: str
-    """memory, compute, latency, or unknown."""
-    limiter: str
-    """Which memory, which pipeline, or what it waits for: a key of `advice.ADVICE`."""
-    roof_share: float | NotMeasured
-    """How much of the nearest roof is used."""
+    bound: str  # memory, compute, latency, or unknown
+    limiter: str  # which memory, which pipeline, or what it waits for: a key of `advice.ADVICE`
+    roof_share: float | NotMeasured  # how much of the nearest roof is used
     because: tuple[str, ...]
-    wasted: WastedTraffic | None = None
-    """What of its traffic is not used, where memory limits it and that is much."""
+    wasted: WastedTraffic | None = None  # what of its traffic is not used, where memory limits it and that is much
 
     @property
     def headroom(self) -> float | NotMeasured:

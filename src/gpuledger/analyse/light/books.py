@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
-from gpuledger.analyse.light.product_roof import LightRoof
+from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
 from gpuledger.ledger.books import LineKind
@@ -85,18 +85,13 @@ class StepAtLight:
 
     now_ns: int
     step_ns: int
-    mfu_share: float
-    """Of the step as it is: arithmetic at the peak of its type, of kernels that it limits."""
-    bandwidth_share: float
-    """Likewise: bytes at the memory's bandwidth, of kernels that they limit."""
-    unknown_share: float
-    """Of compute: left out of both."""
-    tokens: int | None
-    """Of one step on this GPU, by what was looked up; None where that is not known."""
+    mfu_share: float  # of the step as it is: arithmetic at the peak of its type, of kernels that it limits
+    bandwidth_share: float  # likewise: bytes at the memory's bandwidth, of kernels that they limit
+    unknown_share: float  # of compute: left out of both
+    tokens: int | None  # of one step on this GPU, by what was looked up; None where that is not known
 
 
-ENOUGH_KNOWN: Final = 0.1
-"""What a step could take is told where no more of its compute is unknown."""
+ENOUGH_KNOWN: Final = 0.1  # what a step could take is told where no more of its compute is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +99,14 @@ class LightBooks:
     """Of one GPU's steady stretch."""
 
     whole: BusyTime
-    families: tuple[tuple[str, BusyTime], ...]
-    """The longest first."""
-    rows: tuple[LightRow, ...]
-    """Likewise."""
-    source: LightSource
-    """What most of the known time is known from."""
+    families: tuple[tuple[str, BusyTime], ...]  # the longest first
+    rows: tuple[LightRow, ...]  # likewise
+    source: LightSource  # what most of the known time is known from
     skinny_ns: int
     """Of products that read their weights at nearly the memory's bandwidth: of few rows, and nothing to fix."""
     arithmetic_ns: int
     """Of the light: kernels that arithmetic limits, at its peak. The others are limited by memory, at its bandwidth."""
-    tokens: int | None = None
-    """Of one step, where it is known."""
+    tokens: int | None = None  # of one step, where it is known
 
     @property
     def is_telling(self) -> bool:
@@ -149,8 +140,7 @@ class LightBooks:
         )
 
 
-MOSTLY_KNOWN: Final = 0.5
-"""Books of which less is known say nothing of the whole."""
+MOSTLY_KNOWN: Final = 0.5  # books of which less is known say nothing of the whole
 
 PARTS: Final = ("light_ns", "lost_ns", "avoidable_ns", "unknown_ns")
 MOST_ROWS: Final = 40

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
-from gpuledger.analyse.light.product_roof import MOST_BOUND, SINGLE, LightRoof, product_at_roof_ns
+from gpuledger.analyse.light.reachable import MOST_BOUND, SINGLE, LightRoof, product_at_roof_ns
 from gpuledger.analyse.light.unrecorded_products import put_unrecorded
 from gpuledger.analyse.operators.arithmetic import Inputs, count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
@@ -39,7 +39,6 @@ from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
 Floats = NDArray[np.float64]
-_NONE: Final = np.zeros(0, np.intp)
 
 
 class LightSource(IntEnum):
@@ -71,8 +70,7 @@ class KernelLight:
     roof: NDArray[np.int8]
     operators: LaunchingOperators | None
     in_graphs: GraphOperators | None
-    ns_per_byte: float
-    """To or from the GPU's memory, at its bandwidth; NaN where that is not known."""
+    ns_per_byte: float  # to or from the GPU's memory, at its bandwidth; NaN where that is not known
 
     @property
     def kinds(self) -> Sequence[tuple[str, Inputs | None]]:
@@ -104,12 +102,12 @@ class KernelLight:
         return list(codes), named
 
     @cached_property
-    def _kernels_of(self) -> dict[int, Positions]:
-        return {number: here for number, here in RowsByKey.of(self.kind)}  # noqa: C416 - it has keys of its own
+    def _by_kind(self) -> RowsByKey:
+        return RowsByKey.of(self.kind)
 
     def kernels_of(self, number: int) -> Positions:
         """The kernels that operators of one of `kinds` launched by themselves."""
-        return self._kernels_of.get(number, _NONE)
+        return self._by_kind.rows(number)
 
     @cached_property
     def has_inputs(self) -> NDArray[np.bool_]:
@@ -155,28 +153,26 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
     light, low, high = (np.full(count, np.nan) for _ in range(3))
     source, roof = np.full(count, LightSource.UNKNOWN, np.int8), np.full(count, LightRoof.UNKNOWN, np.int8)
 
-    def put(which: NDArray[np.bool_], figures: Sequence[Floats], of: LightSource, limited: NDArray[Any]) -> None:
+    def put(which: NDArray[np.bool_], figures: Sequence[Floats], limited: NDArray[Any], of: LightSource) -> None:
         taken = which & (source == LightSource.UNKNOWN) & ~np.isnan(figures[0])
         for column, figure in zip((light, low, high), figures, strict=True):
             column[taken] = figure[taken]
         source[taken], roof[taken] = of, limited[taken]
 
-    operators = kernels.operators
+    operators, every = kernels.operators, np.ones(count, np.bool_)
     for launching in (operators, kernels.graph_operators):
         if launching is not None and len(launching):
-            figures, limited = _from_shapes(kernels, launching, per_byte)
-            put(np.ones(count, np.bool_), figures, LightSource.SHAPES, limited)
+            put(every, *_from_shapes(kernels, launching, per_byte), LightSource.SHAPES)
     if kernels.sampled_roofs is not None:
-        figures, limited = _from_counters(
-            kernels, per_byte, *kernels.sampled_roofs, kernels.took_ns, kernels.sampled_clock_hz
-        )
-        put(np.ones(count, np.bool_), figures, LightSource.SAMPLES, limited)
+        sampled = (*kernels.sampled_roofs, kernels.took_ns, kernels.sampled_clock_hz)
+        put(every, *_from_counters(kernels, per_byte, *sampled), LightSource.SAMPLES)
     if kernels.counted_roofs is not None:
-        figures, limited = _from_counters(kernels, per_byte, *kernels.counted_roofs)
-        put(np.ones(count, np.bool_), figures, LightSource.NCU, limited)
-    moved = _launched_bytes(kernels)
+        put(every, *_from_counters(kernels, per_byte, *kernels.counted_roofs), LightSource.NCU)
+    # what kernels by element move, by the size of their launch; 0 where that does not tell
+    lists = kernels.blocks * kernels.of_names(lambda name: list_kernel(name) or 0)
+    moved = np.where(lists > 0, lists, kernels.elements * kernels.of_elements(lambda kernel: kernel.bytes_moved))
     by_launch = np.where(moved > 0, moved * per_byte, np.nan)
-    put(moved > 0, (by_launch, by_launch / 2, by_launch), LightSource.LAUNCH, np.full(count, LightRoof.MEMORY))
+    put(moved > 0, (by_launch, by_launch / 2, by_launch), np.full(count, LightRoof.MEMORY), LightSource.LAUNCH)
     for column in (light, low, high):
         np.minimum(column, kernels.took_ns, out=column)
     return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, kernels.graph_operators, per_byte)
@@ -252,12 +248,6 @@ def _clock_share(kernels: SteadyKernels, hertz: Floats) -> Floats:
     return np.fmin(np.nan_to_num(hertz * per_clock * gpu.sm_count / peak, nan=1.0), 1.0)
 
 
-def _launched_bytes(kernels: SteadyKernels) -> Ints:
-    """What kernels by element move, by the size of their launch; 0 where that does not tell."""
-    lists = kernels.blocks * kernels.of_names(lambda name: list_kernel(name) or 0)
-    return np.where(lists > 0, lists, kernels.elements * kernels.of_elements(lambda kernel: kernel.bytes_moved))
-
-
 def _from_shapes(
     kernels: SteadyKernels, operators: LaunchingOperators | GraphOperators, per_byte: float
 ) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int8]]:
@@ -265,20 +255,21 @@ def _from_shapes(
     kinds, seen = operators.kinds, outputs_of(operators.kinds)
     is_matrix, by_bytes = kernels.of_families(MATRIX_FAMILIES), kernels.of_families(NEVER_MATRIX)
     counts = [count_of(name, given, seen) for name, given in kinds]
-    rows = _counted_around(operators, np.array([count is not None for count in counts], np.bool_), is_matrix)
+    # of each kernel, or of a matrix kernel of an operator that is not counted, the nearest around it that is
+    around = operators.around(np.array([count is not None for count in counts], np.bool_)[operators.kind])
+    rows = np.where(is_matrix & (around >= 0), around, operators.row)
     kind = np.where(rows < 0, -1, operators.kind[rows])
-    used = distinct(kind[kind >= 0])
+    mine = kind >= 0
     widest, types = np.zeros(len(kinds), np.int64), np.zeros((len(kinds), len(SINGLE)), np.bool_)
-    has_matrix, mine = np.zeros(len(kinds), np.bool_), kind >= 0
     np.maximum.at(widest, kind[mine], kernels.of_names(list_element_bytes)[mine])
-    has_matrix[kind[mine & is_matrix]] = True
     for place, single in enumerate(SINGLE):
         types[kind[mine & kernels.multiply_in(single)], place] = True
     # of each kind of operator: what one takes at its roof and at least, which roof, and whether its arithmetic counts
     whole, least = np.full((2, len(kinds)), np.nan)
-    roof, is_product = np.full(len(kinds), LightRoof.UNKNOWN, np.int8), np.zeros(len(kinds), np.bool_)
-    in_one_pass = np.zeros(len(kinds), np.bool_)
-    for number in used.tolist():
+    roof = np.full(len(kinds), LightRoof.UNKNOWN, np.int8)
+    is_product, in_one_pass, has_matrix = np.zeros((3, len(kinds)), np.bool_)
+    has_matrix[kind[mine & is_matrix]] = True
+    for number in distinct(kind[mine]).tolist():
         (name, given), count = kinds[number], counts[number]
         in_one_pass[number] = goes_once(name)
         if count is not None:
@@ -303,9 +294,44 @@ def _from_shapes(
     return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
 
 
-def _counted_around(
-    operators: LaunchingOperators | GraphOperators, is_counted: NDArray[np.bool_], is_matrix: NDArray[np.bool_]
-) -> Positions:
-    """The operator of each kernel; of a matrix kernel of one that is not counted, the nearest around it that is."""
-    around = operators.around(is_counted[operators.kind])
-    return np.where(is_matrix & (around >= 0), around, operators.row)
+@dataclass(frozen=True, slots=True)
+class LitTime:
+    """Of some kernels, those of which light is known."""
+
+    known_ns: int
+    light_ns: int
+    source: LightSource  # what most of it is known from
+
+    @property
+    def share(self) -> float:
+        """Of what they took."""
+        return self.light_ns / max(self.known_ns, 1)
+
+    @property
+    def beyond_ns(self) -> int:
+        """What they took longer; what could be done without is part of it."""
+        return self.known_ns - self.light_ns
+
+
+def lit_times(
+    kernels: SteadyKernels, places: Positions, number: Positions, count: int, part_ns: Ints
+) -> list[LitTime | None]:
+    """Of `count` groups of kernels, by the number of each one's group; None where nothing is known of one's.
+
+    Kernels are given by their places among the steady ones, each with the part of its time that counts.
+    """
+    light, took = kernels.once(kernel_light), np.maximum(kernels.took_ns[places], 1)
+    known = light.is_known[places]
+    mine, source, part = number[known], light.source[places][known].astype(np.intp), part_ns[known]
+    lit = np.nan_to_num(light.light_ns[places][known]) * part / took[known]
+    by_source = np.bincount(mine * len(LightSource) + source, part, count * len(LightSource)).reshape(
+        count, len(LightSource)
+    )
+    figures = zip(
+        np.bincount(mine, minlength=count).tolist(),
+        np.rint(by_source.sum(1)).astype(np.int64).tolist(),
+        np.rint(np.bincount(mine, lit, count)).astype(np.int64).tolist(),
+        by_source.argmax(1).tolist(),
+        strict=True,
+    )
+    return [LitTime(took_ns, lit_ns, LightSource(most)) if some else None for some, took_ns, lit_ns, most in figures]

@@ -18,7 +18,7 @@ from gpuledger.analyse.operators.operators import OPERATOR, emitted_ranges, nest
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
-from gpuledger.trace.keys import Positions, distinct, group, is_among
+from gpuledger.trace.keys import Positions, distinct, group, is_among, ordinals
 from gpuledger.trace.model import GraphPlace, GraphPlaces, Trace
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
@@ -53,8 +53,7 @@ class LaunchingOperators:
         around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
         if len(mine):
             around[used] = innermost(rows, calls)
-        self.row: Final[Positions] = around[launch]
-        """Of each activity; -1 for none."""
+        self.row: Final[Positions] = around[launch]  # of each activity; -1 for none
         if len(mine) and not is_recorded:
             rows = with_types(rows, self.row, work.name[activities], trace.strings)
         self.nest: Final = nested(rows, ranges, mine)
@@ -120,11 +119,7 @@ class GraphOperators:
         place = np.array([*of_place, -1], np.intp)[row]
         launch, name = work.launch[activities], work.name[activities]
         stretch = np.cumsum((np.diff(place, prepend=-2) != 0) | (np.diff(launch, prepend=-2) != 0))
-        order = np.lexsort((name, stretch))  # it keeps the order of equal ones
-        begins = np.flatnonzero((np.diff(stretch[order], prepend=-1) != 0) | (np.diff(name[order], prepend=-1) != 0))
-        time = np.empty(len(order), np.intp)
-        time[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
-        first, number = group(stretch, time)
+        first, number = group(stretch, ordinals(group(stretch, name)[1]))
         self.row: Final[Positions] = np.where(place >= 0, number, -1)
         self.kind: Final[Positions] = np.maximum(place[first], 0)
         self.kinds: Final = [(place.path[-1], parse_inputs(place.inputs)) for place in alike]

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import prod
 from typing import Final
 
@@ -22,8 +23,7 @@ from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.catalog.kernel_types import attends_backward, attends_forward, is_backward
 from gpuledger.trace.keys import RowsByKey, distinct, is_among, occurrences
 
-BACKWARD: Final = "autograd::engine::evaluate_function"
-"""How the operators begin in which backward passes run."""
+BACKWARD: Final = "autograd::engine::evaluate_function"  # how the operators begin in which backward passes run
 
 FORWARD_ONLY: Final = frozenset(
     f"aten::{name}"
@@ -45,25 +45,26 @@ COMPILED: Final = f"{BACKWARD}: CompiledFunctionBackward"
 
 def kept_activations(kernels: SteadyKernels) -> Shortened:
     """Kernels of forward operators that backward runs again do not run."""
-    light = kernels.once(kernel_light)
-    nobody = np.zeros(len(kernels), np.bool_)
-    operators = light.operators
+    operators = kernels.once(kernel_light).operators
     if operators is None or not len(operators):
         return kernels.gone(_again_by_names(kernels))
     names = [name for name, _ in operators.kinds]
-    is_backward = np.array([name.startswith(BACKWARD) for name in names], np.bool_)[operators.kind]
+
+    def named(test: Callable[[str], object]) -> Mask:
+        mask: Mask = np.array([bool(test(name)) for name in names], np.bool_)[operators.kind]
+        return mask
+
+    is_backward, is_forward = named(lambda name: name.startswith(BACKWARD)), named(FORWARD_ONLY.__contains__)
     if not is_backward.any():
-        return kernels.gone(nobody)
+        return kernels.gone(np.zeros(len(kernels), np.bool_))
     around = operators.nest.handed_down(np.where(is_backward, np.arange(len(operators)), -1))
-    is_forward = np.array([name in FORWARD_ONLY for name in names], np.bool_)[operators.kind]
-    remakes = np.array([bool(REMAKES.search(name)) for name in names], np.bool_)[operators.kind]
     again = np.zeros(len(operators) + 1, np.bool_)
     again[around[is_forward & (around >= 0)]] = True  # the parts of backward that call what is forward's
-    again[:-1] &= remakes
+    again[:-1] &= named(REMAKES.search)
     again[-1] = False
     in_forward = np.zeros(len(names), np.bool_)
     in_forward[operators.kind[around < 0]] = True
-    compiled = np.append(np.array([name == COMPILED for name in names], np.bool_)[operators.kind], False)
+    compiled = np.append(named(COMPILED.__eq__), False)
     is_again = (again[around] | (compiled[around] & is_forward)) & in_forward[operators.kind] & ~is_backward
     first = operators.nest.handed_down(np.where(is_again, np.arange(len(operators)), -1))
     rows = operators.row
@@ -97,9 +98,7 @@ def _again_by_names(kernels: SteadyKernels) -> Mask:
 
 
 TWICE: Final = 1.8  # as often, but for a few layers that are kept
-
-FEW_ROWS: Final = 0.25
-"""A pass over a table of which fewer rows than this share were looked up is one too many."""
+FEW_ROWS: Final = 0.25  # a pass over a table of which fewer rows than this share were looked up is one too many
 
 LOOKUP_BACK: Final = "aten::embedding_dense_backward"
 
@@ -143,8 +142,7 @@ def looked_up_rows(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=True)
 
 
-LEAST_PART: Final = 0.02
-"""Of the steady kernels' time: results that take less are not looked at."""
+LEAST_PART: Final = 0.02  # of the steady kernels' time: results that take less are not looked at
 
 FEW_READ: Final = 0.25
 
@@ -207,13 +205,11 @@ def _is_sliced(light: KernelLight, rows: int, columns: int) -> bool:
         elif name in READS_ALL or len(shape) > 2:  # a product's own view is of a matrix
             return False
     read = {shape for _, _, given in light.told for shape in given.shapes if shape}
-    parts = {(*whole[:at], *rest) for whole in cut for at in range(len(whole) - 1) for rest in _cut_at(whole, at)}
+    # without the dimension of which one is taken, or with a length of one
+    parts = {
+        (*whole[:at], *one, *whole[at + 1 :]) for whole in cut for at in range(len(whole) - 1) for one in ((), (1,))
+    }
     return not parts.isdisjoint(read)
-
-
-def _cut_at(whole: Shape, at: int) -> tuple[Shape, Shape]:
-    """What follows a dimension of which one is taken: without it, or with a length of one."""
-    return whole[at + 1 :], (1, *whole[at + 1 :])
 
 
 def _rows_read(light: KernelLight, product: int, rows: int, columns: int) -> int | None:
@@ -305,13 +301,9 @@ MAKES_NEW: Final = ("aten::_to_copy", "aten::clone", "aten::contiguous", "aten::
 def unfilled(kernels: SteadyKernels) -> Shortened:
     """Tensors that are written as a whole are not cleared before; gradients are written, not added to zeros."""
     light = kernels.once(kernel_light)
-    gone = np.zeros(len(kernels), np.bool_)
-    operators = light.operators
-    if operators is None or not len(operators):
-        return kernels.gone(gone)
-    gone = _added_to_zeros(kernels, light)
-    gone |= _overwritten(kernels, light)
-    return kernels.gone(gone)
+    if light.operators is None or not len(light.operators):
+        return kernels.gone(np.zeros(len(kernels), np.bool_))
+    return kernels.gone(_added_to_zeros(kernels, light) | _overwritten(kernels, light))
 
 
 def _added_to_zeros(kernels: SteadyKernels, light: KernelLight) -> Mask:

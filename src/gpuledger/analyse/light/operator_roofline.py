@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import kernel_light
 from gpuledger.analyse.light.moved_bytes import moved_bytes
-from gpuledger.analyse.light.product_roof import SINGLE, LightRoof
+from gpuledger.analyse.light.reachable import SINGLE, LightRoof
 from gpuledger.analyse.operators.arithmetic import count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_flops
@@ -30,8 +30,7 @@ class OperatorPoint:
     flops: int
     moved_bytes: int
     roof: LightRoof
-    share: float
-    """Of what the nearer roof allows."""
+    share: float  # of what the nearer roof allows
 
     @property
     def operations_per_byte(self) -> float:
@@ -47,8 +46,7 @@ class OperatorRoofline:
     """The longest first."""
 
     points: tuple[OperatorPoint, ...]
-    compute_per_s: Mapping[str, float]
-    """The peaks of what they compute in."""
+    compute_per_s: Mapping[str, float]  # the peaks of what they compute in
     bytes_per_s: float
 
 

@@ -9,22 +9,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
-from gpuledger.analyse.light.product_roof import LightRoof
 from gpuledger.analyse.light.reachable import (
     ATTENTION,
     NEWEST_ATTENTION,
     NEWEST_BACKWARD,
     Floats,
+    LightRoof,
     attention_ns,
     product_ns,
     stream_ns,
 )
+from gpuledger.analyse.operators.arithmetic import Shape
 from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.analyse.wasted_work import narrower_types, spread, views
 from gpuledger.catalog.kernel_types import (
@@ -38,10 +40,9 @@ from gpuledger.catalog.kernel_types import (
     is_vectorized,
     pads_channels,
 )
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import Positions, group
 
-FAR: Final = 0.5
-"""Below this share of the roof a kernel is far from it."""
+FAR: Final = 0.5  # below this share of the roof a kernel is far from it
 
 MISALIGNED_PACE: Final = {1: 0.18, 2: 0.36}
 """What aligned products take of the time of those that read one element at a time (0.13 to 0.18 in six pairs), or two
@@ -82,8 +83,7 @@ def aligned_products(kernels: SteadyKernels) -> Shortened:
 
 def _misaligned_pace(kernels: SteadyKernels) -> NDArray[np.float64]:
     """Of kernels of which nothing but the name is known; 1 where that is not known either."""
-    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
-    if capability is None or capability[0] != HOPPER[0]:
+    if kernels.capability is None or kernels.capability[0] != HOPPER[0]:
         return np.ones(len(kernels))
     pace = np.array([1.0, *(MISALIGNED_PACE.get(elements, 1.0) for elements in range(1, 5))])
     paces: NDArray[np.float64] = pace[kernels.of_names(aligned_elements)]
@@ -122,14 +122,12 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     """Attention with a causal flag for its mask, or with heads of a size that needs no padding."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
-    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
     masked = attention & kernels.named(is_masked_attention)
-    if capability is not None and capability < FIRST_WITH_FLASH:
+    if kernels.capability is not None and kernels.capability < FIRST_WITH_FLASH:
         masked &= False  # theirs have no other fused kernel
     seen = light.is_known & (light.share < FAR)  # without samples or shapes nothing but the name says so
     which, duration = masked & ~light.has_inputs & seen, took * np.where(masked, MASKED_PACE, 1.0)
-    for given, here in light.by_inputs(attention):
-        shapes = [shape for shape in given.shapes if len(shape) == 4]
+    for shapes, here in _attention_shapes(light, attention):
         if len(shapes) < 3:
             continue
         head, length = shapes[1][3], max(shapes[1][1:3])
@@ -147,6 +145,21 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, np.minimum(duration, took))  # that a mask is causal is not in the profile
 
 
+def _attention_shapes(light: KernelLight, which: Mask) -> Iterator[tuple[list[Shape], Positions]]:
+    """Queries, keys, values and what else has four dimensions of what attention was given, and its kernels."""
+    for given, here in light.by_inputs(which):
+        shapes = [shape for shape in given.shapes if len(shape) == 4]
+        if len(shapes) > 1:
+            yield shapes, here
+
+
+def _attention_rates(kernels: SteadyKernels, here: Positions) -> Mapping[int, float]:
+    """Of the newest kernels that there are for this GPU."""
+    if kernels.capability is None or kernels.capability[0] not in HAVE_NEWER:
+        return ATTENTION
+    return NEWEST_BACKWARD if kernels.named(is_backward)[here].any() else NEWEST_ATTENTION
+
+
 HAVE_NEWER: Final = (9, 10)
 """GPUs of these generations have instructions that FlashAttention 2 does not use: Hopper and Blackwell of data centres.
 Blackwell for desks (12) has those of 2020."""
@@ -160,15 +173,11 @@ def newer_attention(kernels: SteadyKernels) -> Shortened:
     older = kernels.of_families(frozenset({"attention"})) & kernels.named(is_flash_attention_2)
     older &= ~kernels.place_of(kernels.once(fused_attention).operations)
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
-    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
-    if capability is None or capability[0] not in HAVE_NEWER:
-        return kernels.gone(which)
-    for given, here in light.by_inputs(older & (light.roof == LightRoof.COMPUTE)):
-        shapes = [shape for shape in given.shapes if len(shape) == 4]
-        if len(shapes) > 1 and max(shapes[1][1:3]) >= LEAST_LENGTH:
+    for shapes, here in _attention_shapes(light, older & (light.roof == LightRoof.COMPUTE)):
+        rates, length = _attention_rates(kernels, here), max(shapes[1][1:3])
+        if rates is not ATTENTION and length >= LEAST_LENGTH:
             which[here] = True
-            rates = NEWEST_BACKWARD if kernels.named(is_backward)[here].any() else NEWEST_ATTENTION
-            duration[here] = attention_ns(light.light_ns[here], max(shapes[1][1:3]), shapes[1][3], rates)
+            duration[here] = attention_ns(light.light_ns[here], length, shapes[1][3], rates)
     return kernels.taking(which, np.minimum(duration, took), was_sampled=True)
 
 
@@ -187,13 +196,11 @@ def vectorized(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=bool((light.source[which] < LightSource.LAUNCH).any()))
 
 
-NEAR_ROOF: Final = 0.7
-"""Kernels from this share of the roof on are not held up by their last wave."""
+NEAR_ROOF: Final = 0.7  # kernels from this share of the roof on are not held up by their last wave
 
 
 MOST_PROCESSORS: Final = 10_000  # no GPU has more, whatever a file says
-LEAST_TAIL: Final = 0.05
-"""Of a kernel's time: a shorter tail is no reason."""
+LEAST_TAIL: Final = 0.05  # of a kernel's time: a shorter tail is no reason
 
 
 def even_waves(kernels: SteadyKernels) -> Shortened:
@@ -218,8 +225,7 @@ def even_waves(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(duration < (1 - LEAST_TAIL) * took, duration)
 
 
-LEAST_LOST: Final = 0.05
-"""Of the steady kernels' time: what one kernel loses below that is not told by itself."""
+LEAST_LOST: Final = 0.05  # of the steady kernels' time: what one kernel loses below that is not told by itself
 
 VERY_FAR: Final = 0.25
 """A kernel this far from its roof does something that its roof does not tell; nearer ones may have to be so."""
@@ -263,13 +269,9 @@ def reachable_ns(kernels: SteadyKernels) -> Floats:
     light, took = kernels.once(kernel_light), kernels.took_ns
     reached, attention = _paced(light), kernels.of_families(frozenset({"attention"}))
     reached[attention & light.is_known] = took[attention & light.is_known]
-    capability = None if kernels.gpu is None else kernels.gpu.compute_capability
-    is_new = capability is not None and capability[0] in HAVE_NEWER
-    for given, here in light.by_inputs(attention & (light.roof == LightRoof.COMPUTE)):
-        shapes = [shape for shape in given.shapes if len(shape) == 4]
-        if len(shapes) > 1 and min(shapes[1]) > 0:
-            backward = kernels.named(is_backward)[here].any()
-            rates = (NEWEST_BACKWARD if backward else NEWEST_ATTENTION) if is_new else ATTENTION
+    for shapes, here in _attention_shapes(light, attention & (light.roof == LightRoof.COMPUTE)):
+        if min(shapes[1]) > 0:
+            rates = _attention_rates(kernels, here)
             reached[here] = attention_ns(light.high_ns[here], max(shapes[1][1:3]), shapes[1][3], rates)
     return np.minimum(reached, took)
 

@@ -114,7 +114,7 @@ class MemoryLevels:
 def memory_levels(memory: GpuMemory, lives: Lifetimes) -> MemoryLevels:
     """Allocated from the start on, reserved from the end back: segments are known as they are at the end."""
     history, events = memory.history, len(memory.history)
-    change = sums_by(lives.born + 1, lives.size_bytes, events + 1)  # BEFORE + 1 is the first
+    change = sweep.sums(lives.born + 1, lives.size_bytes, events + 1)  # BEFORE + 1 is the first
     freed = lives.gone < events
     np.subtract.at(change, lives.gone[freed] + 1, lives.size_bytes[freed])
     sign = np.isin(history.action, (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)).astype(np.int64)
@@ -196,9 +196,8 @@ def memory_moment(memory: GpuMemory, lives: Lifetimes, moment: int, most: int = 
 
 def _segment_fill(start: Ints, size: Ints, address: Ints, length: Ints, segment: Ints) -> tuple[Ints, Ints, Ints]:
     """Of each segment: bytes in use, blocks, and the largest free piece. Blocks are in the order of addresses."""
-    used, blocks, largest = (np.zeros(len(start), np.int64) for _ in range(3))
-    np.add.at(used, segment, length)
-    np.add.at(blocks, segment, 1)
+    used, blocks = sweep.sums(segment, length, len(start)), np.bincount(segment, minlength=len(start))
+    largest = np.zeros(len(start), np.int64)
     if not len(address):
         return used, blocks, size.copy()
     is_first = np.append(True, segment[1:] != segment[:-1])
@@ -271,7 +270,7 @@ def holders(
 ) -> tuple[Holder, ...]:
     """These allocations by paths of the user's functions, or by the innermost alone; the most bytes first. They sum."""
     stacks, number = stacks_of(lives, rows)
-    size, count = sums_by(number, lives.size_bytes[rows], len(stacks)), np.bincount(number, minlength=len(stacks))
+    size, count = sweep.sums(number, lives.size_bytes[rows], len(stacks)), np.bincount(number, minlength=len(stacks))
     by_place: dict[tuple[str | NoPlace, tuple[str, ...]], list[int]] = {}
     for stack, size_bytes, allocations in zip(stacks.tolist(), size.tolist(), count.tolist(), strict=True):
         line, path = line_and_path(snapshot, stack)
@@ -303,8 +302,3 @@ def user_path(snapshot: MemorySnapshot, stack: int) -> tuple[str, ...]:
         return (place(frames) or frames[0],)
     script = next((depth for depth, frame in enumerate(own) if frame.startswith("<module> (")), len(own))
     return tuple(own[: script + 1])
-
-
-def sums_by(number: NDArray[np.integer], values: Ints, groups: int) -> Ints:
-    """The sum of each group, in integers."""
-    return sweep.fold("sum", number, values, np.zeros(groups, np.int64))

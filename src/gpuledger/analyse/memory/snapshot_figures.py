@@ -28,10 +28,10 @@ from gpuledger.analyse.memory.allocations import (
     memory_levels,
     memory_moment,
     stacks_of,
-    sums_by,
     user_path,
 )
 from gpuledger.records import dataclass
+from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints, Span
 
@@ -65,7 +65,7 @@ def short_lived(
     if not len(rows):
         return ()
     stacks, number = np.unique(lives.stack[rows], return_inverse=True)
-    size, count = sums_by(number, lives.size_bytes[rows], len(stacks)), np.bincount(number)
+    size, count = sweep.sums(number, lives.size_bytes[rows], len(stacks)), np.bincount(number)
     time_ns = memory.history.time_ns
     has_times = bool(len(time_ns)) and int(time_ns[0]) >= 0
     by_path: dict[tuple[str, ...], list[int]] = {}
@@ -90,7 +90,7 @@ def segment_churn(snapshot: MemorySnapshot, memory: GpuMemory) -> SegmentChurn:
         if not len(rows):
             return ()
         stacks, number = np.unique(history.stack[rows], return_inverse=True)
-        sums = sums_by(number, history.size_bytes[rows], len(stacks))
+        sums = sweep.sums(number, history.size_bytes[rows], len(stacks))
         return user_path(snapshot, int(stacks[int(sums.argmax())]))
 
     return SegmentChurn(len(taken), len(given), int(history.size_bytes[taken].sum()), most(taken), most(given))
@@ -172,7 +172,7 @@ def leaks(snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes) -> Leak
     stacks, number = np.unique(lives.stack[rows], return_inverse=True)
     of_stack = [paths.setdefault(user_path(snapshot, stack), len(paths)) for stack in stacks.tolist()]
     number = np.array(of_stack, np.int64)[number]
-    size, count = sums_by(number, lives.size_bytes[rows], len(paths)), np.bincount(number, minlength=len(paths))
+    size, count = sweep.sums(number, lives.size_bytes[rows], len(paths)), np.bincount(number, minlength=len(paths))
     in_steps = np.bincount(np.unique(number * steps + step[rows]) // max(steps, 1), minlength=len(paths))
     lasting = [
         Leak(path, int(size[place]), int(count[place]), int(in_steps[place]))
@@ -363,8 +363,7 @@ class MemoryCurve:
 
     allocated_bytes: Ints
     reserved_bytes: Ints
-    bands: tuple[MemoryBand, ...]
-    """Who holds what is allocated, what is there at the end first; they sum to it."""
+    bands: tuple[MemoryBand, ...]  # who holds what is allocated, what is there at the end first; they sum to it
 
 
 def memory_curve(
@@ -396,7 +395,7 @@ def _bands(snapshot: MemorySnapshot, lives: Lifetimes, moments: Ints, allocated:
     first, last = (np.searchsorted(moments, event) for event in (lives.born, lives.gone))
     rows = np.flatnonzero(last > first)
     stacks, number = stacks_of(lives, rows)
-    over_all = sums_by(number, lives.size_bytes[rows] * (last - first)[rows], len(stacks))
+    over_all = sweep.sums(number, lives.size_bytes[rows] * (last - first)[rows], len(stacks))
     places: dict[tuple[str | NoPlace, tuple[str, ...]], int] = {}
     place_of = np.full(len(stacks), -1)
     for stack in np.argsort(-over_all, kind="stable")[:STACKS_LOOKED_AT].tolist():
@@ -406,7 +405,7 @@ def _bands(snapshot: MemorySnapshot, lives: Lifetimes, moments: Ints, allocated:
     np.add.at(change, (place, first[rows]), lives.size_bytes[rows])
     np.subtract.at(change, (place, last[rows]), lives.size_bytes[rows])
     held, count = change.cumsum(axis=1)[:, :-1], np.bincount(place, minlength=len(places))
-    stays = sums_by(place, lives.size_bytes[rows] * (lives.gone[rows] == lives.events), len(places))
+    stays = sweep.sums(place, lives.size_bytes[rows] * (lives.gone[rows] == lives.events), len(places))
     largest = sorted(places.items(), key=lambda entry: -int(held[entry[1]].max()))[:MOST_BANDS]
     named = [
         MemoryBand(Holder(*name, int(held[row].max()), int(count[row])), held[row])

@@ -190,7 +190,7 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     chosen = can_count & (inside == 0)
     spent = np.where(operators.own_ns > 0, operators.own_ns, operators.whole_ns)
     times = np.bincount(number[chosen], minlength=len(first))
-    spent_ns = sweep.fold("sum", number[chosen], spent[chosen], np.zeros(len(first), np.int64))
+    spent_ns = sweep.sums(number[chosen], spent[chosen], len(first))
     gpu = trace.origin.gpu(device.gpu) or Gpu("GPU, not described")
     # the number of the counted operator around each activity, -1 for none
     around = np.append(operators.nest.handed_down(np.where(chosen, number, -1)), -1)[operators.innermost]
@@ -262,7 +262,6 @@ def _shape(given: object) -> Shape | None:
 
 
 def _shapes_in(given: object) -> tuple[Shape, ...]:
-    """Of a list of tensors."""
     shapes = [_shape(one) for one in given] if isinstance(given, list) and given else [None]
     return tuple(shape for shape in shapes if shape is not None) if None not in shapes else ()
 
@@ -333,11 +332,16 @@ def _attention(given: Inputs, heads_at: int, causal_at: int, *, backward: bool =
     causal, is_square = given.argument(causal_at), query[length_at] == key[length_at]
     if causal in _IS_CAUSAL and is_square:
         scores //= 2
-    kind = given.kind(int(backward))
-    read = sum(map(prod, shapes)) + prod(query)  # and as large a result; backward, a gradient of each comes and goes
+    count = _attention_count(2 * scores * width, given, backward=backward)
+    return count._replace(is_bound=causal is None or not is_square)
+
+
+def _attention_count(flops: int, given: Inputs, *, backward: bool) -> Count:
+    """Queries, keys and values are read and as large a result written; backward, a gradient of each comes and goes."""
+    kind, shapes = given.kind(int(backward)), given.shapes[1:4] if backward else given.shapes[:3]
     size = ELEMENT_BYTES.get(kind or "")
-    moved = None if size is None else (2 if backward else 1) * read * size
-    return Count(2 * scores * width, kind, is_bound=causal is None or not is_square, moved_bytes=moved)
+    read = sum(map(prod, shapes)) + prod(shapes[0])
+    return Count(flops, kind, moved_bytes=None if size is None else (2 if backward else 1) * read * size)
 
 
 def _packed_attention(given: Inputs, lengths_at: int, causal_at: int, *, backward: bool = False) -> Count | None:
@@ -353,23 +357,18 @@ def _packed_attention(given: Inputs, lengths_at: int, causal_at: int, *, backwar
     scores = query[0] * key[0] * query[1] // (begins[0] - 1)
     if given.argument(causal_at) in _IS_CAUSAL:
         scores //= 2
-    width, kind = 3 * query[2] + 2 * value[2] if backward else query[2] + value[2], given.kind(int(backward))
-    size = ELEMENT_BYTES.get(kind or "")
-    moved = None if size is None else (2 if backward else 1) * (sum(map(prod, shapes)) + prod(query)) * size
-    return Count(2 * scores * width, kind, moved_bytes=moved)
+    width = 3 * query[2] + 2 * value[2] if backward else query[2] + value[2]
+    return _attention_count(2 * scores * width, given, backward=backward)
 
 
-def _either_attention(given: Inputs, **where: int) -> Count | None:
+def _either_attention(given: Inputs, causal_at: int, lengths_at: int, *, backward: bool = False) -> Count | None:
     """torch's, which takes both."""
-    lengths_at = where.pop("lengths_at")
-    is_packed = any(len(shape) == 3 for shape in given.shapes[:2])
-    if is_packed:
-        return _packed_attention(given, lengths_at, where["causal_at"], backward=bool(where.get("backward")))
-    return _attention(given, where["heads_at"], where["causal_at"], backward=bool(where.get("backward")))
+    if any(len(shape) == 3 for shape in given.shapes[:2]):
+        return _packed_attention(given, lengths_at, causal_at, backward=backward)
+    return _attention(given, 2, causal_at, backward=backward)
 
 
-_IS_CAUSAL: Final = ("True", "1", "2")
-"""A flag, or the number that xFormers' kernels have for a causal mask."""
+_IS_CAUSAL: Final = ("True", "1", "2")  # a flag, or the number that xFormers' kernels have for a causal mask
 
 
 def _convolution(given: Inputs, outputs: Outputs) -> Count | None:
@@ -402,7 +401,6 @@ def _told_output(given: Inputs, image: Shape, kernel: Shape) -> Shape | None:
 
 
 def _numbers(argument: str) -> Shape:
-    """A list of numbers, as text."""
     return tuple(int(number) for number in re.findall(r"\d+", argument, re.ASCII)) if argument.startswith("[") else ()
 
 
@@ -465,8 +463,8 @@ _ATTENTION: Final = (
 # What counts an operator's work, by its name; convolutions apart.
 COUNTERS: Final[Mapping[str, Callable[[Inputs], Count | None]]] = {
     **{f"aten::{name}": counter for counter, names in _counters() for name in names},
-    "aten::_flash_attention_forward": partial(_either_attention, heads_at=2, causal_at=8, lengths_at=3),
-    "aten::_flash_attention_backward": partial(_either_attention, heads_at=2, causal_at=11, lengths_at=6, backward=1),
+    "aten::_flash_attention_forward": partial(_either_attention, causal_at=8, lengths_at=3),
+    "aten::_flash_attention_backward": partial(_either_attention, causal_at=11, lengths_at=6, backward=True),
     "flash_attn::_flash_attn_forward": partial(_attention, heads_at=2, causal_at=5),
     "flash_attn::_flash_attn_backward": partial(_attention, heads_at=2, causal_at=11, backward=True),
     "flash_attn::_flash_attn_varlen_forward": partial(_packed_attention, lengths_at=3, causal_at=9),

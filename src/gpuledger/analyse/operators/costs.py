@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.light.lit_time import LitTime, lit_times
+from gpuledger.analyse.light.kernel_light import LitTime, lit_times
 from gpuledger.analyse.operators.arithmetic import WorkDone, work_done
 from gpuledger.analyse.operators.graph_places import GraphNames, graph_names
 from gpuledger.analyse.operators.operators import Ops, Paths, ops
@@ -86,9 +86,8 @@ def _launch_calls(device: Device, operators: Ops) -> list[HostCost]:
     launching = launching[launching >= 0]
     launches = distinct(launching)
     counts = np.bincount(function[launches], minlength=len(names))
-    spent, gpu = np.zeros((2, len(names)), np.int64)
-    sweep.fold("sum", function[launches], calls.duration_ns[launches], spent)
-    sweep.fold("sum", function[launching], length, gpu)
+    spent = sweep.sums(function[launches], calls.duration_ns[launches], len(names))
+    gpu = sweep.sums(function[launching], length, len(names))
     costs = [
         HostCost(HostCostKind.LAUNCH_CALL, name, None, *amounts)
         for name, *amounts in zip(names, counts.tolist(), spent.tolist(), gpu.tolist(), strict=True)
@@ -107,7 +106,7 @@ def _waits(trace: Trace, device: Device, operators: Ops) -> list[HostCost]:
     around = paths.of_row[innermost(operators.nest.rows, waiting)]
     first, number = group(waiting.codes("name"), waiting["stack"], around)
     counts = np.bincount(number, minlength=len(first)).tolist()
-    sums = sweep.fold("sum", number, waiting.duration_ns, np.zeros(len(first), np.int64))
+    sums = sweep.sums(number, waiting.duration_ns, len(first))
     by_place: dict[tuple[str, str | None], list[int]] = {}
     for call, count, spent in zip(first.tolist(), counts, sums.tolist(), strict=True):
         where = place(trace.stacks.texts(int(waiting["stack"][call]), strings))
@@ -128,12 +127,11 @@ def _communication(device: Device, operators: Ops) -> list[HostCost]:
     work, calls = device.work, device.host.calls
     mine: Positions = operators.activity[work.state[operators.activity] == State.COMM]
     first, number = group(work.name[mine])
-    device_ns, host_ns = np.zeros((2, len(first)), np.int64)
-    np.add.at(device_ns, number, (work.end_ns - work.start_ns)[mine])
+    device_ns = sweep.sums(number, (work.end_ns - work.start_ns)[mine], len(first))
     launching = work.launch[mine]
     once, _ = group(number, launching)  # a graph's launch counts once
     once = once[launching[once] >= 0]
-    np.add.at(host_ns, number[once], calls.duration_ns[launching[once]])
+    host_ns = sweep.sums(number[once], calls.duration_ns[launching[once]], len(first))
     names = calls.strings.decode(work.name[mine][first].astype(np.int32))
     counts = np.bincount(number, minlength=len(first))
     costs = [

@@ -122,18 +122,9 @@ class LaunchSide:
     def rows(self, symbol: Positions) -> LaunchedRows:
         kernels, copies, row = self._took_time
         start, end, gpu, stream = (self.column(name) for name in ("start_ns", "end_ns", "gpu", "stream"))
-        return LaunchedRows(
-            row,
-            start,
-            end,
-            gpu,
-            stream,
-            symbol,
-            np.repeat((False, True), (len(kernels), len(copies))),
-            self.call,
-            group(self.column("pid"), self.column("correlation"), gpu)[1],
-            self.in_graph,
-        )
+        is_copy = np.repeat((False, True), (len(kernels), len(copies)))
+        launch = group(self.column("pid"), self.column("correlation"), gpu)[1]
+        return LaunchedRows(row, start, end, gpu, stream, symbol, is_copy, self.call, launch, self.in_graph)
 
     def captures(self) -> Iterator[Positions]:
         """For each capture the calls that put work into the graph, in order: those in it that ran nothing."""

@@ -104,8 +104,7 @@ class _CallPlaces:
         around = innermost(rows, calls.at(used))
         path, (lines, line) = paths.of_row[around], _code_lines(trace, calls.at(used))
         first, number = group(path, line)
-        self.of_call: Final = np.full(len(calls) + 1, -1, np.intp)
-        """The place of each call, as a number."""
+        self.of_call: Final = np.full(len(calls) + 1, -1, np.intp)  # the place of each call, as a number
         self.of_call[used] = number
         self.names: Final[list[Names]] = [paths.names(position) for position in path[first].tolist()]
         """Of each place: annotations, modules and operators."""
@@ -333,7 +332,7 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     of_place = [alike.setdefault(place, number) for number, place in enumerate(bare)]
     place = np.array([*of_place, -1])[np.concatenate((places.of_kernel, places.of_copy))[work.row[mine]]]
     first, number = group(place)
-    sums = sweep.fold("sum", number, work.end_ns[mine] - work.start_ns[mine], np.zeros(len(first), np.int64))
+    sums = sweep.sums(number, work.end_ns[mine] - work.start_ns[mine], len(first))
     amounts = zip(np.bincount(number, minlength=len(first)).tolist(), sums.tolist(), strict=True)
     known = [places.places[position] if position >= 0 else None for position in place[first].tolist()]
     by_place = [

@@ -191,9 +191,7 @@ def ops(trace: Trace, device: Device) -> Ops:
         (operator, same(1, len(operator))),
         (around[0, launching], same(1, len(launching))),
     )
-    own = np.stack(
-        [sweep.fold("sum", of, amount, np.zeros(len(operators), np.int64)) for of, amount in amounts_of], axis=1
-    )
+    own = np.stack([sweep.sums(of, amount, len(operators)) for of, amount in amounts_of], axis=1)
     whole = operators.summed_up(own)
     # 1 or 0 where an operator's work says so, else as the nearest one around it
     by_work = operators.handed_down(np.where(whole[:, 4] > 0, whole[:, 3] > 0, -1))
@@ -234,7 +232,7 @@ def _op_groups(
         (in_top, whole[:, 1]),
         (in_top, whole[:, 2]),
     )
-    columns = [sweep.fold("sum", of, values, np.zeros(len(first), np.int64)).tolist() for of, values in amounts_of]
+    columns = [sweep.sums(of, values, len(first)).tolist() for of, values in amounts_of]
     names, *inputs = (rows.strings.decode(key[first]) for key in keys)
     groups = [
         OpGroup(name or "?", recorded, *amounts)
@@ -256,7 +254,7 @@ def _host_self_ns(operators: Nest, host_ns: Ints) -> Ints:
     order = np.argsort(begin, kind="stable")
     child, begin = child[order], begin[order]
     own_start, own_end = shares_in_order(begin, begin + host_ns[child])
-    return host_ns - sweep.fold("sum", parent[child], own_end - own_start, np.zeros(len(host_ns), np.int64))
+    return host_ns - sweep.sums(parent[child], own_end - own_start, len(host_ns))
 
 
 class Paths:

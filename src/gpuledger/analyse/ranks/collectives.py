@@ -16,7 +16,8 @@ from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import group, ordinals
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED
@@ -30,19 +31,13 @@ _LARGEST: Final = 2.0**62
 class MatchedCollectives:
     """What the matched collectives of one kind and group took."""
 
-    ranks: int
-    """In the group, whether their profiles were given or not."""
-    mean_bytes: int | None
-    """What a rank gives; None: not known."""
-    median_transfer_ns: int | None
-    """None where each was over on some rank before the last one came."""
+    ranks: int  # in the group, whether their profiles were given or not
+    mean_bytes: int | None  # what a rank gives; None: not known
+    median_transfer_ns: int | None  # None where each was over on some rank before the last one came
     wait_per_rank_ns: int
-    late_rank: str | None
-    """The rank that was waited for the longest; None where nobody waited."""
-    late_share: float
-    """Its share of all the waiting."""
-    median_bus_bytes_per_s: int | None
-    """Of the one that took the median time."""
+    late_rank: str | None  # the rank that was waited for the longest; None where nobody waited
+    late_share: float  # its share of all the waiting
+    median_bus_bytes_per_s: int | None  # of the one that took the median time
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +47,25 @@ class CollectivesOfGroup:
     kind: str
     group: str
     matched: int
-    seen: int
-    """On the rank that has the most of them."""
-    wait_ns: int
-    """Of all ranks; 0 where none was matched."""
-    figures: MatchedCollectives | None
-    """None where none was matched."""
+    seen: int  # on the rank that has the most of them
+    wait_ns: int  # of all ranks; 0 where none was matched
+    figures: MatchedCollectives | None  # None where none was matched
 
 
 @dataclass(frozen=True, slots=True)
 class SingleCollective:
     """One collective."""
 
-    begun_ns: int
-    """When the last rank arrived, from where the work of the ranks on the first one's clock begins."""
+    begun_ns: int  # when the last rank arrived, from where the work of the ranks on the first one's clock begins
     step: int | None
     kind: str
-    ordinal: int
-    """The how-manieth of its kind in the group's step, from 1."""
+    ordinal: int  # the how-manieth of its kind in the group's step, from 1
     group: str
     mean_bytes: int | None
     skew_ns: int
-    wait_ns: int
-    """Of all ranks."""
+    wait_ns: int  # of all ranks
     wait_per_rank_ns: int
-    transfer_ns: int | None
-    """None where it was over on some rank before the last one came."""
+    transfer_ns: int | None  # None where it was over on some rank before the last one came
     late_rank: str
 
 
@@ -87,13 +75,10 @@ class WorstPlace:
 
     group: str
     kind: str
-    ordinal: int
-    """The how-manieth of its kind in the group's step, from 1; in the window where there are no steps."""
+    ordinal: int  # the how-manieth of its kind in the group's step, from 1; in the window where there are no steps
     times: int
-    wait_ns: int
-    """Of all ranks, in all steps."""
-    late: int
-    """The rank most waited for, as a position in `Job.ranks`."""
+    wait_ns: int  # of all ranks, in all steps
+    late: int  # the rank most waited for, as a position in `Job.ranks`
 
 
 def bus_bytes(lane: Lane) -> Ints:
@@ -120,13 +105,9 @@ def _whole(values: NDArray[np.float64], known: NDArray[np.bool_]) -> Ints:
     return np.where(known, np.rint(np.where(known, values, 0)).astype(np.int64), NOT_RECORDED)
 
 
-def ordinals(lane: Lane) -> Ints:
+def ordinals_in_step(lane: Lane) -> Ints:
     """The how-manieth of its kind in its step each collective is, from 1."""
-    _, alike = group(lane.kind, lane.step)
-    order = np.argsort(alike, kind="stable")
-    place = np.empty(len(lane), np.int64)
-    place[order] = 1 + np.arange(len(lane)) - np.searchsorted(alike[order], alike[order], side="left")
-    return place
+    return 1 + ordinals(group(lane.kind, lane.step)[1])
 
 
 def worst_place(job: Job) -> WorstPlace | NotMeasured:
@@ -134,10 +115,9 @@ def worst_place(job: Job) -> WorstPlace | NotMeasured:
     worst: WorstPlace | NotMeasured = NotMeasured("no rank waited at a matched collective")
     for lane in job.lanes:
         wait = np.where(lane.steady, lane.wait_ns.sum(axis=1), 0)
-        ordinal = ordinals(lane)
+        ordinal = ordinals_in_step(lane)
         first, number = group(lane.kind, ordinal)
-        sums = np.zeros(len(first), np.int64)
-        np.add.at(sums, number, wait)
+        sums = sweep.sums(number, wait, len(first))
         most = int(sums.argmax())
         if int(sums[most]) > (0 if isinstance(worst, NotMeasured) else worst.wait_ns):
             here = number == most
@@ -168,7 +148,8 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
             here = lane.kind == kind
             matched, known = int(here.sum()), here & (lane.bytes >= 0)
             seen_moving, sized = here & (transfer > 0), here & (rate >= 0)
-            usual = _middle_row(transfer, sized if sized.any() else seen_moving)
+            rows = np.flatnonzero(sized if sized.any() else seen_moving)
+            usual = rows[np.argsort(transfer[rows], kind="stable")[(len(rows) - 1) // 2]] if len(rows) else None
             late, share = _most_waited_for(lane.late[here], wait[here])
             figures = MatchedCollectives(
                 ranks=lane.size,
@@ -190,16 +171,9 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
     )
 
 
-def _middle_row(time_ns: Ints, among: NDArray[np.bool_]) -> int | None:
-    """The row of these that takes the median time; None where there are none."""
-    rows = np.flatnonzero(among)
-    return int(rows[np.argsort(time_ns[rows], kind="stable")[(len(rows) - 1) // 2]]) if len(rows) else None
-
-
 def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
     """The rank for which the others waited the longest, and its share of all the waiting."""
-    sums = np.zeros(int(late.max()) + 1, np.int64)
-    np.add.at(sums, late, wait)
+    sums = sweep.sums(late, wait, int(late.max()) + 1)
     return int(sums.argmax()), float(sums.max() / max(int(sums.sum()), 1))
 
 
@@ -207,7 +181,7 @@ def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
     """The single collectives that ranks waited at the longest; equal ones in the order of what is printed of them."""
     worst = []
     for lane in job.lanes:
-        wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals(lane), lane.last_ns
+        wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals_in_step(lane), lane.last_ns
         skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
         worst += [
             SingleCollective(

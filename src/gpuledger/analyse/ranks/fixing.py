@@ -86,10 +86,8 @@ def roles(ranks: JoinedRanks, lanes: Sequence[Lane], staged: Sequence[tuple[int,
 class StagePace:
     """Stages against the median stage: a row for each of them, a column per part of the work."""
 
-    factor: NDArray[np.float64]
-    """With it, a part takes as long as the median stage's; never more than 1."""
-    longer_ns: Ints
-    """By how much it takes longer, per rank and step."""
+    factor: NDArray[np.float64]  # with it, a part takes as long as the median stage's; never more than 1
+    longer_ns: Ints  # by how much it takes longer, per rank and step
 
 
 def stage_pace(ranks: JoinedRanks, staged: Sequence[tuple[int, ...]]) -> StagePace:
@@ -130,8 +128,7 @@ class Excess:
 
     part: WorkPart
     longer_ns: int
-    saves_ns: int
-    """What it would save if only this took as long as the median's."""
+    saves_ns: int  # what it would save if only this took as long as the median's
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,30 +136,22 @@ class Fix:
     """One rank, stage or collective at the median pace. Times are per step."""
 
     kind: FixKind
-    number: int
-    """Of the rank in `Job.ranks`, of the stage or of the collective."""
+    number: int  # of the rank in `Job.ranks`, of the stage or of the collective
     ranks: tuple[int, ...]
     """Positions in `Job.ranks`: the rank, those of the stage, those that take part in the collective."""
-    place: SlowPlace | None
-    """The collective; None where it is none."""
-    alone_ns: int
-    """What the job's step would be shorter by if only this were fixed."""
-    then_ns: int
-    """And by how much more if all before it are fixed too."""
-    excess: tuple[Excess, ...]
-    """What makes it slow, what saves the most first; of a collective its transfer."""
+    place: SlowPlace | None  # the collective; None where it is none
+    alone_ns: int  # what the job's step would be shorter by if only this were fixed
+    then_ns: int  # and by how much more if all before it are fixed too
+    excess: tuple[Excess, ...]  # what makes it slow, what saves the most first; of a collective its transfer
 
 
 @dataclass(frozen=True, slots=True)
 class Fixing:
     """What can be had. Times are per step."""
 
-    step_ns: int
-    """How long the job's step takes, on the rank that takes the longest."""
-    steps: int
-    """So many steps were replayed."""
-    met_share: float
-    """Of the matched collectives in them, how many could be replayed as waiting for the last rank."""
+    step_ns: int  # how long the job's step takes, on the rank that takes the longest
+    steps: int  # so many steps were replayed
+    met_share: float  # of the matched collectives in them, how many could be replayed as waiting for the last rank
     alone_ns: tuple[int | None, ...]
     """For each rank what fixing it alone saves; None: not tried, as others are waited for far more."""
     in_order: tuple[Fix, ...]
@@ -316,7 +305,6 @@ class _Search:
         return self.ranks.measured_ns(replay_times(fixed_graph(self.ranks, self.pace, fixed)))
 
     def _promise_ns(self, candidate: _Candidate, blame_ns: NDArray[np.float64]) -> float:
-        """What fixing it may save, roughly."""
         if candidate.kind is FixKind.COLLECTIVE:
             return float(self.places[candidate.number].longer_ns)
         return float(blame_ns[list(self._members(candidate))].sum())

@@ -28,18 +28,13 @@ _NAMED: Final = 8  # so many ranks are named where a sentence is about several
 class RankPart:
     """One rank's part in the matched collectives."""
 
-    seen: int
-    """Collectives in this rank's profile."""
-    matched: int
-    """Of them, found on all ranks of their group."""
-    counted: int
-    """Of those, in the steady stretch, to which all that follows belongs."""
+    seen: int  # collectives in this rank's profile
+    matched: int  # of them, found on all ranks of their group
+    counted: int  # of those, in the steady stretch, to which all that follows belongs
     wait_ns: int
-    exposed_wait_ns: int
-    """Waiting while nothing computed."""
+    exposed_wait_ns: int  # waiting while nothing computed
     transfer_ns: int
-    late: int
-    """How often this rank was the last to arrive, by more than the clocks leave open."""
+    late: int  # how often this rank was the last to arrive, by more than the clocks leave open
     caused_ns: int
     """What the others waited until it came as the last, added up. Without it most of that may be waited for others."""
 
@@ -251,10 +246,8 @@ def _listed(who: Sequence[object], count: int) -> str:
 class StepLengths:
     """The steps that all ranks have, warm-up left out."""
 
-    steps: Ints
-    """Their numbers on the first rank."""
-    length_ns: Ints
-    """A row per step, a column per rank."""
+    steps: Ints  # their numbers on the first rank
+    length_ns: Ints  # a row per step, a column per rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,13 +322,11 @@ def steps_across_ranks(job: Job) -> tuple[StepAcrossRanks, ...]:
 class ComputeBalance:
     """Compute per step, across ranks."""
 
-    family: str | None
-    """A kernel family; None: all compute."""
+    family: str | None  # a kernel family; None: all compute
     mean_ns: int
     most_ns: int
     most_rank: str
-    imbalance: float
-    """The most as a multiple of the mean."""
+    imbalance: float  # the most as a multiple of the mean
 
 
 def compute_balance(job: Job) -> tuple[ComputeBalance, ...]:

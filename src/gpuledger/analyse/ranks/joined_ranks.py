@@ -6,14 +6,14 @@ out as they were recorded. Edits: ranks at the pace of the median rank, collecti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.collectives import ordinals
+from gpuledger.analyse.ranks.collectives import ordinals_in_step
 from gpuledger.analyse.ranks.job import step_shifts
 from gpuledger.analyse.ranks.matching import Lane, RankClock
 from gpuledger.analyse.ranks.rank import OF_CODE, PackedWork, RankSummary, RankWork, WorkPart
@@ -23,13 +23,12 @@ from gpuledger.records import dataclass
 from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, join_graphs
 from gpuledger.replay.scenario import Anchor, AnchorKind
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
 from gpuledger.trace.statistics import lower_median
 
-_AT_ONCE: Final = 1 << 14
-"""So many amounts of all ranks are compared at once, or those of one stretch if they are more."""
+_AT_ONCE: Final = 1 << 14  # so many amounts of all ranks are compared at once, or those of one stretch if they are more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,23 +38,16 @@ class JoinedRanks:
     graph: DependencyGraph
     rank_of_call: Ints
     rank_of_operation: Ints
-    part: NDArray[np.int8]
-    """The `WorkPart` of each operation."""
-    code_ns: Ints
-    """Of the code before each call, a column for each of `OF_CODE`."""
-    synchronises: NDArray[np.bool_]
-    """Which calls wait for the device."""
-    step: Ints
-    """The step that each operation begins in; -1: in none that all ranks have."""
+    part: NDArray[np.int8]  # the `WorkPart` of each operation
+    code_ns: Ints  # of the code before each call, a column for each of `OF_CODE`
+    synchronises: NDArray[np.bool_]  # which calls wait for the device
+    step: Ints  # the step that each operation begins in; -1: in none that all ranks have
     first_measured: int
     """The first step that is measured, of those that all ranks have; the ones before it lead up to it."""
-    last: int
-    """The step after the last one."""
-    edges: tuple[tuple[Anchor, Anchor], ...]
-    """For each rank where the measured steps begin and end."""
+    last: int  # the step after the last one
+    edges: tuple[tuple[Anchor, ...], ...]  # for each rank where the measured steps begin and end
     lane: Ints
-    row: Ints
-    """For each operation the matched collective that it is part of: its lane and its row in there; -1: none."""
+    row: Ints  # for each operation the matched collective that it is part of: its lane and its row in there; -1: none
 
     @property
     def ranks(self) -> int:
@@ -63,12 +55,10 @@ class JoinedRanks:
 
     @property
     def steps(self) -> int:
-        """How many steps are measured."""
         return self.last - self.first_measured
 
     @property
     def is_measured(self) -> NDArray[np.bool_]:
-        """Which operations begin in a measured step."""
         measured: NDArray[np.bool_] = self.step >= self.first_measured
         return measured
 
@@ -120,9 +110,17 @@ def joined_ranks(
     if measured >= last:
         return NotMeasured(say("no step is covered by every rank: their profiles start too far apart"))
     ahead = [clock.offset_ns for clock in clocks]
-    columns = _OwnColumns()
-    together = join_graphs(columns.taken_from(works, shifts), ahead)
-    step, part = np.concatenate(columns.step), np.concatenate(columns.part)
+    columns: list[tuple[NDArray[Any], ...]] = []  # what ranks have besides their graphs
+
+    def graphs() -> Iterator[DependencyGraph]:
+        """Of which never more than one is unpacked."""
+        for work, by in zip((packed.unpacked() for packed in works), shifts, strict=True):
+            step = np.where(work.step < 0, -1, work.step - by).astype(np.int64)
+            columns.append((step, work.part, work.code_ns, work.synchronises))
+            yield work.graph
+
+    together = join_graphs(graphs(), ahead)
+    step, part, code_ns, synchronises = map(np.concatenate, zip(*columns, strict=True))
     lane, row = _collectives(lanes, together, part)
     meeting = np.where(lane >= 0, lane * max(map(len, lanes), default=0) + row, -1)
     return JoinedRanks(
@@ -130,40 +128,18 @@ def joined_ranks(
         rank_of_call=together.of_call,
         rank_of_operation=together.of_operation,
         part=part,
-        code_ns=np.concatenate(columns.code_ns),
-        synchronises=np.concatenate(columns.synchronises),
+        code_ns=code_ns,
+        synchronises=synchronises,
         step=np.where((step >= first) & (step < last), step, -1),
         first_measured=measured,
         last=last,
         edges=tuple(
-            (
-                _edge(work, measured + by, together, rank, ahead[rank]),
-                _edge(work, last + by, together, rank, ahead[rank]),
-            )
+            tuple(_edge(work, step + by, together, rank, ahead[rank]) for step in (measured, last))
             for rank, (work, by) in enumerate(shifted)
         ),
         lane=lane,
         row=row,
     )
-
-
-class _OwnColumns:
-    """What ranks have besides their graphs, rank by rank."""
-
-    def __init__(self) -> None:
-        self.step: list[Ints] = []
-        self.part: list[NDArray[np.int8]] = []
-        self.code_ns: list[Ints] = []
-        self.synchronises: list[NDArray[np.bool_]] = []
-
-    def taken_from(self, works: Iterable[PackedWork], shifts: Iterable[int]) -> Iterator[DependencyGraph]:
-        """The graphs, of which never more than one is unpacked."""
-        for work, by in zip((packed.unpacked() for packed in works), shifts, strict=True):
-            self.step.append(np.where(work.step < 0, -1, work.step - by).astype(np.int64))
-            self.part.append(work.part)
-            self.code_ns.append(work.code_ns)
-            self.synchronises.append(work.synchronises)
-            yield work.graph
 
 
 def _edge(work: RankWork, step: int, together: JoinedGraphs, rank: int, ahead_ns: int) -> Anchor:
@@ -202,12 +178,9 @@ class MedianPace:
 
     operation_ns: Ints
     call_ns: Ints
-    code_ns: Ints
-    """The host's own code before each call."""
-    known_code_ns: Ints
-    """The rest of it, a column for each of `OF_CODE`."""
-    is_measured: NDArray[np.bool_]
-    """Which calls belong to the measured steps."""
+    code_ns: Ints  # the host's own code before each call
+    known_code_ns: Ints  # the rest of it, a column for each of `OF_CODE`
+    is_measured: NDArray[np.bool_]  # which calls belong to the measured steps
 
 
 def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
@@ -273,8 +246,7 @@ def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:
     if len(rows):
         each = np.where(is_even, counts[:, 0], 0)
         begin = np.cumsum(each) - each
-        nth = np.arange(len(order)) - np.searchsorted(place[order], place[order], side="left")
-        slot = begin[key[rows]] + nth[is_even[key[order]]]
+        slot = begin[key[rows]] + ordinals(place)[rows]
         table = np.empty((int(each.sum()), ranks))
         table[slot, rank[rows]] = value[rows]
         middle = _lower_median(table)
@@ -286,7 +258,6 @@ def _medians(value: Ints, key: Ints, rank: Ints, ranks: int) -> Ints:
 
 
 def _lower_median(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row."""
     middle = (table.shape[1] - 1) // 2
     return np.partition(table, middle, axis=1)[:, middle]
 
@@ -331,16 +302,11 @@ class SlowPlace:
 
     kind: str
     group: str
-    members: tuple[int, ...]
-    """Positions in `Job.ranks`."""
-    ordinal: int
-    """The how-manieth of its kind in the group's step, from 1."""
-    longer_ns: int
-    """Than its like, in all measured steps."""
-    operations: Positions
-    """Its kernels, among those of the joined ranks."""
-    change_ns: Ints
-    """By how much each changes if it takes as long as its like."""
+    members: tuple[int, ...]  # positions in `Job.ranks`
+    ordinal: int  # the how-manieth of its kind in the group's step, from 1
+    longer_ns: int  # than its like, in all measured steps
+    operations: Positions  # its kernels, among those of the joined ranks
+    change_ns: Ints  # by how much each changes if it takes as long as its like
 
 
 def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[SlowPlace, ...]:
@@ -349,10 +315,8 @@ def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[S
         return ()
     lengths = [len(lane) for lane in lanes]
     of_lane = np.repeat(np.arange(len(lanes)), lengths)
-    kinds, sizes, nths, transfer = (
-        np.concatenate(columns)
-        for columns in zip(*((lane.kind, lane.bytes, ordinals(lane), lane.transfer_ns) for lane in lanes), strict=True)
-    )
+    columns = [(lane.kind, lane.bytes, ordinals_in_step(lane), lane.transfer_ns) for lane in lanes]
+    kinds, sizes, nths, transfer = map(np.concatenate, zip(*columns, strict=True))
     # by how much the transfer of each collective is longer than the median of its like
     is_sized = sizes >= 0
     group_size = np.array([lane.size for lane in lanes])[of_lane]
@@ -389,14 +353,11 @@ class Fixed:
 
     at_median: NDArray[np.bool_]
     """A row per rank, a column per part of its work: whether it takes what the median rank's does."""
-    factor: NDArray[np.float64]
-    """By the same: what it takes, as a multiple."""
-    places: tuple[SlowPlace, ...] = ()
-    """Collectives that take as long as their like."""
+    factor: NDArray[np.float64]  # by the same: what it takes, as a multiple
+    places: tuple[SlowPlace, ...] = ()  # collectives that take as long as their like
 
     @staticmethod
     def nothing(ranks: JoinedRanks) -> Fixed:
-        """To begin with."""
         shape = (ranks.ranks, len(WorkPart))
         return Fixed(np.zeros(shape, np.bool_), np.ones(shape))
 

@@ -49,28 +49,21 @@ class Lane:
     """The collectives that the ranks of one group did together: a row for each, in the times a column per rank."""
 
     name: str
-    size: int
-    """Ranks in the group, whether their profiles were given or not."""
-    members: tuple[int, ...]
-    """Positions in `Job.ranks`."""
+    size: int  # ranks in the group, whether their profiles were given or not
+    members: tuple[int, ...]  # positions in `Job.ranks`
     kind: Ints
-    bytes: Ints
-    """What a rank gives, on average; -1: not known."""
+    bytes: Ints  # what a rank gives, on average; -1: not known
     start_ns: Ints
     end_ns: Ints
-    launched_ns: Ints
-    """Times are on the first rank's clock."""
-    steady: NDArray[np.bool_]
-    """Which of them begin in the steady stretch of each of their ranks."""
-    step: Ints
-    """The first member's step that it begins in; -1: none."""
+    launched_ns: Ints  # times are on the first rank's clock
+    steady: NDArray[np.bool_]  # which of them begin in the steady stretch of each of their ranks
+    step: Ints  # the first member's step that it begins in; -1: none
 
     def __len__(self) -> int:
         return len(self.kind)
 
     @property
     def last_ns(self) -> Ints:
-        """When the last rank arrived."""
         return np.asarray(self.start_ns.max(axis=1, initial=np.iinfo(np.int64).min), np.int64)
 
     @property
@@ -193,12 +186,9 @@ CLOCK_TICK_NS: Final = 2_000  # less is below what older traces record
 class RankClock:
     """One rank's clock against the first rank's."""
 
-    ahead_ns: int | NotMeasured
-    """By how much it is ahead, as the ends of collectives say."""
-    offset_ns: int
-    """What was taken off its times: 0 where the clocks agree or nothing tells."""
-    residual_ns: int | NotMeasured
-    """The median distance of single collectives from `ahead_ns`."""
+    ahead_ns: int | NotMeasured  # by how much it is ahead, as the ends of collectives say
+    offset_ns: int  # what was taken off its times: 0 where the clocks agree or nothing tells
+    residual_ns: int | NotMeasured  # the median distance of single collectives from `ahead_ns`
 
     @property
     def open_ns(self) -> int:

@@ -68,12 +68,9 @@ class RankTrace:
     """One rank of a profile."""
 
     trace: Trace
-    wanted: Selection
-    """With times that count from where this rank's own work begins."""
-    place: Place | None = None
-    """None: the profile is this one rank's."""
-    name: str = ""
-    """What tells it from the profile's other ranks: its GPU, its process, or both."""
+    wanted: Selection  # with times that count from where this rank's own work begins
+    place: Place | None = None  # None: the profile is this one rank's
+    name: str = ""  # what tells it from the profile's other ranks: its GPU, its process, or both
 
 
 def rank_traces(trace: Trace, wanted: Selection) -> Iterator[RankTrace]:
@@ -185,7 +182,6 @@ def _at(trace: Trace, place: Place) -> Trace:
 
 
 def _zero_ns(trace: Trace) -> int:
-    """Where a rank's own work begins."""
     window = default_window(*host_and_activities(trace))
     return 0 if isinstance(window, NotMeasured) else window.start_ns
 
@@ -206,13 +202,10 @@ class WorkPart(IntEnum):
     COMPUTE = 0
     COMM = 1
     COPY = 2
-    HOST = 3
-    """Calls, and the code between them, but for what follows."""
+    HOST = 3  # calls, and the code between them, but for what follows
     GARBAGE = 4
-    SYSTEM = 5
-    """Calls of the operating system."""
-    THREAD = 6
-    """Waiting for another thread, such as a loader's."""
+    SYSTEM = 5  # calls of the operating system
+    THREAD = 6  # waiting for another thread, such as a loader's
 
 
 OF_STATE: Final = {State.COMPUTE: WorkPart.COMPUTE, State.COMM: WorkPart.COMM, State.COPY: WorkPart.COPY}
@@ -225,17 +218,12 @@ class RankWork:
     """Some steps of a rank, with one step before them where there is one. Times are on the profile's own clock."""
 
     graph: DependencyGraph
-    part: NDArray[np.int8]
-    """The `WorkPart` of each operation."""
-    step: NDArray[np.int32]
-    """The number of the step that each operation begins in; -1: in none that was kept."""
+    part: NDArray[np.int8]  # the `WorkPart` of each operation
+    step: NDArray[np.int32]  # the number of the step that each operation begins in; -1: in none that was kept
     first_step: int
-    edges: tuple[Anchor, ...]
-    """Where the steps that were kept begin and end, one more than there are."""
-    code_ns: Ints
-    """Of the code before each call, a column for each of `OF_CODE`."""
-    synchronises: NDArray[np.bool_]
-    """Which calls wait for the device: what they take is no work of the host's."""
+    edges: tuple[Anchor, ...]  # where the steps that were kept begin and end, one more than there are
+    code_ns: Ints  # of the code before each call, a column for each of `OF_CODE`
+    synchronises: NDArray[np.bool_]  # which calls wait for the device: what they take is no work of the host's
 
 
 def rank_work(trace: Trace, device: Device, operations: int) -> PackedWork | NotMeasured:
@@ -294,30 +282,24 @@ def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
 class PackedWork:
     """The same for travelling and waiting: columns compressed, to an eighth, as a job may have hundreds of ranks."""
 
-    bare: RankWork
-    """All but its columns, which are empty."""
+    bare: RankWork  # all but its columns, which are empty
     content: bytes
-    layout: tuple[tuple[str, tuple[int, ...]], ...]
-    """The type and shape of each column, in the order of the fields."""
+    layout: tuple[tuple[str, tuple[int, ...]], ...]  # the type and shape of each column, in the order of the fields
 
     @staticmethod
     def of(work: RankWork) -> PackedWork:
-        """What `unpacked` gives back."""
         columns = list(_columns(work))
         content = zlib.compress(b"".join(np.ascontiguousarray(column).data for column in columns), 1)
         bare = _with_columns(work, repeat(np.empty(0, np.int64)))
         return PackedWork(bare, content, tuple((column.dtype.str, column.shape) for column in columns))
 
     def unpacked(self) -> RankWork:
-        """As it was."""
-        return _with_columns(self.bare, self._unpacked_columns())
-
-    def _unpacked_columns(self) -> Iterator[NDArray[Any]]:
-        content, begin = zlib.decompress(self.content), 0
+        content, begin, columns = zlib.decompress(self.content), 0, list[NDArray[Any]]()
         for dtype, shape in self.layout:
             column = np.frombuffer(content, dtype, math.prod(shape), begin).reshape(shape)
             begin += column.nbytes
-            yield column.copy()  # where it lies in there is no place for its type
+            columns.append(column.copy())  # where it lies in there is no place for its type
+        return _with_columns(self.bare, iter(columns))
 
 
 def _columns(part: Any) -> Iterator[NDArray[Any]]:
@@ -348,48 +330,33 @@ NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
 class RankSummary:
     """One rank's part in a job. Times are on the profile's own clock."""
 
-    profile: str
-    """The file; ranks of one file have it in common."""
-    rank: int | None
-    """From the profile's metadata; None where that does not say."""
+    profile: str  # the file; ranks of one file have it in common
+    rank: int | None  # from the profile's metadata; None where that does not say
     world_size: int | None
     gpu_name: str
     window: Span
-    steady: Span
-    """The steps without warm-up, or the whole window."""
-    lines: tuple[tuple[Line, int], ...]
-    """The books of the steady stretch, by line; they sum to it."""
-    hidden_comm_ns: int
-    """Communication of the steady stretch that ran while something computed."""
-    exposed: Spans
-    """When only communication ran, in the whole window."""
-    edges_ns: Ints
-    """Where steps begin and end, one more than there are steps; empty where none were found."""
+    steady: Span  # the steps without warm-up, or the whole window
+    lines: tuple[tuple[Line, int], ...]  # the books of the steady stretch, by line; they sum to it
+    hidden_comm_ns: int  # communication of the steady stretch that ran while something computed
+    exposed: Spans  # when only communication ran, in the whole window
+    edges_ns: Ints  # where steps begin and end, one more than there are steps; empty where none were found
     warm_up: int
     steps_source: str | None
     collectives: Collectives
-    losses: tuple[str, ...]
-    """What the profile lacks, in sentences."""
-    stretches: Spans | None = None
-    """What is looked at of the window; None: all of it."""
-    zero_ns: int | None = None
-    """The instant that times are told from; None: where the window begins."""
-    name: str = ""
-    """What to call it where no rank is recorded; empty: as the profile."""
-    place: Place | None = None
-    """Which process and GPU of its profile it is; None: the profile is this one rank's."""
-    gpu: int | None = None
-    """The GPU's number in its capture; None where the profile does not say which GPU it is."""
+    losses: tuple[str, ...]  # what the profile lacks, in sentences
+    stretches: Spans | None = None  # what is looked at of the window; None: all of it
+    zero_ns: int | None = None  # the instant that times are told from; None: where the window begins
+    name: str = ""  # what to call it where no rank is recorded; empty: as the profile
+    place: Place | None = None  # which process and GPU of its profile it is; None: the profile is this one rank's
+    gpu: int | None = None  # the GPU's number in its capture; None where the profile does not say which GPU it is
     clock: str | None = None
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
-    work: PackedWork | NotMeasured = NOT_KEPT
-    """What is replayed of it together with the other ranks."""
+    work: PackedWork | NotMeasured = NOT_KEPT  # what is replayed of it together with the other ranks
     phases_ns: tuple[tuple[str, int], ...] = ()
     """The steady steps by phase of a layer, where that was asked for and layers are known."""
 
     @property
     def label(self) -> str:
-        """What to call it."""
         return self.name or self.profile if self.rank is None else f"rank {self.rank}"
 
     @property
@@ -402,7 +369,6 @@ class RankSummary:
 
     @property
     def length_ns(self) -> Ints:
-        """How long each step took, warm-up included."""
         return self._looked_at_ns(self.edges_ns)
 
     def _looked_at_ns(self, edges_ns: Ints) -> Ints:
@@ -457,6 +423,11 @@ def rank_summary(
     devices = analyse_devices(trace, profile, wanted)
     activities = devices[0].work
     device = max(devices, key=lambda device: device.device_floor_ns)
+    phases_ns: tuple[tuple[str, int], ...] = ()
+    if phases:
+        from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
+
+        phases_ns = tuple(phase_costs(trace, device).of_layers_ns.items())
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if len(devices) > 1:
         losses.append(
@@ -493,11 +464,5 @@ def rank_summary(
         gpu=None if any(note.code == "gpus-assumed" for note in trace.health) else device.gpu,
         clock=trace.origin.capture or (None if place is None else profile),
         work=rank_work(trace, device, operations) if operations else NOT_KEPT,
-        phases_ns=_phases_ns(trace, device) if phases else (),
+        phases_ns=phases_ns,
     )
-
-
-def _phases_ns(trace: Trace, device: Device) -> tuple[tuple[str, int], ...]:
-    from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
-
-    return tuple(phase_costs(trace, device).of_layers_ns.items())

@@ -98,24 +98,18 @@ class Collectives:
 
     start_ns: Ints
     end_ns: Ints
-    launched_ns: Ints
-    """When the launch call began; -1 where it was not recorded."""
+    launched_ns: Ints  # when the launch call began; -1 where it was not recorded
     stream: Ints
-    kind: Ints
-    """Position in KINDS."""
-    dtype: Ints
-    """Position in DTYPES; -1: not known."""
-    group: Ints
-    """Position in `groups`; -1: not known."""
-    bytes: Ints
-    """What this rank gives; -1: not known."""
+    kind: Ints  # position in KINDS
+    dtype: Ints  # position in DTYPES; -1: not known
+    group: Ints  # position in `groups`; -1: not known
+    bytes: Ints  # what this rank gives; -1: not known
     groups: tuple[Group, ...] = ()
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     def at(self, positions: NDArray[Any] | slice) -> Collectives:
-        """Those at these positions."""
         columns = (column.name for column in fields(self) if column.name != "groups")
         return Collectives(**{name: getattr(self, name)[positions] for name in columns}, groups=self.groups)
 

@@ -24,12 +24,9 @@ class Waiting:
 
     wait_ns: int
     transfer_ns: int
-    late: int
-    """How often the rank was the last to arrive, in the whole stretch."""
-    caused_ns: int
-    """What the others waited until it came, added up."""
-    saves_ns: int | None
-    """What fixing only this rank saves, see `fixing`; None where that was not replayed."""
+    late: int  # how often the rank was the last to arrive, in the whole stretch
+    caused_ns: int  # what the others waited until it came, added up
+    saves_ns: int | None  # what fixing only this rank saves, see `fixing`; None where that was not replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +36,16 @@ class RankTimes:
     label: str
     profile: str
     gpu_name: str
-    steps: int | None
-    """None where no steps were found."""
+    steps: int | None  # None where no steps were found
     median_step_ns: int | None
     compute_ns: int
     exposed_comm_ns: int
     hidden_comm_ns: int
-    waiting: Waiting | None
-    """None where no collective of this rank was matched."""
+    waiting: Waiting | None  # None where no collective of this rank was matched
     matched: int
-    seen: int
-    """Collectives in this rank's profile; of them so many matched."""
+    seen: int  # collectives in this rank's profile; of them so many matched
     clock_ahead_ns: int | None
-    clock_residual_ns: int | None
-    """None where nothing tells."""
+    clock_residual_ns: int | None  # None where nothing tells
 
 
 def rank_times(job: Job, fixed: Fixing | NotMeasured) -> tuple[RankTimes, ...]:
@@ -101,10 +94,8 @@ class Lateness:
 
     seen_at: LateAt
     ranks: tuple[str, ...]
-    steps: tuple[int, ...]
-    """Numbers on the first rank."""
-    late_ns: Ints
-    """A row per rank, a column per step."""
+    steps: tuple[int, ...]  # numbers on the first rank
+    late_ns: Ints  # a row per rank, a column per step
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +112,14 @@ class Straggler:
 
     label: str
     profile: str
-    late: int
-    """How often it was the last to arrive, of `counted` collectives."""
+    late: int  # how often it was the last to arrive, of `counted` collectives
     counted: int
-    caused_ns: int
-    """What the others waited for it, added up."""
-    all_caused_ns: int
-    """The same for all ranks."""
+    caused_ns: int  # what the others waited for it, added up
+    all_caused_ns: int  # the same for all ranks
     saves_share: float | None
     """How much shorter the job's step would be if only this one were fixed; None where that was not replayed."""
-    compute_ratio: float | None
-    """Its compute per step over the median rank's."""
-    worst: WorstStep | None
-    """None where lateness was not measured."""
+    compute_ratio: float | None  # its compute per step over the median rank's
+    worst: WorstStep | None  # None where lateness was not measured
 
 
 def lateness(job: Job) -> Lateness | NotMeasured:

@@ -69,25 +69,20 @@ class CountedLaunch(NamedTuple):
     """Of one kernel, over its launches by their time."""
 
     percent: Mapping[GpuMetric, float]
-    took_ns: float
-    """Of one launch as it was profiled; NaN where that was not recorded."""
-    hertz: float
-    """The multiprocessors' clock meanwhile; likewise."""
+    took_ns: float  # of one launch as it was profiled; NaN where that was not recorded
+    hertz: float  # the multiprocessors' clock meanwhile; likewise
 
 
 class CountedUse:
     """What Nsight Compute counted of kernels."""
 
     def __init__(self, report: KernelReport) -> None:
-        self._by_name, self._by_bare_name = (_counted(report, name_of) for name_of in (_in_short, _bare))
-
-    def percent(self, kernels: Sequence[_Key]) -> list[Mapping[GpuMetric, float] | None]:
-        """By counter, of each of these kernels: name, grid and block. None: it was not profiled."""
-        return [None if one is None else one.percent for one in self.launches(kernels)]
+        self._by_name = _counted(report, _in_short)
+        self._by_bare_name = _counted(report, lambda name: parse(name).bare)
 
     def launches(self, kernels: Sequence[_Key]) -> list[CountedLaunch | None]:
         """What was counted of each of these kernels: name, grid and block. None: it was not profiled."""
-        bare_keys = [(_bare(name), grid, block) for name, grid, block in kernels]
+        bare_keys = [(parse(name).bare, grid, block) for name, grid, block in kernels]
         often = Counter(bare_keys)
         return [
             self._by_name.get((_in_short(name), grid, block))
@@ -98,18 +93,13 @@ class CountedUse:
 
 def held_against(use: UseOfKernels, report: KernelReport) -> tuple[CounterComparison, ...]:
     """Every counter of every kernel that both have."""
-    counted = CountedUse(report).percent([(kernel.full_name, kernel.grid, kernel.block) for kernel in use.kernels])
+    counted = CountedUse(report).launches([(kernel.full_name, kernel.grid, kernel.block) for kernel in use.kernels])
     return tuple(
-        CounterComparison(kernel, metric, figure, figures[metric])
-        for kernel, figures in zip(use.kernels, counted, strict=True)
+        CounterComparison(kernel, metric, figure, launch.percent[metric])
+        for kernel, launch in zip(use.kernels, counted, strict=True)
         for metric, figure in kernel.figures.items()
-        if figures is not None and metric in figures
+        if launch is not None and metric in launch.percent
     )
-
-
-def _bare(name: str) -> str:
-    """Without namespaces."""
-    return parse(name).bare
 
 
 def _in_short(name: str) -> str:

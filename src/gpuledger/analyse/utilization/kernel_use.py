@@ -141,8 +141,7 @@ class KernelUse:
     use_class: UseClass
     occupancy_limit: OccupancyLimit | None = None
     """What its launch allows; None where registers were not read, or the GPU is not known."""
-    clock_hz: float | None = None
-    """The mean while it ran; None where it was not sampled."""
+    clock_hz: float | None = None  # the mean while it ran; None where it was not sampled
 
     @property
     def occupancy(self) -> float | None:

@@ -76,7 +76,6 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
 
 
 def _most(metric: GpuMetric) -> int:
-    """What a counter can show at most."""
     return _LARGEST if metric is GpuMetric.SM_CLOCK else _WHOLE
 
 

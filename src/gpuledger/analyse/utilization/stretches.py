@@ -50,15 +50,8 @@ class Clock:
         """From the samples in which kernels ran, by time; one at least."""
         lowest, most = np.percentile(hertz, (1, 99))
         late = hertz[-max(len(hertz) // 3, 1) :]
-        return cls(
-            float(hertz.mean()),
-            float(lowest),
-            float(most),
-            float(late.mean()),
-            highest_hz,
-            len(hertz),
-            len(hertz) * period_ns,
-        )
+        figures = (float(figure) for figure in (hertz.mean(), lowest, most, late.mean()))
+        return cls(*figures, highest_hz, len(hertz), len(hertz) * period_ns)
 
     @property
     def top_hz(self) -> float:

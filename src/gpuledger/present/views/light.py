@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.light.books import MOSTLY_KNOWN, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightSource
-from gpuledger.analyse.light.product_roof import LightRoof
+from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -22,7 +22,7 @@ from gpuledger.present.terms import TOTAL
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.light.lit_time import LitTime
+    from gpuledger.analyse.light.kernel_light import LitTime
 
 ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
 
