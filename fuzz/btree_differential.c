@@ -154,7 +154,7 @@ static void compare_table(sqlite3 *database, const struct btree_file *file, cons
     int32_t columns[MOST_COLUMNS];
     int64_t *out[MOST_COLUMNS] = {0};
     uint64_t bad[MOST_COLUMNS] = {0}, short_records = 0, rows = 0;
-    struct btree_wanted wanted = {columns, 0, shape->alias};
+    struct btree_wanted wanted = {columns, 0, shape->alias, NULL};
     for (int at = 0; at < shape->columns; at++)
         if (!shape->is_real[at]) columns[wanted.count++] = at;
     enum btree_status status =

@@ -1,9 +1,9 @@
 /* A harness for libFuzzer: any bytes as a SQLite file, through btree.c.
  *
  * In: 8 bytes that say how to look at the file, then the file (see `struct look`). Checked beside what the sanitizers
- * check: a tree decoded in two parts gives what it gives in one, a column decoded alone what it gives among others,
- * texts are as long as they say, and every value of an answer was written. Says how many inputs were decoded to the
- * end when it is done, as a fuzzer that only meets refusals tests nothing.
+ * check: a tree decoded in two parts gives what it gives in one, a column decoded alone what it gives among others, one
+ * of 32 bits what it gives in 64 or a refusal, texts are as long as they say, and every value of an answer was written.
+ * Says how many inputs were decoded to the end when it is done, as a fuzzer that only meets refusals tests nothing.
  */
 #include "memory_file.h"
 
@@ -98,11 +98,39 @@ static void compare_alone(
     const struct btree_file *file, const struct btree_leaves *leaves, const struct btree_wanted *wanted,
     const struct answer *whole) {
     size_t last = wanted->count - 1;
-    struct btree_wanted one = {wanted->columns + last, 1, wanted->alias};
+    struct btree_wanted one = {wanted->columns + last, 1, wanted->alias, NULL};
     struct answer alone = decoded(file, leaves, 0, leaves->count, &one);
     must(alone.status == BTREE_OK && alone.bad[0] == whole->bad[last], "a column by itself is read too");
     must(!memcmp(alone.columns[0], whole->columns[last], alone.rows * sizeof(int64_t)), "a column by itself");
     forget(&alone);
+}
+
+/* Every other column in 32 bits: the same numbers, or it is said that one of them does not fit. */
+static void compare_small(
+    const struct btree_file *file, const struct btree_leaves *leaves, const struct btree_wanted *wanted,
+    const struct answer *whole, size_t first) {
+    int32_t *small[MOST_COLUMNS] = {0};
+    struct btree_wanted narrow = {wanted->columns, wanted->count, wanted->alias, small};
+    struct answer answer = {.rows = whole->rows};
+    int fits = 1;
+    for (size_t at = 0; at < wanted->count; at++) {
+        if (at % 2 == first) {
+            small[at] = malloc(whole->rows * sizeof(int32_t) + 1);
+            for (uint64_t row = 0; row < whole->rows; row++) fits &= whole->columns[at][row] == (int32_t)whole->columns[at][row];
+        } else {
+            answer.columns[at] = malloc(whole->rows * sizeof(int64_t) + 1);
+        }
+    }
+    answer.status = btree_decode(file, leaves->pages, leaves->rows, leaves->count, &narrow, answer.columns, answer.rows,
+                                 answer.bad, answer.summaries, &answer.short_records);
+    must(answer.status == (fits ? BTREE_OK : BTREE_NOT_SMALL), "what does not fit into 32 bits is refused, and nothing else");
+    for (size_t at = 0; at < wanted->count && fits; at++) {
+        check_summary(whole->columns[at], whole->rows, answer.summaries[at]);
+        for (uint64_t row = 0; row < whole->rows; row++)
+            must(whole->columns[at][row] == (small[at] ? small[at][row] : answer.columns[at][row]), "a column beside small ones");
+    }
+    for (size_t at = 0; at < wanted->count; at++) free(small[at]);
+    forget(&answer);
 }
 
 static void decode_texts(const struct btree_file *file, const struct btree_leaves *leaves, int32_t column) {
@@ -130,7 +158,7 @@ static void decode_texts(const struct btree_file *file, const struct btree_leave
 
 static void decode_all(const struct btree_file *file, const struct btree_leaves *leaves, const struct look *look) {
     int32_t columns[MOST_COLUMNS];
-    struct btree_wanted wanted = {columns, 0, (int32_t)(look->alias % (MOST_COLUMNS + 1)) - 1};
+    struct btree_wanted wanted = {columns, 0, (int32_t)(look->alias % (MOST_COLUMNS + 1)) - 1, NULL};
     unsigned chosen = (unsigned)look->columns_low | (unsigned)look->columns_high << 8;
     for (int32_t column = 0; column < MOST_COLUMNS; column++)
         if (chosen >> column & 1) columns[wanted.count++] = column;
@@ -139,6 +167,7 @@ static void decode_all(const struct btree_file *file, const struct btree_leaves 
         trees_decoded++;
         compare_parts(file, leaves, &wanted, &whole);
         if (wanted.count > 1) compare_alone(file, leaves, &wanted, &whole);
+        compare_small(file, leaves, &wanted, &whole, look->flags >> 1 & 1);
     }
     forget(&whole);
     decode_texts(file, leaves, look->text_column % MOST_COLUMNS);
@@ -148,7 +177,7 @@ static void decode_all(const struct btree_file *file, const struct btree_leaves 
 static void compare_ways(
     const struct btree_file *file, const struct btree_leaves *by_keys, const struct btree_leaves *counted) {
     int32_t first = 0;
-    struct btree_wanted wanted = {&first, 1, -1};
+    struct btree_wanted wanted = {&first, 1, -1, NULL};
     struct answer answer = decoded(file, by_keys, 0, by_keys->count, &wanted);
     if (answer.status == BTREE_OK) {
         must(by_keys->count == counted->count, "as many leaves");

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.analyse import run_history
 from gpuledger.analyse.run_history import CODE, HARDWARE, METHOD, NOISE, LevelChange, StoredRun, trend
 from support.made_history import made_history, made_run
 
@@ -162,3 +164,12 @@ def test_too_few_runs_for_a_change_are_told_as_noise_with_their_chance() -> None
     [change] = trend(made_history(4, [(4, 0.2)], runs=8), "step").changes
     assert (change.verdict, number(change.first_after)) == (NOISE, 4)
     assert change.chance == pytest.approx(2 / 70, abs=0.03)
+
+
+def test_series_are_found_in_time_that_grows_with_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of 3,000 runs, each by a method of its own, took minutes: every run was held against every other."""
+    compare = Mock(return_value={})
+    monkeypatch.setattr(run_history, "differences", compare)
+    runs = [made_run(number, 1e7, method=f"batch {number}") for number in range(100)]
+    assert len(trend(runs, "step").runs) == 100
+    assert compare.call_count <= 100

@@ -115,6 +115,8 @@ class Server:
 
         No file that it writes may grow beyond `file_bytes`; after so many seconds it is `ended` by a signal.
         """
+        from support.command import ONE_DAY
+
         folder.mkdir(parents=True, exist_ok=True)
         places = {name: str(folder / name) for name in ("stdout", "stderr", "deeds")}
         home = {"HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
@@ -125,7 +127,7 @@ class Server:
         request = {
             "arguments": [str(each) for each in arguments],
             "cwd": str(cwd or folder),
-            "environment": home | dict(environment or {}),
+            "environment": home | ONE_DAY | dict(environment or {}),
             "file_bytes": file_bytes,
             "ended": ended,
         }

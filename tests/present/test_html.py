@@ -30,6 +30,7 @@ from gpuledger.messages import Message, catalogue
 from gpuledger.present.document import Document, Page, Paragraph, Section, SheetBlock
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import made_at
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded_json, html
 from gpuledger.selection import Selection
@@ -436,3 +437,12 @@ def test_every_tone_can_be_an_area_and_a_line(drawn: Drawn) -> None:
     """A line in a tone that the style sheet had no stroke for came out as a black area."""
     page = drawn("decode.sqlite")[1]
     assert [tone for tone in TONES if f".s-{tone} {{" not in page or f".f-{tone} {{" not in page] == []
+
+
+@pytest.mark.parametrize("fixed", ["253402300800", "9" * 5000, "-1", "²", ""])
+def test_a_fixed_time_that_is_no_date_is_not_taken(fixed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two were an internal error of every page."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "99999999999")
+    assert made_at() == "5138-11-16T09:46:39Z"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", fixed)
+    assert made_at()[:3] == "202"

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuledger.cli.verbs import run as verb
+from gpuledger.runbook.engine import json_at, state_of
 from support.command import PATIENCE_S, ROOT, Ran, gpuledger
 from support.thorough import some
 
@@ -363,6 +364,24 @@ def test_another_runbooks_folder_is_refused_and_so_is_a_broken_state(tmp_path: P
     ran = run(path)
     assert ran.exit_code == 1
     assert "is not the state of a run" in ran.stderr
+
+
+@pytest.mark.parametrize("seconds", ["null", '"x"', "[]", "-1", "1e999", "NaN", "9" * 400])
+def test_a_cell_whose_record_is_damaged_is_run_again(tmp_path: Path, seconds: str) -> None:
+    """A time that was no number was an internal error of every later run in the folder."""
+    path = tmp_path / "state.json"
+    step = f'{{"step": "bench", "state": "done", "seconds": {seconds}}}'
+    whole = '"whole": {"fingerprint": "f", "state": "finished", "steps": []}'
+    cells = f'{whole}, "a": {{"fingerprint": "f", "state": "finished", "steps": [{step}]}}, "b": 3'
+    path.write_text(f'{{"schema": "gpuledger.runbook-state/1", "runbook": "toy", "cells": {{{cells}}}}}')
+    assert list(state_of(tmp_path, "toy").cells) == ["whole"]
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "9" * 400, "9" * 5000])
+def test_a_figure_that_is_no_number_is_none(tmp_path: Path, value: str) -> None:
+    """A program that divides by nothing writes NaN: the summary was an internal error."""
+    (tmp_path / "a.json").write_text(f'{{"ms": {value}, "more": [1, 2.5, -{2**60}]}}')
+    assert json_at(tmp_path / "a.json") == {"ms": None, "more": [1, 2.5, -(2**60)]}
 
 
 # the command line

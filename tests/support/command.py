@@ -39,6 +39,7 @@ NAMES = (
     "zoo_node",
 )
 _CHANGE_OUTPUT = ("COLUMNS", "GPULEDGER_DEBUG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+ONE_DAY = {"SOURCE_DATE_EPOCH": "1765929600"}
 PATIENCE_S = 120
 """How long to wait for what must come: a busy machine takes a while, only a hang takes this long."""
 
@@ -100,7 +101,7 @@ def gpuledger_process(*arguments: str | Path, cwd: Path | None = None, **environ
 def clean_environment() -> dict[str, str]:
     """The environment of a call: nothing that changes what is printed, one day, and warnings are errors."""
     kept = {name: value for name, value in os.environ.items() if name not in _CHANGE_OUTPUT}
-    return kept | {"PYTHONWARNINGS": "error", "SOURCE_DATE_EPOCH": "1765929600"}
+    return kept | {"PYTHONWARNINGS": "error"} | ONE_DAY
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -103,7 +103,7 @@ def _test(seed: str, ends: float, results: _Results) -> None:
                     cases[way.name] = way.cases(bench)
                 if case.verdict in BAD and case.file is not None:
                     case = _aside(case)
-                results.put(case)
+                results.put(replace(case, way=way.name))
             bench.server.close()
     finally:
         results.put(None)
@@ -114,7 +114,7 @@ def _aside(case: Verdict) -> Verdict:
     assert case.file is not None
     copy = Path(tempfile.mkdtemp(prefix="torture-find-")) / case.file.name
     (shutil.copytree if case.file.is_dir() else shutil.copyfile)(case.file, copy)
-    return Verdict(case.case, case.verdict, case.detail, copy)
+    return replace(case, file=copy)
 
 
 class _Kept:
@@ -134,16 +134,18 @@ class _Kept:
         with (self._folder / "finds.jsonl").open("a") as file:
             file.write(json.dumps(find) + "\n")
 
-    def count(self, counts: Counter[str], seconds: float) -> None:
+    def count(self, counts: Counter[str], ways: Counter[str], seconds: float) -> None:
         """Write down how many cases there were so far: what is killed has its counts too."""
         self._folder.mkdir(parents=True, exist_ok=True)
         bad = {verdict: counts[verdict] for verdict in BAD}
         told = {"seed": self._seed, "seconds": round(seconds), "cases": counts.total(), "failures": sum(bad.values())}
-        (self._folder / "counts.json").write_text(json.dumps(told | {"verdicts": bad | dict(counts)}) + "\n")
+        (self._folder / "counts.json").write_text(
+            json.dumps(told | {"verdicts": bad | dict(counts), "ways": ways}) + "\n"
+        )
 
 
 def _gathered(results: _Results, testers: int, kept: _Kept) -> Counter[str]:
-    counts: Counter[str] = Counter()
+    counts, ways = Counter[str](), Counter[str]()
     begun = told = time.monotonic()
     while testers:
         case = results.get()
@@ -151,12 +153,13 @@ def _gathered(results: _Results, testers: int, kept: _Kept) -> Counter[str]:
             testers -= 1
         else:
             counts[case.verdict] += 1
+            ways[case.way] += 1
         if case is not None and case.verdict in BAD:
             kept.add(case)
             sys.stderr.write(f"{case.verdict}: {case.case}\n")
         if not testers or time.monotonic() > told + _EVERY_S:
             told = time.monotonic()
-            kept.count(counts, told - begun)
+            kept.count(counts, ways, told - begun)
             sys.stderr.write(f"{counts.total()} cases in {told - begun:.0f} s\n")
     return counts
 

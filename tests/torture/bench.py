@@ -43,6 +43,8 @@ class Verdict:
     detail: str = ""
     file: Path | None = None
     """What shows it, to be kept."""
+    way: str = ""
+    """The way to break things that it is of."""
 
 
 @dataclass(slots=True)

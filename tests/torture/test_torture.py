@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import torture.__main__
-from hostile.forked import Server
+from hostile import files
+from hostile.forked import Server, server
 from support.command import ROOT
 from support.thorough import IS_THOROUGH
 from torture.__main__ import Way, _gathered, _Kept, _test
@@ -84,6 +85,14 @@ def test_a_tester_that_fails_itself_is_a_find_and_goes_on(monkeypatch: pytest.Mo
     assert (counts["equal"], counts["crash"] > 0) == (4, True)
     told = json.loads((tmp_path / "counts.json").read_text())
     assert (told["cases"], told["failures"]) == (counts.total(), counts["crash"])
+    assert told["ways"] == {"bad": counts["crash"], "good": 4}
+
+
+def test_a_page_that_is_written_in_the_next_minute_is_the_same(tmp_path: Path) -> None:
+    """One was torn: a page says when it was made, and the call that was to be killed had ended, a minute later."""
+    profile = files.trace(tmp_path / "a.json")
+    ran = server().run("report", profile, "-o", tmp_path / "a.html", folder=tmp_path / "ran")
+    assert (ran.exit_code, "Made 2025-12-17 00:00 UTC." in (tmp_path / "a.html").read_text()) == (0, True)
 
 
 def test_some_seconds_of_it_find_nothing(tmp_path: Path) -> None:

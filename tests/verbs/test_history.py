@@ -11,6 +11,8 @@ from pathlib import Path
 
 import duckdb
 import msgspec
+import numpy as np
+import pyarrow.parquet
 import pytest
 
 from gpuledger.analyse.diff.baseline import baseline_json
@@ -182,3 +184,24 @@ def test_git_names_the_commits_between(tmp_path: Path, monkeypatch: pytest.Monke
     said = shown(tmp_path / "store", "blame")
     assert re.search(r"Code: \+14\.3 % at [0-9a-f]{10} Change 7\.", said)
     assert re.search(r"Commits in between: \w+ Change 7; \w+ Change 6; \w+ Change 5\.", " ".join(said.split()))
+
+
+@pytest.mark.parametrize("value", [1e308, 1e-320, -1.0, 2.0**70])
+def test_a_figure_that_no_run_has_is_not_ours(store: Path, tmp_path: Path, value: float) -> None:
+    """The trend over figures at the ends of what a float holds was an internal error."""
+    [first, *_] = sorted(store.iterdir())
+    duckdb.execute(f"COPY (SELECT * REPLACE ({value!r}::DOUBLE AS value) FROM '{first}') TO '{tmp_path / first.name}'")
+    held = read_store(tmp_path)
+    assert (held.runs, len(held.damaged)) == ((), 1)
+
+
+def test_a_few_bytes_that_unpack_to_gigabytes_and_a_pipe_are_left_out(store: Path, tmp_path: Path) -> None:
+    [first, *_] = sorted(store.iterdir())
+    rows = pyarrow.parquet.read_table(first)
+    rows = pyarrow.concat_tables([rows] * (9_000 // len(rows)))
+    units = pyarrow.DictionaryArray.from_arrays(np.zeros(len(rows), np.int32), pyarrow.array(["x" * 1_000_000]))
+    table = rows.set_column(rows.column_names.index("unit"), "unit", units)
+    pyarrow.parquet.write_table(table, tmp_path / first.name, store_schema=False)
+    os.mkfifo(tmp_path / "pipe.parquet")  # who opens it waits for a writer
+    held = read_store(tmp_path)
+    assert [why.partition(": ")[2] for why in held.damaged] == ["unpacks to more than 64 MiB", "is no file"]

@@ -8,6 +8,7 @@ anywhere. So noise may have any distribution. docs/concepts/history.md tells it 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
@@ -159,11 +160,14 @@ def trend(runs: Sequence[StoredRun], figure: str) -> Trend:
 
 def _series(runs: Sequence[StoredRun]) -> list[list[StoredRun]]:
     """Runs that differ in code alone, each series in order; the series in the order of their first runs."""
-    series: list[list[StoredRun]] = []
+    series, recorded_alike = list[list[StoredRun]](), dict[tuple[str, ...], list[list[StoredRun]]]()
     for run in runs:
-        like = next((members for members in series if not differences(members[0], run)), None)
+        alike = recorded_alike.setdefault((run.gpu, run.driver, run.tool, run.method), [])  # clocks are left
+        like = next((members for members in alike if not differences(members[0], run)), None)
         if like is None:
-            series.append(like := [])
+            like = []
+            alike.append(like)
+            series.append(like)
         like.append(run)
     return series
 
@@ -190,6 +194,7 @@ class _Levels:
 
     def __init__(self, runs: Sequence[StoredRun], values: Floats, edges: Sequence[int]) -> None:
         self.runs, self.values, self.edges = runs, values, edges
+        self.by_place = sorted(range(len(runs)), key=lambda run: runs[run].place)
         self.cuts, self.chances = _best_cuts(values, edges)[0], dict[int, float]()
         self.doubtful = dict[int, float]()
         random = np.random.default_rng(SEED)
@@ -214,7 +219,8 @@ class _Levels:
         return tuple(sorted(found, key=lambda change: change.first_after.place))
 
     def _level(self, run: int) -> slice:
-        return next(slice(start, end) for start, end in pairwise(self.cuts) if start <= run < end)
+        after = bisect_right(self.cuts, run)
+        return slice(self.cuts[after - 1], self.cuts[after])
 
     def _change(self, verdict: str, old: slice, new: slice, chance: float | None = None, what: str = "") -> LevelChange:
         one, other = (math.exp(median(self.values[level])) for level in (old, new))
@@ -245,8 +251,8 @@ class _Levels:
     def _between(self, edge: int) -> LevelChange | None:
         """Where another series begins: its first level against that of the run before it, of whichever series."""
         first = self.runs[edge]
-        last = max((run for run in self.runs if run.place < first.place), key=lambda run: run.place)
-        old, new = self._level(self.runs.index(last)), self._level(edge)
+        before = self.by_place[bisect_left(self.by_place, first.place, key=lambda run: self.runs[run].place) - 1]
+        last, old, new = self.runs[before], self._level(before), self._level(edge)
         what = differences(last, first)
         change = self._change(HARDWARE if HARDWARE in what else METHOD, old, new, what="; ".join(what.values()))
         error = self.sigma * math.sqrt(1 / len(change.before) + 1 / len(change.after))

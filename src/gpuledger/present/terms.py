@@ -133,7 +133,8 @@ def track_words(report: ProfiledRun, track: EventTrack) -> Message:
 def made_at() -> str:
     """Now, as ISO 8601 to the second."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
-    now = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdecimal() else datetime.now(UTC)
+    is_date = fixed.isdecimal() and len(fixed) < 12  # more digits are a year of five
+    now = datetime.fromtimestamp(int(fixed), UTC) if is_date else datetime.now(UTC)
     return now.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shlex
 import shutil
@@ -21,7 +22,9 @@ from contextlib import suppress
 from dataclasses import asdict, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Annotated, Any, Final
+
+from msgspec import Meta, convert
 
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
@@ -116,13 +119,20 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def json_at(path: Path) -> dict[str, Any] | None:
-    """A JSON document; None where there is none that can be read."""
+    """A JSON document; None where there is none that can be read, and for a number in it that is none."""
     try:
         with path.open("rb") as file:
-            document = json.loads(file.read(_LARGEST))
+            document = json.loads(
+                file.read(_LARGEST), parse_float=_finite, parse_int=_finite, parse_constant=lambda _: None
+            )
     except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
+
+
+def _finite(digits: str) -> int | float | None:
+    number = float(digits)
+    return None if math.isinf(number) else int(digits) if digits.lstrip("-").isdecimal() else number
 
 
 def last_line(path: Path) -> str:
@@ -172,7 +182,7 @@ class StepRecord:
     state: str
     reason: str = ""
     exit_code: int | None = None
-    seconds: float = 0.0
+    seconds: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     log: str = ""
 
 
@@ -222,10 +232,8 @@ def state_of(folder: Path, runbook: str) -> RunState:
         raise GpuledgerError(claim, hint="choose another folder with --output")
     for records, listed in ((state.cells, document["cells"]), (state.comparisons, document.get("comparisons"))):
         for name, entry in listed.items() if isinstance(listed, dict) else ():
-            with suppress(TypeError, KeyError):
-                steps = tuple(StepRecord(**step) for step in entry["steps"])
-                texts = [str(entry[key]) for key in ("fingerprint", "state", "reason")]
-                records[name] = CellRecord(texts[0], texts[1], texts[2], steps)
+            with suppress(ValueError):
+                records[name] = convert(entry, CellRecord)
     return state
 
 

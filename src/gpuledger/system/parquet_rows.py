@@ -14,8 +14,9 @@ from gpuledger.errors import OutputRefused, UnreadableProfile, needing
 from gpuledger.system.files import reason_of, whole_file
 
 ENDING: Final = ".parquet"
-_MOST_ROWS: Final = 100_000
-"""A larger file is no record of ours."""
+_MOST_ROWS, _ROWS_AT_A_TIME = 10_000, 100
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""A larger file is no record of ours; nor is one that a few bytes unpack to more."""
 
 
 def write_rows(path: Path, kinds: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -40,6 +41,8 @@ def read_rows(path: Path, kinds: Mapping[str, str]) -> list[dict[str, Any]]:
         import pyarrow
         import pyarrow.parquet
 
+    if not path.is_file():  # a pipe would be waited for
+        raise UnreadableProfile(f"{path.name}: is no file")
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             held = {field.name: str(field.type) for field in file.schema_arrow}
@@ -47,7 +50,16 @@ def read_rows(path: Path, kinds: Mapping[str, str]) -> list[dict[str, Any]]:
                 raise UnreadableProfile(f"{path.name}: has no column {wrong[0]} of {kinds[wrong[0]]}")
             if not 0 < file.metadata.num_rows <= _MOST_ROWS:
                 raise UnreadableProfile(f"{path.name}: has {file.metadata.num_rows} rows")
-            rows: list[dict[str, Any]] = file.read(columns=list(kinds)).to_pylist()
+            groups = range(file.metadata.num_row_groups)
+            if sum(file.metadata.row_group(group).total_byte_size for group in groups) > _MOST_BYTES:
+                raise UnreadableProfile(f"{path.name}: unpacks to more than {_MOST_BYTES >> 20} MiB")
+            rows = list[dict[str, Any]]()
+            unpacked_bytes = 0  # one text of a few bytes may stand in every row
+            for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(kinds)):
+                unpacked_bytes += batch.nbytes
+                if unpacked_bytes > _MOST_BYTES:
+                    raise UnreadableProfile(f"{path.name}: unpacks to more than {_MOST_BYTES >> 20} MiB")
+                rows += batch.to_pylist()
     except (OSError, pyarrow.ArrowException, ValueError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreadableProfile(f"{path.name}: cannot be read: {said}") from None

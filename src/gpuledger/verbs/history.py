@@ -6,7 +6,6 @@ The store is a folder of Parquet files, one per run, a row per figure: `SELECT *
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 import time
@@ -52,6 +51,9 @@ _OF_RUN: Final = {part.name: _KINDS[str(part.type)] for part in fields(StoredRun
 _OF_FIGURE: Final = {"figure": "string", **{part.name: _KINDS[str(part.type)] for part in fields(RunFigure)}}
 _NEEDED: Final = ("figure", "unit", "value")
 _BASELINE: Final = {"baseline": "string"}  # of the first row alone: what `diff --save-baseline` writes
+
+_SMALLEST, _LARGEST = 1e-9, 1e18
+"""Nanoseconds, bytes and counts per step are 0 or lie between: what does not was not written by us."""
 
 _HASH: Final = re.compile(r"[0-9a-f]{7,64}")
 _GIT_S: Final = 10.0
@@ -169,8 +171,9 @@ def read_store(store: Path) -> RunStore:
 def _stored(name: str, rows: Sequence[dict[str, Any]]) -> StoredRun:
     first = {part: rows[0][part] for part in _OF_RUN}
     needed = [*(first[part] for part in first if part != "clock_hz"), *(row[key] for row in rows for key in _NEEDED)]
-    numbers = [first["clock_hz"], *(row[key] for row in rows for key in ("value", "low", "high"))]
-    if None in needed or first["run"] != name or not all(map(math.isfinite, filter(None, numbers))):
+    numbers = [first["clock_hz"], first["steps"], *(row[key] for row in rows for key in ("value", "low", "high"))]
+    is_right = all(_SMALLEST <= number <= _LARGEST for number in filter(None, numbers))
+    if None in needed or first["run"] != name or not is_right:
         raise UnreadableProfile(f"{name}{ENDING}: is not whole, or holds another run than its name says")
     figures = {row["figure"]: RunFigure(row["value"], row["unit"], row["low"], row["high"]) for row in rows}
     return StoredRun(**first, figures=figures)
