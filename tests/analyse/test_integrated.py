@@ -56,6 +56,12 @@ def test_what_was_planned_covers_nearly_all_of_the_gpus_time(told: dict[str, Any
     assert sum(kernels["levels"].values()) == pytest.approx(1)
 
 
+def test_a_kernel_near_the_memorys_roof_is_near_light(planned: Path) -> None:
+    """ncu's own sets count reads and writes of DRAM in one; the sum of roofs by hand is 0.54 of compute."""
+    said = gpuledger("report", "planned.sqlite", *BOTH, cwd=planned, COLUMNS="200").stdout
+    assert "Of compute, 53.8 % is light" in said
+
+
 def test_the_times_are_the_timelines(told: dict[str, Any]) -> None:
     (kernels,) = told["kernels"]
     (device,) = told["devices"]

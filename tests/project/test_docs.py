@@ -21,6 +21,7 @@ from support.memory_snapshots import captured
 from support.opened import plain
 from support.package_source import MODULES, PACKAGE, part
 from support.promised_keys import PROMISED, PromisedKey, promised_keys
+from support.published_tables import write_published_tables
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -87,6 +88,8 @@ def _lay_out(text: str, folder: Path) -> None:
     for packed in ROOT.glob("captures/serve/*.xz"):
         if f"serve/{packed.stem}" in text:
             shutil.copy(plain(packed), folder / "serve")
+    if "notes.txt::" in text or "mock_kernels.txt" in text:
+        write_published_tables(folder)
     for name, content in captured().items() if ".pickle" in text else ():
         if name in text:
             (folder / name).write_bytes(content)

@@ -344,11 +344,15 @@ class SteadyKernels:
         launches = self.counted.launches(keys)
         counted = [{} if launch is None else launch.percent for launch in launches]
         took, hertz = np.array([(np.nan, np.nan) if one is None else (one.took_ns, one.hertz) for one in launches]).T
-        roofs = (
-            np.array([sum(figures[one] for one in roof) if roof <= figures.keys() else np.nan for figures in counted])
-            for roof in ({_ROOFS[0]}, set(MEMORY[:2]), {_ROOFS[1]})
-        )
-        return *(roof[number] / 100 for roof in roofs), took[number], hertz[number]
+
+        def share(*roof: GpuMetric) -> NDArray[np.float64]:
+            percent = [sum(figures.get(metric, np.nan) for metric in roof) for figures in counted]
+            return np.array(percent)[number] / 100
+
+        reads, writes, both = MEMORY  # most sets of ncu's count both in one
+        moved, either = share(reads, writes), share(both)
+        memory = np.where(np.isnan(moved), either, moved)
+        return share(_ROOFS[0]), memory, share(_ROOFS[1]), took[number], hertz[number]
 
     @cached_property
     def launched(self) -> tuple[list[Any], Positions]:

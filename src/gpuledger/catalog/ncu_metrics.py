@@ -60,6 +60,7 @@ USE: Final = {
     GpuMetric.WARPS: (f"sm__warps_active.avg.{_OF_PEAK}",),
     GpuMetric.DRAM_READ: (f"dram__bytes_read.sum.{_OF_PEAK}",),
     GpuMetric.DRAM_WRITE: (f"dram__bytes_write.sum.{_OF_PEAK}",),
+    GpuMetric.DRAM: DRAM_SHARE,
 }
 """What Nsight Systems samples, as Nsight Compute counts it."""
 

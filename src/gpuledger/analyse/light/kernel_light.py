@@ -202,7 +202,7 @@ def _from_counters(
     )
     plain = kernels.multiply_in("fp32") | kernels.multiply_in("fp64")
     arithmetic = pace * np.where(plain, issue, tensor)
-    share = np.fmax(arithmetic, memory)
+    share = np.where(np.isnan(memory), np.nan, np.fmax(arithmetic, memory))  # without its bytes nothing is known
     limited = np.where(memory > arithmetic, LightRoof.MEMORY, LightRoof.COMPUTE).astype(np.int8)
     share = np.where((share < UNSEEN) & (issue > ISSUES), np.nan, share)
     most = np.fmax(share, issue)

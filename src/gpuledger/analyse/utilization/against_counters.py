@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOfKernels
-from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.ncu_metrics import DURATION, SM_CLOCK, USE
 from gpuledger.records import dataclass
@@ -144,7 +144,7 @@ def _mean(launches: Sequence[Profiled]) -> CountedLaunch:
         ]
         return sum(figure * time for figure, time in known) / sum(time for _, time in known) if known else None
 
-    shares = {metric: over_time(USE[metric]) for metric in OF_KERNELS}
+    shares = {metric: over_time(counters) for metric, counters in USE.items()}
     took, hertz = sum(lengths) / len(lengths) or None, over_time(SM_CLOCK)
     return CountedLaunch(
         {metric: 100 * share for metric, share in shares.items() if share is not None},
