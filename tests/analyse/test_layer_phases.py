@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gpuledger import open_trace
+from gpuledger import build_report, open_trace
 from gpuledger.analyse.phase_costs import (
     ONE_RANK,
     BetweenPhases,
     KnownJob,
     PhaseCosts,
+    PhaseTimes,
     phase_costs,
     phase_pieces,
     phase_waits,
+    sampled_phases,
 )
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import rank_summary
@@ -85,6 +87,24 @@ def test_phases_idle_time_and_other_work_are_told_and_sum_to_the_steps() -> None
     assert ("attention", "dispatch") not in between  # the norm lies between
     assert between["sampling", "attention"].other_ns + between["sampling", None].other_ns == 4 * 2_000  # the read
     assert ("expert_gemm", "attention") not in between
+
+
+def test_a_report_tells_phases_of_steps_from_the_middle() -> None:
+    """All steps take the same here, so one says what all say; a family alone is not repeated as a phase."""
+    rows = layered(steps=9)
+    [device] = analysed(rows)
+    one, all_steps = sampled_phases(rows, device, 10), sampled_phases(rows, device, 10_000)
+    assert isinstance(one, PhaseTimes)
+    assert isinstance(all_steps, PhaseTimes)
+    assert (one.steps, all_steps.steps) == (1, device.step_count)
+    assert {phase: ns * device.step_count for phase, ns in one.phases_ns.items()} == all_steps.phases_ns
+    shown = build_report(rows)
+    assert "By phase, per step: combine 120 us (" in " ".join(shown.to_text(width=80).split())
+    document = shown.to_dict()["layer_phases"]
+    assert document["phases"] == [{"phase": phase, "ns": ns} for phase, ns in all_steps.phases_ns.items()]
+    alone = trace(*(f"s0: {10 * at}-{10 * at + 9} flash_fwd" for at in range(12)))
+    assert sampled_phases(alone, analysed(alone)[0], 10_000) is None
+    assert build_report(alone).to_dict()["layer_phases"] is None
 
 
 def test_a_layer_has_its_phases_and_what_comes_before_them() -> None:
@@ -216,6 +236,11 @@ def test_every_nanosecond_of_every_step_is_on_one_line(
         assert not pieces.idle_ns[of_phase].any()
         summed = phase_costs(lines, device)
         assert sum(cost.busy_ns for cost in summed.phases) + summed.idle_ns + summed.other_ns == device.steady_ns
+        for enough in (1, 10**6):
+            some = sampled_phases(lines, device, enough)
+            assert some is None or sum(some.phases_ns.values()) + some.idle_ns + some.other_ns == some.whole_ns
+            if enough > 1 and some is not None:
+                assert (some.phases_ns, some.other_ns) == (busy(summed), summed.other_ns)
         own = device.work.of(device.gpu)
         for number, cost in enumerate(summed.phases):
             mine = work.phase == number
@@ -314,6 +339,13 @@ def test_inside_a_graph_the_order_of_kernels_tells_phases_and_layers(served: Cal
     visits = {cost.phase: cost.visits for cost in told.phases}
     assert visits["attention"] == visits["router"] == visits["expert_gemm"] == 4 * 4 * 8  # steps, layers, ranks
     assert busy(told)["expert_gemm"] > 0.6 * told.whole_ns
+
+
+def test_a_graph_that_was_recorded_as_a_whole_is_of_no_phase(served: Callable[[str], Path]) -> None:
+    """It ran between the kernels that choose tokens, and was said to be sampling: 67.5 % of the time."""
+    told = costs(open_trace(served("batches"), cache=False))
+    assert busy(told)["sampling"] < 0.01 * told.whole_ns
+    assert told.other_ns > 0.6 * told.whole_ns
 
 
 def test_ranks_that_share_a_gpu_go_through_their_phases_each_on_its_own(served: Callable[[str], Path]) -> None:

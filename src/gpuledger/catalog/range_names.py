@@ -96,6 +96,11 @@ _KERNELS: Final = (
     (DISPATCH, regex(r"dispatch|permute|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
     (ROUTER, regex(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
 )
+chooses_token: Final = name_matcher(
+    r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p",
+    words=("argmax", "arg_max", "sampl", "multinomial", "gumbel", "top"),
+)
+"""Whether a kernel chooses the next token."""
 _RESIZES: Final = regex(r"(?:up|down|grid)_?sampl", re.IGNORECASE)  # images, not tokens
 _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
 _OF_GROUPS: Final = regex(r"GroupProblemShape")  # of CUTLASS, among the arguments of a `device_kernel`
@@ -141,7 +146,7 @@ def phase_of_kernel(name: str, family: str) -> str:
     """The phase that a kernel of a family tells by its own name; empty where it may be of any."""
     if family == "attention":
         return ATTENTION
-    if SAMPLING.search(name) and not _RESIZES.search(name):
+    if chooses_token(name) and not _RESIZES.search(name):
         return SAMPLING_PHASE
     if family not in (COMMUNICATION, "moe", "gemm"):
         return ""
@@ -165,11 +170,9 @@ _STEP: Final = regex(
 )
 
 
-SAMPLING: Final = regex(r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p", re.IGNORECASE)
-"""Kernels that choose the next token."""
-
-OPTIMIZER: Final = regex(r"adam|sgd|lamb_|lion_|adagrad|adafactor|rmsprop|optimizer", re.IGNORECASE)
-"""Kernels that update parameters."""
+_OPTIMIZERS: Final = ("adam", "sgd", "lamb_", "lion_", "adagrad", "adafactor", "rmsprop", "optimizer")
+updates_parameters: Final = name_matcher("|".join(_OPTIMIZERS), words=_OPTIMIZERS)
+"""Whether a kernel is an optimizer's."""
 
 
 is_part_name: Final = name_matcher(

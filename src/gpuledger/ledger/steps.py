@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.catalog.range_names import SAMPLING
+from gpuledger.catalog.range_names import chooses_token
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launched_in, matching_ranges, nothing_matches, range_names
@@ -201,7 +201,7 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints,
 
 def _chooses_tokens(trace: Trace, names: Codes) -> bool:
     texts = (trace.strings.text(code) or "" for code in trace.strings.distinct(names))
-    return any(SAMPLING.search(text) for text in texts) and not _trains(trace, names)
+    return any(map(chooses_token, texts)) and not _trains(trace, names)
 
 
 def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:

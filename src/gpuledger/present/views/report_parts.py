@@ -267,6 +267,29 @@ def kernel_blocks(run: ProfiledRun) -> list[Block]:
     return integrated_blocks(matched, run.main_device)
 
 
+def phase_blocks(report: ReportAnswer) -> list[Block]:
+    """What each phase of a layer takes, where phases hold most of the work: the longest first."""
+    times = report.step_phases
+    if times is None:
+        return []
+    longest_first = sorted(times.phases_ns.items(), key=lambda entry: -entry[1])
+    rest = (say("other work"), times.other_ns), (say("idle"), times.idle_ns)
+    steps = times.steps or 1
+    parts = (
+        say("{name} {time} ({share})", name=name, time=time_text(ns // steps), share=share_text(ns / times.whole_ns))
+        for name, ns in (*longest_first, *rest)
+        if ns
+    )
+    phases, count = joined(say(", "), parts), count_text(steps)
+    if times.steps is None:
+        return [Paragraph(say("By phase: {phases}.", phases=phases))]
+    if times.steps == report.run.main_device.step_count:
+        return [Paragraph(say("By phase, per step: {phases}.", phases=phases))]
+    if times.steps == 1:
+        return [Paragraph(say("By phase, in one step from the middle: {phases}.", phases=phases))]
+    return [Paragraph(say("By phase, per step (mean of {count} in the middle): {phases}.", count=count, phases=phases))]
+
+
 def light_blocks(run: ProfiledRun) -> list[Block]:
     """What compute was good for, where that is known of most of it."""
     books = run.light
