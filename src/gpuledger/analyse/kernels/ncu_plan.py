@@ -1,9 +1,10 @@
 """Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and the runs of ncu out.
 
 Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
-are alike, and one stands for all: of one layer's kernels (`--range=layer3`) any layer's at the same position. Those with the most time are taken until they hold the share of kernel time that was
-asked for; none where all of them are next to nothing of the step. Communication is never taken: ncu runs a launch
-again and again, and the other ranks take part once, so that it would wait for ever.
+are alike, and one stands for all: of one layer's kernels (`--range=layer3`) any layer's at the same position. Those
+with the most time are taken until they hold the share of kernel time that was asked for; none where all of them are
+next to nothing of the step. Communication is never taken: ncu runs a launch again and again, and the other ranks take
+part once, so that it would wait for ever.
 """
 
 from __future__ import annotations
