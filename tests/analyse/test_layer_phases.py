@@ -30,6 +30,7 @@ from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.work_phases import NOWHERE, ToldBy, work_phases
 from gpuledger.catalog.range_names import layer_of_range, phase_of_range
 from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.steps import PHASES
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import total
@@ -375,6 +376,48 @@ def test_order_tells_a_dense_decoder_apart(layers: int, steps: int, before: tupl
     assert told["attention"] == 4 * layers * each
     assert told["mlp"] == 3 * layers * each
     assert (told["norm"], told["lm_head"], told["sampling"]) == ((2 * layers + 1) * each, each, each)
+
+
+def ggml(*, mixture: bool, layers: int = 4, tokens: int = 12) -> Trace:
+    """A prompt and tokens as llama.cpp runs them: no range, no call, tokens chosen on the CPU; (kernel, us)."""
+    add, silu = (
+        ("k_bin_bcast<&(op_add(float, float)), float>", 2),
+        ("unary_gated_op_kernel<&(op_silu(float)), float>", 3),
+    )
+    norm, rope, store = ("rms_norm_f32<1024, true>", 5), ("rope_neox<true, float>", 2), ("k_set_rows<float, long>", 2)
+    reads = (("quantize_mmq_q8_1<1>", 2), ("mul_mat_q<(ggml_type)12, 128>", 60), ("mul_mat_q_stream_k_fixup<12>", 2))
+    writes = (("quantize_q8_1", 2), ("mul_mat_vec_q<(ggml_type)12, 1>", 20))
+
+    def step(*, many: bool) -> list[tuple[str, int]]:
+        product = reads if many else writes
+        core = (("flash_attn_ext_f16<128, 8>", 30),) if many else (("flash_attn_ext_vec<128, 1>", 12),)
+        expert = (("mm_ids_helper<4>", 2), *reads) if many else (("quantize_q8_1", 2), ("mul_mat_vec_q_moe<12>", 20))
+        router = (("mul_mat_f<float>" if many else "mul_mat_vec_f<float, 1>", 4), ("topk_moe_cuda<64>", 3))
+        fed = (*router, *expert, *expert, silu, *expert) if mixture else (*product, *product, silu, *product)
+        attends = (norm, *product, rope, *product, rope, *product, store, store, *core, *product, add)
+        return [("k_get_rows<float>", 2), *(*attends, norm, *fed, add) * layers, norm, *writes]
+
+    kernels = [*step(many=True), *step(many=False) * tokens]
+    ends = np.cumsum([us + 1 for _, us in kernels]).tolist()
+    return trace(*(f"s0: {end - us}-{end} void {name}(float*)" for (name, us), end in zip(kernels, ends, strict=True)))
+
+
+@pytest.mark.parametrize("mixture", [False, True])
+def test_llama_cpp_is_told_apart_by_its_kernels(mixture: bool) -> None:
+    """Its prompt is prefill by products of two matrices; what quantizes the input of a product goes with it."""
+    rows = ggml(mixture=mixture)
+    [device] = analysed(rows)
+    assert device.steps is not None
+    assert [PHASES[phase] for phase in device.phases.of_step] == ["prefill"] + ["decode"] * (len(device.steps) - 1)
+    assert device.steps.warm_up == 1
+    told = phase_costs(rows, device)
+    per_step = {cost.phase: cost.busy_ns // device.step_count for cost in told.phases if cost.busy_ns}
+    fed = {"router": 4 * 7, "dispatch": 4 * 2, "expert_gemm": 4 * 67} if mixture else {"mlp": 4 * 69}
+    residuals_and_norms = 4 * (2 + 5 + 2) + 4 * 5 + 5
+    assert per_step == {"attention": 4 * 108, **fed, "norm": residuals_and_norms, "lm_head": 22}
+    assert told.other_ns < 0.01 * told.whole_ns
+    assert not isinstance(told.layers, NotMeasured)
+    assert [layer.layer for layer in told.layers] == [0, 1, 2, 3, None]
 
 
 def test_order_tells_nothing_of_what_is_no_transformer() -> None:

@@ -93,7 +93,7 @@ _LAYER_MODULE: Final = regex(r"(?:Layer|Block)$")
 
 _KERNELS: Final = (
     (COMBINE, regex(r"combine(?!d)|un_?permute|_ep_gather|post_reorder|finalize_?moe|moe_?finalize|moe_sum")),
-    (DISPATCH, regex(r"dispatch|permute|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
+    (DISPATCH, regex(r"dispatch|permute|mm_ids|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
     (ROUTER, regex(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
 )
 chooses_token: Final = name_matcher(
@@ -135,8 +135,11 @@ def layer_of_range(name: str) -> int:
 is_unfused_norm: Final = name_matcher(r"rsqrt", words=("rsqrt",))
 """Whether a kernel is the part of an RMS norm, made of elementwise kernels, that no other work has."""
 
-is_sum_of_product: Final = name_matcher(r"split_?k_?reduce", words=("splitk", "split_k"))
+is_sum_of_product: Final = name_matcher(r"split_?k_?reduce|mul_mat\w*_fixup", words=("splitk", "split_k", "fixup"))
 """Whether a kernel only sums up the parts of a GEMM that ran before it."""
+
+is_matrix_vector: Final = name_matcher(r"gemv|mul_mat_vec", words=("gemv", "mul_mat_vec"))
+"""Whether a kernel multiplies a matrix with a vector, or with a few: cuBLAS, llama.cpp, candle."""
 
 is_backward: Final = name_matcher(r"bwd|backward", words=("bwd", "backward"))
 """Whether a kernel is called after a backward pass."""

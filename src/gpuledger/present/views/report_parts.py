@@ -84,9 +84,11 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
             )
         )
     if summary.kernels:
+        shares = dict[str, float]()
+        for name, share in summary.kernels:  # variants of one kernel have one label
+            shares[label(name)] = shares.get(label(name), 0.0) + share
         named = (
-            say("{share} in {name}", share=share_text(share), name=cut_label(label(name)))
-            for name, share in summary.kernels
+            say("{share} in {name}", share=share_text(share), name=cut_label(name)) for name, share in shares.items()
         )
         sentences.append(say("Of the time {kernels}.", kernels=joined(say(", "), named)))
     started = summary.start is not None
