@@ -13,21 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gpuledger import open_trace
+from gpuledger import build_report, open_trace
 from gpuledger.analyse.phase_costs import (
     ONE_RANK,
     BetweenPhases,
     KnownJob,
     PhaseCosts,
+    PhaseTimes,
     phase_costs,
     phase_pieces,
     phase_waits,
+    sampled_phases,
 )
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.work_phases import NOWHERE, ToldBy, work_phases
 from gpuledger.catalog.range_names import layer_of_range, phase_of_range
 from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.steps import PHASES
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import total
@@ -85,6 +88,24 @@ def test_phases_idle_time_and_other_work_are_told_and_sum_to_the_steps() -> None
     assert ("attention", "dispatch") not in between  # the norm lies between
     assert between["sampling", "attention"].other_ns + between["sampling", None].other_ns == 4 * 2_000  # the read
     assert ("expert_gemm", "attention") not in between
+
+
+def test_a_report_tells_phases_of_steps_from_the_middle() -> None:
+    """All steps take the same here, so one says what all say; a family alone is not repeated as a phase."""
+    rows = layered(steps=9)
+    [device] = analysed(rows)
+    one, all_steps = sampled_phases(rows, device, 10), sampled_phases(rows, device, 10_000)
+    assert isinstance(one, PhaseTimes)
+    assert isinstance(all_steps, PhaseTimes)
+    assert (one.steps, all_steps.steps) == (1, device.step_count)
+    assert {phase: ns * device.step_count for phase, ns in one.phases_ns.items()} == all_steps.phases_ns
+    shown = build_report(rows)
+    assert "By phase, per step: combine 120 us (" in " ".join(shown.to_text(width=80).split())
+    document = shown.to_dict()["layer_phases"]
+    assert document["phases"] == [{"phase": phase, "ns": ns} for phase, ns in all_steps.phases_ns.items()]
+    alone = trace(*(f"s0: {10 * at}-{10 * at + 9} flash_fwd" for at in range(12)))
+    assert sampled_phases(alone, analysed(alone)[0], 10_000) is None
+    assert build_report(alone).to_dict()["layer_phases"] is None
 
 
 def test_a_layer_has_its_phases_and_what_comes_before_them() -> None:
@@ -216,6 +237,11 @@ def test_every_nanosecond_of_every_step_is_on_one_line(
         assert not pieces.idle_ns[of_phase].any()
         summed = phase_costs(lines, device)
         assert sum(cost.busy_ns for cost in summed.phases) + summed.idle_ns + summed.other_ns == device.steady_ns
+        for enough in (1, 10**6):
+            some = sampled_phases(lines, device, enough)
+            assert some is None or sum(some.phases_ns.values()) + some.idle_ns + some.other_ns == some.whole_ns
+            if enough > 1 and some is not None:
+                assert (some.phases_ns, some.other_ns) == (busy(summed), summed.other_ns)
         own = device.work.of(device.gpu)
         for number, cost in enumerate(summed.phases):
             mine = work.phase == number
@@ -316,6 +342,13 @@ def test_inside_a_graph_the_order_of_kernels_tells_phases_and_layers(served: Cal
     assert busy(told)["expert_gemm"] > 0.6 * told.whole_ns
 
 
+def test_a_graph_that_was_recorded_as_a_whole_is_of_no_phase(served: Callable[[str], Path]) -> None:
+    """It ran between the kernels that choose tokens, and was said to be sampling: 67.5 % of the time."""
+    told = costs(open_trace(served("batches"), cache=False))
+    assert busy(told)["sampling"] < 0.01 * told.whole_ns
+    assert told.other_ns > 0.6 * told.whole_ns
+
+
 def test_ranks_that_share_a_gpu_go_through_their_phases_each_on_its_own(served: Callable[[str], Path]) -> None:
     """Four processes, two layers, four steps: not as often as they interleave."""
     path = served("gloo")
@@ -343,6 +376,48 @@ def test_order_tells_a_dense_decoder_apart(layers: int, steps: int, before: tupl
     assert told["attention"] == 4 * layers * each
     assert told["mlp"] == 3 * layers * each
     assert (told["norm"], told["lm_head"], told["sampling"]) == ((2 * layers + 1) * each, each, each)
+
+
+def ggml(*, mixture: bool, layers: int = 4, tokens: int = 12) -> Trace:
+    """A prompt and tokens as llama.cpp runs them: no range, no call, tokens chosen on the CPU; (kernel, us)."""
+    add, silu = (
+        ("k_bin_bcast<&(op_add(float, float)), float>", 2),
+        ("unary_gated_op_kernel<&(op_silu(float)), float>", 3),
+    )
+    norm, rope, store = ("rms_norm_f32<1024, true>", 5), ("rope_neox<true, float>", 2), ("k_set_rows<float, long>", 2)
+    reads = (("quantize_mmq_q8_1<1>", 2), ("mul_mat_q<(ggml_type)12, 128>", 60), ("mul_mat_q_stream_k_fixup<12>", 2))
+    writes = (("quantize_q8_1", 2), ("mul_mat_vec_q<(ggml_type)12, 1>", 20))
+
+    def step(*, many: bool) -> list[tuple[str, int]]:
+        product = reads if many else writes
+        core = (("flash_attn_ext_f16<128, 8>", 30),) if many else (("flash_attn_ext_vec<128, 1>", 12),)
+        expert = (("mm_ids_helper<4>", 2), *reads) if many else (("quantize_q8_1", 2), ("mul_mat_vec_q_moe<12>", 20))
+        router = (("mul_mat_f<float>" if many else "mul_mat_vec_f<float, 1>", 4), ("topk_moe_cuda<64>", 3))
+        fed = (*router, *expert, *expert, silu, *expert) if mixture else (*product, *product, silu, *product)
+        attends = (norm, *product, rope, *product, rope, *product, store, store, *core, *product, add)
+        return [("k_get_rows<float>", 2), *(*attends, norm, *fed, add) * layers, norm, *writes]
+
+    kernels = [*step(many=True), *step(many=False) * tokens]
+    ends = np.cumsum([us + 1 for _, us in kernels]).tolist()
+    return trace(*(f"s0: {end - us}-{end} void {name}(float*)" for (name, us), end in zip(kernels, ends, strict=True)))
+
+
+@pytest.mark.parametrize("mixture", [False, True])
+def test_llama_cpp_is_told_apart_by_its_kernels(mixture: bool) -> None:
+    """Its prompt is prefill by products of two matrices; what quantizes the input of a product goes with it."""
+    rows = ggml(mixture=mixture)
+    [device] = analysed(rows)
+    assert device.steps is not None
+    assert [PHASES[phase] for phase in device.phases.of_step] == ["prefill"] + ["decode"] * (len(device.steps) - 1)
+    assert device.steps.warm_up == 1
+    told = phase_costs(rows, device)
+    per_step = {cost.phase: cost.busy_ns // device.step_count for cost in told.phases if cost.busy_ns}
+    fed = {"router": 4 * 7, "dispatch": 4 * 2, "expert_gemm": 4 * 67} if mixture else {"mlp": 4 * 69}
+    residuals_and_norms = 4 * (2 + 5 + 2) + 4 * 5 + 5
+    assert per_step == {"attention": 4 * 108, **fed, "norm": residuals_and_norms, "lm_head": 22}
+    assert told.other_ns < 0.01 * told.whole_ns
+    assert not isinstance(told.layers, NotMeasured)
+    assert [layer.layer for layer in told.layers] == [0, 1, 2, 3, None]
 
 
 def test_order_tells_nothing_of_what_is_no_transformer() -> None:

@@ -43,6 +43,7 @@ from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.command import NAMES, ROOT, gpuledger
 from support.nsys_exports import kernel, minimal
+from support.program import Program
 from support.schemas import schema_of
 from support.thorough import some
 from support.trace_notation import of_tables, table
@@ -107,6 +108,24 @@ def test_communication_is_never_replayed() -> None:
     assert (left_out.function, left_out.left_out) == ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", COMMUNICATION)
     assert proposed.coverage_share == 1.0
     assert "nccl" not in "".join(name for run in proposed.runs for name in run.functions)
+
+
+def test_any_layer_stands_for_the_one_that_was_asked_about() -> None:
+    """`a` once and `b` twice in each of six layers; the fourth has the 19th launch of `a` in the third step."""
+    program = Program()
+    for _ in range(4):
+        with program.range("step"):
+            for layer in range(6):
+                with program.range(f"layer{layer}"):
+                    for name, us in (("a", 50), ("b<1>", 30), ("b<2>", 20)):
+                        program.kernel(name, us)
+            program.read()
+    rows = program.trace()
+    [device] = analyse_devices(rows, "a", Selection(scope_pattern="^layer3$"))
+    proposed = plan(rows, device, 1.0)
+    assert [(kernel.name, kernel.count) for kernel in proposed.kernels] == [("a", 4), ("b<1>", 4), ("b<2>", 4)]
+    [run] = proposed.runs
+    assert (run.count, run.launches) == (2, 4)  # two of b are needed, and two of a come along
 
 
 def test_kernels_that_no_number_suits_get_runs_of_their_own() -> None:
@@ -248,7 +267,7 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
 def test_decode_says_what_to_profile_why_and_what_next(decode: Path) -> None:
     text = " ".join(gpuledger("ncu-plan", decode.name, "--anyway", cwd=decode.parent).stdout.split())
     assert "13 of 17 kernels hold 95.5 % of the kernel time; one run of ncu will do." in text
-    assert "expected cost: 28 launches, " in text
+    assert "expected cost: 28 launches, which stand for 1,960 in 20 steps, 27 passes each" in text
     assert "left out: 4 kernels, 4.5 % of the kernel time, none more than 1.8 %." in text
     assert "--clock-control=none keeps the clocks of the timeline" in text
     assert PLACEHOLDER in text

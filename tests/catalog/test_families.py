@@ -50,6 +50,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)1>(int, int)",
     ),
     "moe": (
+        "void mm_ids_helper<4>(int const*, int*, int*)",
         "fused_moe_kernel",
         "fused_moe_kernel_gptq_awq",
         "void vllm::moe::moe_align_block_size_kernel<int>(int const*, int*, int*, int*, int)",
@@ -71,6 +72,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "void rope_neox<true, false, float>(float const*, float*, int, int)",
     ),
     "norm": (
+        "rmsnorm_bf16",
         NATIVE + "<unnamed>::vectorized_layer_norm_kernel<c10::BFloat16, float, (bool)1>(int, T2, const T1 *)",
         NATIVE + "(anonymous namespace)::layer_norm_grad_input_kernel<float, float>(float const*, int)",
         NATIVE + "(anonymous namespace)::GammaBetaBackwardCUDAKernel<float, float>(long, long, float const*)",
@@ -89,6 +91,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_per_fused_native_layer_norm_2",
     ),
     "attention": (
+        "void ssm_scan_f32<128, 16>(float const*)",
         "sage_fwd",
         "void qk_int_sv_f16_kernel<128, 64, 32, 64, 128, 3>(signed char*, signed char*, __half*)",
         "void deep_gemm::sm90_fp8_paged_mqa_logits<1u, 64u, 128u>(unsigned int)",
@@ -198,6 +201,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__merge_sort::BlockSortAgent<int>>(int)",
     ),
     "gather-scatter": (
+        "void k_set_rows<float, long, __half>(float const*, long const*, __half*)",
+        "is_u32_bf16",
         NATIVE + "<unnamed>::indexSelectSmallIndex<c10::BFloat16, long, unsigned int, (int)2, (int)2>(int)",
         NATIVE + "vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int, long, long)",
         NATIVE
@@ -216,6 +221,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_poi_fused_embedding_0",
     ),
     "activation": (
+        "void unary_gated_op_kernel<&(op_silu(float)), float>(float const*, float const*, float*)",
         "void tensorrt_llm::kernels::cutlass_kernels::doActivationKernel<__nv_bfloat16, float>(float*)",
         "silu_mul_fp8_quant_deep_gemm_kernel",
         NATIVE
@@ -234,6 +240,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_poi_fused_mul_silu_1",
     ),
     "reduction": (
+        "fast_max_f32",
         NATIVE + "reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>(T3)",
         NATIVE + "reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float, at::native::"
         "sum_functor<float, float, float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>>>(T3)",
@@ -258,6 +265,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "__amd_rocclr_fillBufferAligned.kd",
     ),
     "copy": (
+        "void quantize_mmq_q8_1<(mmq_q8_1_ds_layout)1>(float const*, int const*, void*)",
+        "const_set_f32",
         "void dali::kernels::detail::SliceGPUKernel<unsigned char, unsigned char, 3>(void)",
         "void deep_gemm::transpose_fp32<512u, 64u, 56u>(float const*, float*, unsigned int)",
         NATIVE
@@ -281,6 +290,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "loop_transpose_fusion_2",
     ),
     "elementwise": (
+        "void unary_op_kernel<&(op_neg(float)), float>(float const*, float*, int)",
+        "badd_bf16",
+        "uneg_f32",
+        "affine_f32",
         "SubTensorOpWithScalar1d",
         "cupy_multiply__float32_float32_float32",
         "CudaCodeGen::kernel1(CudaCodeGen::Tensor<float, 2>)",

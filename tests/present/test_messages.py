@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.catalog.kernel_families import FAMILIES
+from gpuledger.catalog.range_names import PHASES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
 from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
@@ -247,8 +248,9 @@ TERMS = {
     *("token", "trace", "launch", "stream", "pageable", "pinned", "prefill", "decode", "rank", "other"),
     *("us", "ms", "ns", "s", "MB", "GB", "TB", "kB", "B"),
     *(word for family, _ in FAMILIES for word in family.split("-")),
+    *PHASES,
 }
-"""What Chinese engineers leave in English, units, and the families, which are names."""
+"""What Chinese engineers leave in English, units, and the families and phases, which are names."""
 
 _QUOTED = re.compile(
     r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$|主要在 .*"

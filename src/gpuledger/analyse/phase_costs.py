@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.work_phases import NOWHERE, Asked, Numbers, ToldBy, WorkPhases, work_phases
+from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.causes import Cause
@@ -25,11 +26,24 @@ from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, join
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.spans import Ints, covered, cut_at, cut_to, intersection, shares_in_order, total, union
+from gpuledger.trace.spans import (
+    Ints,
+    Span,
+    clip,
+    covered,
+    cut_at,
+    cut_to,
+    intersection,
+    shares_in_order,
+    total,
+    union,
+)
 
 if TYPE_CHECKING:
     from gpuledger.analyse.ranks.job import Job
 
+FEWEST_PHASES: Final = 2
+"""So few of a layer's phases are told in a report; of one alone its family's line says as much."""
 IDLE, OTHER_WORK = "idle", "other work"
 _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
@@ -63,7 +77,7 @@ class Pieces:
 
 def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     """The window of one GPU, taken apart."""
-    start, end, activity = _booked_work(device)
+    start, end, activity = _booked_work(device, device.work.of(device.gpu), device.ledger.window)
     of_phase = work.phase[activity] != NOWHERE
     other = union(start[~of_phase], end[~of_phase])
     start, end, activity = start[of_phase], end[of_phase], activity[of_phase]
@@ -131,13 +145,12 @@ def _in_order(
     return before, opens, cycle, layer
 
 
-def _booked_work(device: Device) -> tuple[Ints, Ints, Positions]:
-    """What the GPU worked at, each instant once, in order: starts, ends, and the activity it is booked to."""
-    own, split = device.work.of(device.gpu), device.ledger.busy
-    parts = []
+def _booked_work(device: Device, own: Activities, window: Span) -> tuple[Ints, Ints, Positions]:
+    """What the GPU worked at in a window, each instant once, in order: starts, ends, and the activity that has it."""
+    split, parts = device.ledger.busy, []
     for state, where in ((State.COMPUTE, split.stretches), (State.COMM, split.comm), (State.COPY, split.copy)):
         rows = np.flatnonzero(own.state == state)
-        start, end, whose = cut_to(*shares_in_order(own.start_ns[rows], own.end_ns[rows]), where)
+        start, end, whose = cut_to(*shares_in_order(own.start_ns[rows], own.end_ns[rows]), clip(where, window))
         parts.append((start, end, rows[whose]))
     start, end, activity = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(start, kind="stable")
@@ -331,6 +344,52 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: Positions) -> tuple[LayerC
     rows = zip(layer[first].tolist(), books.reshape(-1, columns).tolist(), strict=True)
     costs = [LayerCost(None if of == NOWHERE else of, tuple(row[:-2]), row[-2], row[-1]) for of, row in rows]
     return tuple(sorted(costs, key=lambda cost: (cost.layer is None, cost.layer)))
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """What the phases take in some of a GPU's steady steps; with idle time and other work they sum to the whole."""
+
+    gpu: int
+    steps: int | None  # None: no steps were found, the window is one
+    whole_ns: int
+    phases_ns: dict[str, int]  # in the order of a layer
+    idle_ns: int
+    other_ns: int
+
+
+def sampled_phases(trace: Trace, device: Device, enough: int) -> PhaseTimes | None:
+    """The same times as `phase_costs`, of as many steps in the middle as hold so much work.
+
+    None where there are no steps to choose from and more work, or where phases hold less than half of it.
+    """
+    own, window, steps = device.work.of(device.gpu), device.steady, None
+    if device.steps is not None:
+        count, edges = device.step_count, device.steps.edges_ns
+        steps = min(max(enough * len(device.steps) // max(len(own), 1), 1), count)
+        first = device.steps.warm_up + (count - steps) // 2
+        window = Span(int(edges[first]), int(edges[first + steps]))
+    if len(own) > enough:
+        if steps is None:
+            return None
+        begun = int(np.searchsorted(own.start_ns, window.end_ns))
+        own = own.at(np.flatnonzero(own.end_ns[:begun] > window.start_ns))
+    work = work_phases(trace, device, own=own)
+    start, end, activity = _booked_work(device, own, window)
+    phase, count = work.phase[activity], len(work.phases)
+    sums = np.zeros(count + 1, np.int64)  # the last is of work of no phase
+    sweep.fold("sum", np.where(phase == NOWHERE, count, phase), end - start, sums)
+    *phases_ns, other_ns = sums.tolist()
+    if len({*work.phases} - {COMMUNICATION}) < FEWEST_PHASES or sum(phases_ns) < other_ns:
+        return None
+    return PhaseTimes(
+        gpu=device.gpu,
+        steps=steps,
+        whole_ns=total(clip(device.steady_stretches, window)),
+        phases_ns=dict(zip(work.phases, phases_ns, strict=True)),
+        idle_ns=total(clip(device.ledger.busy.idle, window)),
+        other_ns=other_ns,
+    )
 
 
 ONE_RANK: Final = NotMeasured(

@@ -10,7 +10,7 @@ of a whole mixture tells only where nothing else does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -36,7 +36,7 @@ from gpuledger.catalog.range_names import (
     phase_of_kernel,
     phase_of_range,
 )
-from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
@@ -49,6 +49,7 @@ from gpuledger.trace.tables import Rows
 
 Numbers = NDArray[np.signedinteger]  # as narrow as they can be: there is one for each activity
 NOWHERE: Final = -1  # the phase of work that is of none, and the layer of work that is in none
+_NUMBER: Final = {name: number for number, name in enumerate(PHASES)}
 _BETWEEN: Final = ("gemm", "activation")  # families of kernels that are the experts' between a dispatch and a combine
 
 
@@ -79,9 +80,9 @@ class WorkPhases:
 Asked = Sequence[tuple[str, str]]  # phases of the user's own: name and regular expression
 
 
-def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
-    """The phase and the layer of everything that one GPU did."""
-    own = device.work.of(device.gpu)
+def work_phases(trace: Trace, device: Device, asked: Asked = (), own: Activities | None = None) -> WorkPhases:
+    """The phase and the layer of everything that one GPU did; `own`: of some of it, in its order."""
+    own = device.work.of(device.gpu) if own is None else own
     ranges = naming_ranges(trace, "push_pop", "start_end", "op")
     names = tuple(dict.fromkeys((*(name for name, _ in asked), *PHASES)))
     number = {name: position for position, name in enumerate(names)}
@@ -103,23 +104,23 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
         settle(trace.strings.each(own.name, by_user), ToldBy.USER)
     _, ranged = launches.around(lambda text: number.get(phase_of_range(text), NOWHERE))
     settle(np.where(ranged == number[MIXTURE], NOWHERE, ranged), ToldBy.RANGE)
-    settle(_by_kernel(trace, own, number), ToldBy.KERNEL)
+    told, numbers = _by_kernel(trace, own), np.array([*(number[name] for name in PHASES), NOWHERE])
+    settle(numbers[told], ToldBy.KERNEL)
     settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
     instance, layer = launches.around(layer_of_range)
     rank = group(own.pid)[1].astype(np.int32)
     if (phase == NOWHERE).any():
-        structure = _by_order(trace, own, number)
-        settle(structure[0], ToldBy.ORDER)
+        structure = _by_order(trace, own, told)
+        settle(numbers[structure[0]], ToldBy.ORDER)
         if (layer == NOWHERE).all():
             instance, layer = structure[1:]
             rank = _with_streams(own, rank, instance)
     if (phase == number[ATTENTION]).any():  # else batch norms of images
-        is_norm = np.array([*(name == "norm" for name in own.families), False])[own.family]
-        settle(np.where(is_norm, number[NORM], NOWHERE), ToldBy.KERNEL)
+        norms = np.array([*(number[NORM] if name == "norm" else NOWHERE for name in own.families), NOWHERE])
+        settle(norms[own.family], ToldBy.KERNEL)
     settle(ranged, ToldBy.RANGE)
     used = [position for position in range(len(names)) if (phase == position).any()]
-    place = np.full(len(names) + 1, NOWHERE, np.int16)  # the last is for what is of none
-    place[used] = np.arange(len(used))
+    place = np.array([*(used.index(at) if at in used else NOWHERE for at in range(len(names))), NOWHERE], np.int16)
     return WorkPhases(tuple(names[position] for position in used), place[phase], told_by, instance, layer, rank)
 
 
@@ -127,12 +128,14 @@ class _LaunchRanges:
     """The calls that launched a GPU's activities, and the ranges around them."""
 
     def __init__(self, trace: Trace, device: Device, own: Activities, ranges: Rows) -> None:
-        self._trace, self._own, self._ranges = trace, own, ranges
+        self._trace, self._own = trace, own
         used = distinct(own.launch)  # a graph has one call
         used = used[used >= 0]
         self._number = np.full(len(device.host.calls) + 1, -1, np.int32)  # the last is for work without a call
         self._number[used] = np.arange(len(used))
-        self._calls = device.host.calls.only("pid", "tid").at(used)
+        self._calls = calls = device.host.calls.only("pid", "tid").at(used)
+        begins, ends = calls["start_ns"].min(initial=np.iinfo(np.int64).max), calls["start_ns"].max(initial=0)
+        self._ranges = ranges.where((ranges["end_ns"] >= begins) & (ranges["start_ns"] <= ends))
         self._place = place_of_work(trace, own)
 
     def around(self, says: Callable[[str], int]) -> tuple[Numbers, Numbers]:
@@ -163,33 +166,31 @@ class _LaunchRanges:
         return around, told
 
 
-def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints:
-    """For each activity what its own name says; kernels of one name are of one family."""
+def _by_kernel(trace: Trace, own: Activities) -> NDArray[np.int16]:
+    """For each activity what its own name says, in PHASES; kernels of one name are of one family."""
     first, kind = group(own.name)
-    said = np.full(len(first), NOWHERE)
+    said = np.full(len(first), NOWHERE, np.int16)
     for place, (code, family) in enumerate(zip(own.name[first].tolist(), own.family[first].tolist(), strict=True)):
         if family >= 0 and (text := trace.strings.text(code)):
-            said[place] = number.get(phase_of_kernel(text, own.families[family]), NOWHERE)
+            said[place] = _NUMBER.get(phase_of_kernel(text, own.families[family]), NOWHERE)
     return said[kind]
 
 
-def _by_order(trace: Trace, own: Activities, number: Mapping[str, int]) -> tuple[Numbers, Numbers, Numbers]:
-    """For each activity the phase, the layer's instance and its number that the order of its stream says."""
-    known = {name: place for place, name in enumerate(PHASES)}
-    told = _by_kernel(trace, own, known).astype(np.int16)
+def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[Numbers, Numbers, Numbers]:
+    """For each activity the phase, in PHASES, the layer's instance and its number that the order of its stream says."""
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
     part, back = (trace.strings.each(own.name, says) for says in (_part_of, is_backward))
     families = (*own.families, PART_OF_NORM, PART_OF_GEMM)
     family = np.where(part < 0, own.family, len(own.families) + part)
-    numbers = np.array([*(number[name] for name in PHASES), NOWHERE])
     first, stream = group(own.pid, own.stream)
     order, layers = np.argsort(stream, kind="stable"), 0
     for rows in np.split(order, np.cumsum(np.bincount(stream, minlength=len(first)))[:-1]):
         found = LayerStructure(families, family[rows], told[rows], back[rows] > 0)
-        phase[rows] = numbers[found.phase]
+        phase[rows] = found.phase
         instance[rows] = np.where(found.instance == NOWHERE, NOWHERE, found.instance + layers)
         layer[rows], layers = found.layer, int(instance.max(initial=NOWHERE)) + 1
-    return phase, instance, layer
+    whole_graph = own.family == own.families.index(GRAPH_FAMILY)  # may hold anything
+    return np.where(whole_graph, NOWHERE, phase), instance, layer
 
 
 def _part_of(name: str) -> int:

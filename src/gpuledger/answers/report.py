@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.light.operator_roofline import OperatorRoofline
     from gpuledger.analyse.nvidia_tables import KernelTimes
     from gpuledger.analyse.path_summary import PathSummary
-    from gpuledger.analyse.phase_costs import PhaseCosts
+    from gpuledger.analyse.phase_costs import PhaseCosts, PhaseTimes
     from gpuledger.analyse.range_tree import RangeTree
     from gpuledger.analyse.serving import Serving
     from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
@@ -47,6 +47,9 @@ _MOST_FIXED: Final = 20_000
 
 _MOST_IN_PHASES: Final = 1_000_000
 """Of more GPU work `gpuledger phases` tells the phases, and no page."""
+
+_ENOUGH_FOR_PHASES: Final = 8_000
+"""So many activities' phases are told in text and JSON, or one step's: all steps are alike, and every report pays."""
 
 _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
@@ -95,6 +98,13 @@ class ReportAnswer:
         device = self.run.main_device
         costs = phase_costs(self.run.trace, device) if len(device.work) <= _MOST_IN_PHASES else None
         return costs if costs is not None and costs.of_layers_ns else None
+
+    @cached_property
+    def step_phases(self) -> PhaseTimes | None:
+        """What phases take in steps from the middle of the main GPU's; None where most work is of none."""
+        from gpuledger.analyse.phase_costs import sampled_phases
+
+        return sampled_phases(self.run.trace, self.run.main_device, _ENOUGH_FOR_PHASES)
 
     @cached_property
     def serving(self) -> Serving | None:

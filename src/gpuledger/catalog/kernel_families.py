@@ -129,6 +129,8 @@ FAMILIES: Final[Table] = tuple(
             r"_ep_(?:scatter|gather)|(?:pre|post)_reorder|src2dst|seg_indptr",
             # triton_kernels (gpt-oss): matrix products that gather and scatter by expert, and their routing
             r"matmul_ogs|_finalize_matmul|_routing_|bitmatrix|^_topk_(?:for|back)ward",
+            # llama.cpp: sorts tokens by expert, adds an expert's bias
+            r"mm_ids_helper|(?<![a-z])add_id(?![a-z])",
         ),
         "rope": (
             # vLLM, FlashInfer, TransformerEngine, llama.cpp; before norm and attention: rope_norm, applyMLARope
@@ -138,8 +140,8 @@ FAMILIES: Final[Table] = tuple(
             # layer, RMS, batch, group: PyTorch, apex, vLLM, aiter, CK, TransformerEngine.
             # Not `renorm` (sampling, routing), `normal` (random numbers), NormTwoOps and LpNormFunctor (reductions)
             r"(?<!(?<!p)re)norm(?!al(?!i)|functor|ops|two)",
-            # PyTorch's and apex's halves of a layer norm, cuDNN's batch norm
-            r"gammabeta|row_?wise_?moments|(?<![a-z])ln_(?:fwd|bwd)|(?<![a-z])bn_(?:fw|bw)",
+            # PyTorch's and apex's halves of a layer norm, cuDNN's batch norm, candle's
+            r"gammabeta|row_?wise_?moments|(?<![a-z])rms_[bf]\d|(?<![a-z])ln_(?:fwd|bwd)|(?<![a-z])bn_(?:fw|bw)",
         ),
         "attention": (
             # FlashAttention 2 and 3, FlashMLA, PyTorch's copy, Triton's; not FlashInfer's namespace, not cache writers
@@ -154,8 +156,8 @@ FAMILIES: Final[Table] = tuple(
             r"(?<!cache_)(?<!set_)(?<!concat_)(?<![a-z])mla(?![a-z])|flashmla|mla(?:decode|prefill|kernel)",
             # Triton: the flash tutorial's, SGLang's and vLLM's decode stages
             r"^_(?:fwd|bwd)_(?:(?:grouped_)?kernel|preprocess)",
-            # linear attention (fla) and state-space mixers (mamba): they stand where attention does
-            r"gated_delta|delta_rule|gdn_|fused_recurrent|chunk_(?:fwd|bwd|scan|state|cumsum)|selective_(?:scan|state)|ssd_|retention",
+            # linear attention (fla, RWKV) and state-space mixers (mamba): they stand where attention does
+            r"gated_delta|delta_rule|gdn_|fused_recurrent|chunk_(?:fwd|bwd|scan|state|cumsum)|selective_(?:scan|state)|ssd_|ssm_scan|wkv|retention",
         ),
         "convolution": (
             # cuDNN, cutlass, PyTorch; not `convert` and `NumericArrayConverter`
@@ -173,7 +175,7 @@ FAMILIES: Final[Table] = tuple(
             r"split_?k(?!v|ernel)",
             r"(?<![a-z])(?:add|b|ba|scaled_)?mm(?![a-z])|epilogue::impl|(?<![a-z])mma_",
             # quantised weights: Marlin, AWQ, GPTQ, Machete, ExLlama, llama.cpp
-            r"marlin|awq|gptq|machete|exllama|bitsandbytes|mul_mat|(?<![a-z])mmv?q(?![a-z])",
+            r"marlin|awq|gptq|machete|exllama|bitsandbytes|mul_mat|(?<!quantize_)(?<![a-z])mmv?q(?![a-z])|batched_ptrs",
             # AMD: Tensile, rocBLAS, hipBLASLt, vLLM's skinny products
             r"cijk_|tensile|rocblas|hipblas|wvsplit|llmm1",
         ),
@@ -195,23 +197,25 @@ FAMILIES: Final[Table] = tuple(
             # PyTorch: indexSelectSmallIndex, index_elementwise_kernel, vectorized_gather_kernel; not `_with_index`
             r"gather|scatter|(?<!with_)ind(?:ex(?!ed)|ices)|nonzero|masked_select|take_|(?<![a-z])put_",
             # embeddings: PyTorch, FBGEMM, torchrec; look-ups of engines and of llama.cpp
-            r"embedding|_embs|fbgemm_gpu::|lookup|look_up|get_rows|future_token|compute_grad_weight|segment_offsets",
+            r"embedding|_embs|fbgemm_gpu::|lookup|look_up|[gs]et_rows|future_token|compute_grad_weight|segment_offsets",
             # reading at computed places
             r"upsampl|interpolat|grid_?sampl|roi_?(?:align|pool)|deform",
+            # candle: index_select, index_add, scatter_add
+            r"^(?:is|ia|sa)_[iu]\d",
             # CUB's compaction
             r"deviceselect|devicecompact|devicepartition|partition_impl|compact_init|slot_mapping",
         ),
         "activation": (
             # PyTorch, vLLM, SGLang, FlashInfer, TensorRT-LLM (doGatedActivation), Liger
             r"silu|gelu|relu|selu|celu|(?<![a-z])elu|sigmoid|swi_?glu|geglu|(?<![a-z])glu|act_and_mul|do(?:gated)?activation",
-            r"(?<![a-z])tanh|mish|soft_?plus|hard_?swish|hard_?tanh|threshold_kernel|activation",
+            r"(?<![a-z])tanh|mish|xielu|soft_?cap|soft_?plus|hard_?swish|hard_?tanh|threshold_kernel|activation",
         ),
         "reduction": (
             # PyTorch, CUB, thrust, rocPRIM, XLA
             r"reduc|sum(?![a-z])|sum_?kernel|mean|scan|cumsum|cumprod|histogram|bincount|welford|dot_kernel",
-            r"amax|amin|norm(?:functor|ops|two)|run_?length|count_nonzero",
+            r"amax|amin|fast_m(?:ax|in)|norm(?:functor|ops|two)|run_?length|count_nonzero",
             # losses and pooling: sums and maxima over a window
-            r"loss|nllcriterion|(?:max|avg|average|adaptive)_?pool|pooling",
+            r"loss|nllcriterion|(?:max|avg|average|adaptive)_?pool|pool2d|pooling",
         ),
         "memset": (
             # CUDA's and HIP's own
@@ -222,7 +226,7 @@ FAMILIES: Final[Table] = tuple(
             # DALI: cuts and scales images, and brings them into another layout
             r"(?<![a-z])dali::",
             r"copy|cpy|transpos|permut|concat|cat_?arr|(?<![a-z])cat(?![a-z])|nchwto|nhwcto|im2row|swap_blocks",
-            r"fill|(?<![a-z])pad(?![a-z])|padding|(?<![a-z])(?:zeros|ones|flip|roll|repeat)(?![a-z])",
+            r"fill|const_set|(?<![a-z])pad(?![a-z])|padding|(?<![a-z])(?:zeros|ones|flip|roll|repeat)(?![a-z])",
             # changes of type, quantising among them: vLLM, TensorRT-LLM, TransformerEngine; not gpu_kernel_impl_nocast
             r"(?<![a-z])cast(?![a-z])|cast_?kernel|type_?cast|convert|to_dtype|to_dense|quant",
             # writers of the key-value cache: reshape_and_cache, store_kvcache, concat_and_cache_mla
@@ -238,6 +242,9 @@ FAMILIES: Final[Table] = tuple(
             r"(?<![a-z])(?:axpy|scal)(?![a-z])",
             # nvFuser: CudaCodeGen::kernel1, and later by what it fused
             r"cudacodegen::|nvfuser",
+            # llama.cpp: what its carriers name, where that says nothing; candle: badd_f32, uneg_bf16, affine_f16
+            r"unary_(?:gated_)?op|(?<![a-z])acc_f32|diag_(?:mask|kernel)",
+            r"^(?:b(?:add|sub|mul|div|maximum|minimum)|affine)_[bfiu]\d?|^u(?:abs|ceil|cos|erf|exp|floor|log|neg|recip|round|sign|sin|sqr|sqrt|powf)_[bf]",
             # MIOpen; CuPy, which names its kernels by what they compute, and where nothing above knew it
             r"subtensorop|(?<![a-z])cupy_",
         ),
@@ -269,6 +276,8 @@ CARRIERS: Final[tuple[str, ...]] = (
     r"reduce_kernel|multi_tensor_apply_kernel|distribution_(?:elementwise_grid_stride|nullary)_kernel",
     # cutlass, CuTe, CK
     r"device_kernel|kernel2?|kentry|global_?kernel|kernel_?entry",
+    # llama.cpp
+    r"unary_(?:gated_)?op_kernel",
     # thrust, CUB, rocPRIM, TensorFlow
     r"_kernel_agent|static_kernel|dynamic_kernel|trampoline_kernel|eigenmetakernel",
 )

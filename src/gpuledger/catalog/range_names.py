@@ -93,9 +93,14 @@ _LAYER_MODULE: Final = regex(r"(?:Layer|Block)$")
 
 _KERNELS: Final = (
     (COMBINE, regex(r"combine(?!d)|un_?permute|_ep_gather|post_reorder|finalize_?moe|moe_?finalize|moe_sum")),
-    (DISPATCH, regex(r"dispatch|permute|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
+    (DISPATCH, regex(r"dispatch|permute|mm_ids|expand_?input_?rows|_ep_scatter|pre_reorder|src2dst|seg_indptr")),
     (ROUTER, regex(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
 )
+chooses_token: Final = name_matcher(
+    r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p",
+    words=("argmax", "arg_max", "sampl", "multinomial", "gumbel", "top"),
+)
+"""Whether a kernel chooses the next token."""
 _RESIZES: Final = regex(r"(?:up|down|grid)_?sampl", re.IGNORECASE)  # images, not tokens
 _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
 _OF_GROUPS: Final = regex(r"GroupProblemShape")  # of CUTLASS, among the arguments of a `device_kernel`
@@ -130,8 +135,11 @@ def layer_of_range(name: str) -> int:
 is_unfused_norm: Final = name_matcher(r"rsqrt", words=("rsqrt",))
 """Whether a kernel is the part of an RMS norm, made of elementwise kernels, that no other work has."""
 
-is_sum_of_product: Final = name_matcher(r"split_?k_?reduce", words=("splitk", "split_k"))
+is_sum_of_product: Final = name_matcher(r"split_?k_?reduce|mul_mat\w*_fixup", words=("splitk", "split_k", "fixup"))
 """Whether a kernel only sums up the parts of a GEMM that ran before it."""
+
+is_matrix_vector: Final = name_matcher(r"gemv|mul_mat_vec", words=("gemv", "mul_mat_vec"))
+"""Whether a kernel multiplies a matrix with a vector, or with a few: cuBLAS, llama.cpp, candle."""
 
 is_backward: Final = name_matcher(r"bwd|backward", words=("bwd", "backward"))
 """Whether a kernel is called after a backward pass."""
@@ -141,7 +149,7 @@ def phase_of_kernel(name: str, family: str) -> str:
     """The phase that a kernel of a family tells by its own name; empty where it may be of any."""
     if family == "attention":
         return ATTENTION
-    if SAMPLING.search(name) and not _RESIZES.search(name):
+    if chooses_token(name) and not _RESIZES.search(name):
         return SAMPLING_PHASE
     if family not in (COMMUNICATION, "moe", "gemm"):
         return ""
@@ -165,11 +173,9 @@ _STEP: Final = regex(
 )
 
 
-SAMPLING: Final = regex(r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p", re.IGNORECASE)
-"""Kernels that choose the next token."""
-
-OPTIMIZER: Final = regex(r"adam|sgd|lamb_|lion_|adagrad|adafactor|rmsprop|optimizer", re.IGNORECASE)
-"""Kernels that update parameters."""
+_OPTIMIZERS: Final = ("adam", "sgd", "lamb_", "lion_", "adagrad", "adafactor", "rmsprop", "optimizer")
+updates_parameters: Final = name_matcher("|".join(_OPTIMIZERS), words=_OPTIMIZERS)
+"""Whether a kernel is an optimizer's."""
 
 
 is_part_name: Final = name_matcher(

@@ -380,6 +380,11 @@ class Changes:
             title = say("the whole step in a graph")
         else:
             raise nothing_matches(pattern, "range", range_names(self.trace))
+        if not len(launches) and not len(ranges):
+            raise NothingRecorded(
+                "no launch was recorded in the steady steps: what a graph would save of them is not known",
+                hint="record the calls too: `nsys profile --trace=cuda`, `rocprofv3 --hip-trace`",
+            )
         if not len(launches):
             raise NothingRecorded(f"nothing is launched in ranges that match '{pattern}' in the steady steps")
         dispatch = code[launches]

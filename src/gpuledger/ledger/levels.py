@@ -10,7 +10,6 @@ What covers less than COVERAGE of the time that was recorded is not the step by 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import cached_property
@@ -22,15 +21,15 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.catalog.range_names import (
     LIBRARIES,
-    OPTIMIZER,
     PROFILER_STEP,
-    SAMPLING,
+    chooses_token,
     is_dalis,
     is_layer_name,
     is_measured_name,
     is_operator_name,
     is_part_name,
     is_step_name,
+    updates_parameters,
 )
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import default_window
@@ -40,7 +39,6 @@ from gpuledger.ledger.lost_work import LEAST_NS, waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
-from gpuledger.regex import LOOKED_AT
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, equal, group, is_among, occurrences
 from gpuledger.trace.model import NotMeasured, Trace
@@ -548,17 +546,13 @@ class LevelFinder:
     def _launched(self) -> LaunchedTime:
         return LaunchedTime(self._host.calls, self._work.launch, self._recorded_ns)
 
-    def _ending_with(self, pattern: re.Pattern[str]) -> Positions | None:
+    def _ending_with(self, is_mark: Callable[[str], bool]) -> Positions | None:
         """Instances that end with the last of each run of kernels that match.
 
         The first is left out where its kernels are others than those of the next two, as a prefill's are.
         """
         names, strings = self._work.name, self._trace.strings
-        codes = [
-            code
-            for code in distinct(names).tolist()
-            if code >= 0 and pattern.search((strings.text(code) or "")[:LOOKED_AT])
-        ]
+        codes = [code for code in distinct(names).tolist() if code >= 0 and is_mark(strings.text(code) or "")]
         if not codes:
             return None
         marks = np.flatnonzero(is_among(names, codes))
@@ -576,7 +570,7 @@ class LevelFinder:
         return np.maximum(member - 1, -1) if is_other else member
 
 
-_MARKS: Final = {LevelSource.TOKEN: ("token", SAMPLING), LevelSource.OPTIMIZER: ("update", OPTIMIZER)}
+_MARKS: Final = {LevelSource.TOKEN: ("token", chooses_token), LevelSource.OPTIMIZER: ("update", updates_parameters)}
 _OF_RANGES: Final = (LevelSource.PROFILER, *_BY_NAME)
 
 

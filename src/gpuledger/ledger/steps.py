@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.catalog.range_names import SAMPLING
+from gpuledger.catalog.range_names import chooses_token, is_matrix_vector
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launched_in, matching_ranges, nothing_matches, range_names
@@ -183,25 +183,39 @@ class Phases:
 def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints, window: Spans | None = None) -> Phases:
     """The phases of one GPU's steps, which `edges_ns` bound; of a window of several stretches, what begins in them."""
     own = work.of(gpu)
-    votes = _votes_by_range(trace, own, host)
+    votes, mixed_share = _votes_by_range(trace, own, host), MIXED_SHARE
     if not votes.any():  # by what kernels are called, where decode's occur at all
         votes = _votes(trace, own.name, _KERNELS)
         votes = np.where((votes == _MIXED) | (not (votes == DECODE).any()), np.int8(0), votes)
-    amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
+    if not votes.any():
+        votes, mixed_share = _votes_by_products(trace, own), 1.0
     if votes.any() and not _trains(trace, own.name):
         if window is not None and len(window) > 1:
             votes = np.where(holds(window, own.start_ns), votes, np.int8(0))
+        amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
         stretch = sweep.search(edges_ns, own.start_ns, "right")
         sweep.fold("sum", stretch * len(PHASES) + votes, own.end_ns - own.start_ns, amounts)
-    elif not votes.any() and len(edges_ns) > FEWEST and _chooses_tokens(trace, own.name):
+        rows = amounts.reshape(-1, len(PHASES))[:, 1:].tolist()
+        before, *of_step, after = (_phase(*row, mixed_share) for row in rows)
+        if mixed_share < 1 or DECODE in of_step:
+            return Phases(before, tuple(of_step), after)
+    if len(edges_ns) > FEWEST and _chooses_tokens(trace, own.name):
         return Phases(0, _phases_by_launches(own, edges_ns), 0)
-    before, *of_step, after = (_phase(*row) for row in amounts.reshape(-1, len(PHASES))[:, 1:].tolist())
-    return Phases(before, tuple(of_step), after)
+    return Phases(0, (0,) * (len(edges_ns) - 1), 0)
+
+
+def _votes_by_products(trace: Trace, own: Activities) -> NDArray[np.int8]:
+    """Of a transformer, what its products say: of a matrix with a vector for one token, of two matrices for many."""
+    votes = np.zeros(len(own), np.int8)
+    if {"attention", "rope"} & {*own.families} and "gemm" in own.families:
+        votes[own.family == own.families.index("gemm")] = PREFILL
+        votes[(votes > 0) & trace.strings.each(own.name, is_matrix_vector, np.bool_)] = DECODE
+    return votes if (votes == DECODE).any() else np.zeros_like(votes)
 
 
 def _chooses_tokens(trace: Trace, names: Codes) -> bool:
     texts = (trace.strings.text(code) or "" for code in trace.strings.distinct(names))
-    return any(SAMPLING.search(text) for text in texts) and not _trains(trace, names)
+    return any(map(chooses_token, texts)) and not _trains(trace, names)
 
 
 def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:
@@ -222,11 +236,11 @@ def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:
     return tuple(np.where(reads, PREFILL, DECODE).tolist()) if reads.any() else (0,) * len(count)
 
 
-def _phase(prefill: int, decode: int, mixed: int) -> int:
+def _phase(prefill: int, decode: int, mixed: int, mixed_share: float) -> int:
     total = prefill + decode + mixed
     if not total:
         return 0
-    if mixed or min(prefill, decode) >= MIXED_SHARE * total:
+    if mixed or min(prefill, decode) >= mixed_share * total:
         return _MIXED
     return PREFILL if prefill > decode else DECODE
 

@@ -72,7 +72,10 @@ def clip(spans: Spans, window: Span) -> Spans:
     """The part of `spans` that lies in `window`."""
     if not len(spans) or (window.start_ns <= spans.start_ns[0] and spans.end_ns[-1] <= window.end_ns):
         return spans
-    return intersection(spans, one_span(window))
+    first = np.searchsorted(spans.end_ns, window.start_ns, "right")
+    last = np.searchsorted(spans.start_ns, window.end_ns)
+    near = Spans(spans.start_ns[first:last], spans.end_ns[first:last])
+    return intersection(near, one_span(window))
 
 
 def complement(spans: Spans, window: Span) -> Spans:

@@ -1,9 +1,10 @@
 """Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and the runs of ncu out.
 
 Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
-are alike, and one stands for all. Those with the most time are taken until they hold the share of kernel time that was
-asked for; none where all of them are next to nothing of the step. Communication is never taken: ncu runs a launch
-again and again, and the other ranks take part once, so that it would wait for ever.
+are alike, and one stands for all: of one layer's kernels (`--range=layer3`) any layer's at the same position. Those
+with the most time are taken until they hold the share of kernel time that was asked for; none where all of them are
+next to nothing of the step. Communication is never taken: ncu runs a launch again and again, and the other ranks take
+part once, so that it would wait for ever.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, Span, holds, one_span
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
@@ -42,6 +43,8 @@ class LaunchColumns:
     alike: Ints  # number of the kernel, grid and block; one launch stands for all of a number
     counted: Ints  # number of what ncu counts by itself: process, function and launch configuration
     steady: NDArray[np.bool_]
+    after_warm_up: NDArray[np.bool_]
+    """Those, and of a range's instances what ran between them: what may stand for a launch of theirs."""
     ns: Ints
 
 
@@ -92,7 +95,7 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
 
 def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
     """The sequences that wanted kernels are in; one that is in several counts where it is most often."""
-    rows = np.flatnonzero(launches.steady & np.isin(launches.alike, list(wanted)))
+    rows = np.flatnonzero(launches.after_warm_up & np.isin(launches.alike, list(wanted)))
     first, pair = group(launches.alike[rows], launches.counted[rows])
     size, kernel = np.bincount(pair, minlength=len(first)), launches.alike[rows[first]]
     most_first = np.lexsort((-size, kernel))
@@ -102,7 +105,7 @@ def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[i
     for begin, end in zip((ends - size)[main].tolist(), ends[main].tolist(), strict=True):
         members.setdefault(int(launches.counted[ordered[begin]]), []).append(ordered[begin:end])
     warm = np.full(int(launches.counted.max(initial=-1)) + 1, len(ordinal))
-    np.minimum.at(warm, launches.counted[launches.steady], ordinal[launches.steady])
+    np.minimum.at(warm, launches.counted[launches.after_warm_up], ordinal[launches.after_warm_up])
     return [
         _Sequence(int(launches.function[parts[0][0]]), int(warm[counted]), tuple(ordinal[part] for part in parts))
         for counted, parts in members.items()
@@ -114,7 +117,7 @@ def _run(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]
     functions = sorted({number.function for number in sequences}, key=lambda number: launches.functions[number])
     named = np.isin(launches.function, functions)
     numbers, lengths = np.unique(launches.counted[named], return_counts=True)
-    passing = lengths[~np.isin(numbers, launches.counted[launches.steady])]
+    passing = lengths[~np.isin(numbers, launches.counted[launches.after_warm_up])]
     least = max(sequence.warm for sequence in sequences)
     # skipping more gets past what has the same name, but is only in the warm-up; half the way is kept for shorter runs
     most = (least + min(sequence.last for sequence in sequences)) // 2
@@ -249,14 +252,18 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
 
 
 def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
-    """The place of each row of the table of kernels; of none outside the steady steps."""
+    """The place of each row of the table of kernels; of none in the warm-up."""
     work = device.work
     kernels = np.flatnonzero((work.gpu == device.gpu) & np.isin(work.state, (State.COMPUTE, State.COMM)))
-    steady = kernels[device.begins_steady(work.start_ns[kernels]) & (work.name[kernels] != NO_TEXT)]
-    known = places(trace, device, steady)
+    kernels = kernels[_begins_in(device.steady, work.start_ns[kernels]) & (work.name[kernels] != NO_TEXT)]
+    known = places(trace, device, kernels)
     of = np.full(count, len(known.names), np.int32)
-    of[work.row[steady]] = known.of
+    of[work.row[kernels]] = known.of
     return replace(known, of=of, names=(*known.names, ()))
+
+
+def _begins_in(span: Span, start_ns: Ints) -> NDArray[np.bool_]:
+    return holds(one_span(span), start_ns)
 
 
 def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Device) -> LaunchColumns:
@@ -268,12 +275,12 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     function = np.array([functions[name.short] for name in spelled], np.int32)[code]
     kernel = np.array([canonical[name.canonical] for name in spelled], np.int32)[code]
     _, shape = group(*rows["grid"].T, *rows["block"].T)
-    steady = device.begins_steady(rows["start_ns"])
+    steady, after_warm_up = device.begins_steady(rows["start_ns"]), _begins_in(device.steady, rows["start_ns"])
     _, alike = group(telling_shapes(kernel, rows["grid"], rows["block"], shape)[2], place)
     time = np.maximum(rows.duration_ns, 0)
-    alike[steady] = by_size(alike[steady], time[steady], device.step_count)
+    alike[after_warm_up] = by_size(alike[after_warm_up], time[after_warm_up], device.step_count)
     _, counted = group(rows["pid"], function, shape, rows["smem_static_bytes"] + rows["smem_dynamic_bytes"])
-    return LaunchColumns(tuple(functions), function, alike, counted, steady, time)
+    return LaunchColumns(tuple(functions), function, alike, counted, steady, after_warm_up, time)
 
 
 def _kernels(

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gpuledger.analyse.light.books import LightRow
 from gpuledger.analyse.light.kernel_light import LightSource
+from gpuledger.analyse.phase_costs import PhaseTimes
 from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import UseClass
 from gpuledger.analyse.utilization.stretches import SampledUse
@@ -189,6 +190,22 @@ class StepsJson(Json):
     outliers: list[OutlierJson]
 
 
+class PhaseNsJson(Json):
+    phase: str
+    ns: Ns
+
+
+class StepPhasesJson(Json):
+    """What phases of layers take in some steady steps, all together: with idle_ns and other_ns they sum to whole_ns."""
+
+    device: int
+    steps: Annotated[int | None, Meta(description="How many steps, from the middle; null: the window, without steps.")]
+    whole_ns: Ns
+    phases: Annotated[list[PhaseNsJson], Meta(description="In the order of a layer.")]
+    idle_ns: Ns
+    other_ns: Annotated[Ns, Meta(description="Work that is of no phase.")]
+
+
 class LevelJson(Json):
     name: str
     source: str
@@ -313,6 +330,10 @@ class ReportJson(Json):
             "in ns since 1970, when its history begins."
         ),
     ] = UNSET
+    layer_phases: Annotated[
+        StepPhasesJson | UnsetType | None,
+        Meta(description="Of the main GPU; null where most of its work is of no phase."),
+    ] = UNSET
 
 
 def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> ReportJson:
@@ -340,7 +361,15 @@ def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> Rep
         made_at=made_at() if run.kernels else UNSET,
         kernels=[matched_json(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()] or UNSET,
         memory=UNSET if memory is None else memory,
+        layer_phases=_layer_phases(report.step_phases),
     )
+
+
+def _layer_phases(times: PhaseTimes | None) -> StepPhasesJson | None:
+    if times is None:
+        return None
+    phases = [PhaseNsJson(phase=phase, ns=ns) for phase, ns in times.phases_ns.items()]
+    return fill(StepPhasesJson, times, device=times.gpu, phases=phases)
 
 
 def _graph_names(places: GraphPlaces | None) -> GraphNamesJson | UnsetType:

@@ -152,7 +152,11 @@ def _remarks(made: Proposal) -> list[str]:
 
 
 def _cost(made: Proposal) -> list[str]:
+    plan, stands = made.plan, "stands" if made.launches == 1 else "stand"
+    alike = count_text(sum(kernel.count for kernel in plan.covered))
+    steps = "" if plan.steps == 1 else f" in {count_text(plan.steps)} steps"
     launches = f"{count_text(made.launches)} launch{'' if made.launches == 1 else 'es'}"
+    launches += f", which {stands} for {alike}{steps}"
     about = time_text(round(made.seconds * 1e9))
     runs = "the program's own time" if len(made.commands) == 1 else f"{len(made.commands)} times the program's own"
     return [

@@ -22,6 +22,7 @@ from gpuledger.present.views.report_parts import (
     ledger_block,
     light_blocks,
     next_command,
+    phase_blocks,
     saving_share,
     use_blocks_of,
     verdict,
@@ -88,6 +89,7 @@ def _blocks(
     return (
         *opening,
         ledger_block(run, pictures),
+        *phase_blocks(report),
         *light_blocks(run),
         *_serving_blocks(report),
         Group(tuple(use_blocks_of(run))),

@@ -84,9 +84,11 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
             )
         )
     if summary.kernels:
+        shares = dict[str, float]()
+        for name, share in summary.kernels:  # variants of one kernel have one label
+            shares[label(name)] = shares.get(label(name), 0.0) + share
         named = (
-            say("{share} in {name}", share=share_text(share), name=cut_label(label(name)))
-            for name, share in summary.kernels
+            say("{share} in {name}", share=share_text(share), name=cut_label(name)) for name, share in shares.items()
         )
         sentences.append(say("Of the time {kernels}.", kernels=joined(say(", "), named)))
     started = summary.start is not None
@@ -265,6 +267,29 @@ def kernel_blocks(run: ProfiledRun) -> list[Block]:
     from gpuledger.present.views.ncu import integrated_blocks  # few reports have them
 
     return integrated_blocks(matched, run.main_device)
+
+
+def phase_blocks(report: ReportAnswer) -> list[Block]:
+    """What each phase of a layer takes, where phases hold most of the work: the longest first."""
+    times = report.step_phases
+    if times is None:
+        return []
+    longest_first = sorted(times.phases_ns.items(), key=lambda entry: -entry[1])
+    rest = (say("other work"), times.other_ns), (say("idle"), times.idle_ns)
+    steps = times.steps or 1
+    parts = (
+        say("{name} {time} ({share})", name=name, time=time_text(ns // steps), share=share_text(ns / times.whole_ns))
+        for name, ns in (*longest_first, *rest)
+        if ns
+    )
+    phases, count = joined(say(", "), parts), count_text(steps)
+    if times.steps is None:
+        return [Paragraph(say("By phase: {phases}.", phases=phases))]
+    if times.steps == report.run.main_device.step_count:
+        return [Paragraph(say("By phase, per step: {phases}.", phases=phases))]
+    if times.steps == 1:
+        return [Paragraph(say("By phase, in one step from the middle: {phases}.", phases=phases))]
+    return [Paragraph(say("By phase, per step (mean of {count} in the middle): {phases}.", count=count, phases=phases))]
 
 
 def light_blocks(run: ProfiledRun) -> list[Block]:
