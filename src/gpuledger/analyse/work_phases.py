@@ -10,7 +10,7 @@ of a whole mixture tells only where nothing else does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -42,7 +42,7 @@ from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
-from gpuledger.trace.keys import distinct, group, same
+from gpuledger.trace.keys import distinct, group, is_among, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows
@@ -85,12 +85,13 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
     ranges = naming_ranges(trace, "push_pop", "start_end", "op")
     names = tuple(dict.fromkeys((*(name for name, _ in asked), *PHASES)))
     number = {name: position for position, name in enumerate(names)}
+    numbers = np.array([*(number[name] for name in PHASES), NOWHERE])
     patterns = [(number[name], NamePattern(pattern, re.IGNORECASE)) for name, pattern in asked]
 
     def by_user(text: str) -> int:
         return next((position for position, pattern in patterns if pattern.search(text)), NOWHERE)
 
-    launches = _LaunchRanges(trace, device, own, ranges)
+    launches, by_kernel = _LaunchRanges(trace, device, own, ranges), _by_kernel(trace, own)
     phase, told_by = np.full(len(own), NOWHERE, np.int16), np.zeros(len(own), np.int8)
 
     def settle(said: Numbers, source: ToldBy) -> None:
@@ -103,19 +104,18 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
         settle(trace.strings.each(own.name, by_user), ToldBy.USER)
     _, ranged = launches.around(lambda text: number.get(phase_of_range(text), NOWHERE))
     settle(np.where(ranged == number[MIXTURE], NOWHERE, ranged), ToldBy.RANGE)
-    settle(_by_kernel(trace, own, number), ToldBy.KERNEL)
+    settle(numbers[by_kernel], ToldBy.KERNEL)
     settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
     instance, layer = launches.around(layer_of_range)
     rank = group(own.pid)[1].astype(np.int32)
     if (phase == NOWHERE).any():
-        structure = _by_order(trace, own, number)
-        settle(structure[0], ToldBy.ORDER)
+        structure = _by_order(trace, own, by_kernel)
+        settle(numbers[structure[0]], ToldBy.ORDER)
         if (layer == NOWHERE).all():
             instance, layer = structure[1:]
             rank = _with_streams(own, rank, instance)
     if (phase == number[ATTENTION]).any():  # else batch norms of images
-        is_norm = np.array([*(name == "norm" for name in own.families), False])[own.family]
-        settle(np.where(is_norm, number[NORM], NOWHERE), ToldBy.KERNEL)
+        settle(np.where(_are(own, "norm"), number[NORM], NOWHERE), ToldBy.KERNEL)
     settle(ranged, ToldBy.RANGE)
     used = [position for position in range(len(names)) if (phase == position).any()]
     place = np.full(len(names) + 1, NOWHERE, np.int16)  # the last is for what is of none
@@ -163,30 +163,28 @@ class _LaunchRanges:
         return around, told
 
 
-def _by_kernel(trace: Trace, own: Activities, number: Mapping[str, int]) -> Ints:
-    """For each activity what its own name says; kernels of one name are of one family."""
+def _by_kernel(trace: Trace, own: Activities) -> NDArray[np.int16]:
+    """For each activity the position in PHASES that its own name says; kernels of one name are of one family."""
+    number = {name: position for position, name in enumerate(PHASES)}
     first, kind = group(own.name)
-    said = np.full(len(first), NOWHERE)
+    said = np.full(len(first), NOWHERE, np.int16)
     for place, (code, family) in enumerate(zip(own.name[first].tolist(), own.family[first].tolist(), strict=True)):
         if family >= 0 and (text := trace.strings.text(code)):
             said[place] = number.get(phase_of_kernel(text, own.families[family]), NOWHERE)
     return said[kind]
 
 
-def _by_order(trace: Trace, own: Activities, number: Mapping[str, int]) -> tuple[Numbers, Numbers, Numbers]:
+def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[Numbers, Numbers, Numbers]:
     """For each activity the phase, the layer's instance and its number that the order of its stream says."""
-    known = {name: place for place, name in enumerate(PHASES)}
-    told = _by_kernel(trace, own, known).astype(np.int16)
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
     part, back = (trace.strings.each(own.name, says) for says in (_part_of, is_backward))
     families = (*own.families, PART_OF_NORM, PART_OF_GEMM)
     family = np.where(part < 0, own.family, len(own.families) + part)
-    numbers = np.array([*(number[name] for name in PHASES), NOWHERE])
     first, stream = group(own.pid, own.stream)
     order, layers = np.argsort(stream, kind="stable"), 0
     for rows in np.split(order, np.cumsum(np.bincount(stream, minlength=len(first)))[:-1]):
         found = LayerStructure(families, family[rows], told[rows], back[rows] > 0)
-        phase[rows] = numbers[found.phase]
+        phase[rows] = found.phase
         instance[rows] = np.where(found.instance == NOWHERE, NOWHERE, found.instance + layers)
         layer[rows], layers = found.layer, int(instance.max(initial=NOWHERE)) + 1
     return phase, instance, layer
@@ -216,10 +214,14 @@ def _between(own: Activities, phase: Numbers, dispatch: int, experts: int, combi
     after = np.searchsorted(known, np.arange(len(own)))
     before = np.append(NOWHERE, phase[known])[after]
     behind = np.append(phase[known], NOWHERE)[after]
-    of_family = np.isin(own.family, [number for number, name in enumerate(own.families) if name in _BETWEEN])
-    inside = np.isin(before, (dispatch, experts)) & np.isin(behind, (combine, experts))
-    said[of_family & inside & (phase == NOWHERE)] = experts
+    inside = is_among(before, (dispatch, experts)) & is_among(behind, (combine, experts))
+    said[_are(own, *_BETWEEN) & inside & (phase == NOWHERE)] = experts
     return said
+
+
+def _are(own: Activities, *families: str) -> NDArray[np.bool_]:
+    """Which activities are of one of these families."""
+    return is_among(own.family, [number for number, name in enumerate(own.families) if name in families])
 
 
 def _refuse_what_matches_nothing(trace: Trace, work: Activities, ranges: Rows, asked: Asked) -> None:
