@@ -6,9 +6,10 @@
 `figures.json` holds each figure with the words that it stands in, the commit and the day at which it was stored (of the
 first ones: at which the README first said it, which may be later than they were measured), the code that it is about,
 and after how many days it is stale once that code has changed. A figure of speed also holds what `make bench-quick`
-found on the same day: processor time of small tasks over that of a fixed piece of work, which no machine's mood changes
-much. Fails where a figure was edited in one place only, is stale, or is of code that takes half as long again by now,
-and says which; measure again, and store value, commit, day and ratios.
+found on the same day: processor time and time on the clock of small tasks over those of a fixed piece of work, which no
+machine's mood changes much; code that only waits is slower on the clock alone. Fails where a figure was edited in one
+place only, is stale, or is of code that takes half as long again by now, and says which; measure again, and store
+value, commit, day and ratios.
 """
 
 from __future__ import annotations
@@ -43,22 +44,23 @@ def complaints(
     return found
 
 
-def slower(figures: list[dict[str, Any]], ratios: dict[str, float]) -> list[str]:
+def slower(figures: list[dict[str, Any]], ratios: dict[str, tuple[float, float]]) -> list[str]:
     """Figures whose code takes longer than when they were measured, by the ratios of `make bench-quick`."""
     return [
-        f"{figure['name']}: {task} takes {ratios[task]:.2f} x the reference now, {stored:.2f} x at {figure['commit']}"
+        f"{figure['name']}: {task} takes {now:.2f} x the reference {of_what} now, {stored:.2f} x at {figure['commit']}"
         for figure in figures
-        for task, stored in figure.get("ratios", {}).items()
-        if ratios[task] > NOISE * stored
+        for task, kept in figure.get("ratios", {}).items()
+        for of_what, now, stored in zip(("of processor time", "on the clock"), ratios[task], kept, strict=True)
+        if now > NOISE * stored
     ]
 
 
-def _ratios() -> dict[str, float]:
-    """Processor time of each guarded task over that of the reference, now."""
+def _ratios() -> dict[str, tuple[float, float]]:
+    """Processor time and time on the clock of each guarded task over those of the reference, now."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from harness import quick
 
-    return {guarded.task: guarded.ratios[0] for guarded in quick.guard(ROOT / "build" / "bench", rounds=3)}
+    return {guarded.task: guarded.ratios for guarded in quick.guard(ROOT / "build" / "bench", rounds=3)}
 
 
 def _changed(commit: str, paths: list[str]) -> bool:

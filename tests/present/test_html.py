@@ -32,11 +32,13 @@ from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import made_at
 from gpuledger.present.writers import write
+from gpuledger.present.writers.html.markup import MarkupWriter
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded_json, html
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from gpuledger.verbs.report import Report, build_report
+from gpuledger.visible_text import visible
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
 from support.nsys_exports import kernel, minimal
@@ -372,6 +374,13 @@ def test_a_page_that_is_too_large_is_made_again_with_less(monkeypatch: pytest.Mo
 
 
 # Hostile input
+
+
+@given(st.text())
+def test_what_is_put_into_markup_is_text_and_ends_nothing(said: str) -> None:
+    [paragraph] = parsed(MarkupWriter("en").put('<p title="{}">{}</p>', said, said)).walk()
+    assert paragraph.attrs == {"title": visible(said)}
+    assert "".join(map(str, paragraph.children)) == visible(said)
 
 
 def hostile_page(folder: Path) -> str:

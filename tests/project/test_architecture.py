@@ -258,6 +258,7 @@ OPENERS = {
     "config.py": "the user's settings",
     "messages/__init__.py": "translations, which are part of the package",
     "findings/rules.py": "pages, which are part of the package",
+    "present/writers/html/page.py": "the style sheet and the scripts, which are part of the package",
     "diagnosis/cases.py": "the cases, which are part of the package, and a tool's answers",
     "diagnosis/score.py": "archives of our own captures",
     "capture/python_samples.py": "what the sampler wrote, to put it together",

@@ -32,6 +32,7 @@ from gpuledger.catalog.range_names import (
     SAMPLING_PHASE,
     SHARED,
 )
+from gpuledger.trace.keys import distinct, is_among
 
 FEWEST_LAYERS: Final = 2
 MOST_NORMS: Final = 8  # from a core to the next: a layer's own, those of queries, keys and latents, those around parts
@@ -76,9 +77,9 @@ class LayerStructure:
         self.instance, self.layer = np.full((2, len(told)), _NOTHING, np.int32)
         """The layer, counted over the whole stream, and its number in its step."""
         self._gemms = np.flatnonzero(self._kind == _GEMM)
-        self._norm_rows = np.flatnonzero(np.isin(self._kind, _NORMS))
+        self._norm_rows = np.flatnonzero(is_among(self._kind, _NORMS))
         # several with next to nothing between them, as in a backward pass, or after a part and before one, are one norm
-        work = np.cumsum(~np.isin(self._kind, (*_NORMS, *_IN_NORM, _REDUCTION)))[self._norm_rows]
+        work = np.cumsum(~is_among(self._kind, (*_NORMS, *_IN_NORM, _REDUCTION)))[self._norm_rows]
         opens = np.append(True, np.diff(work) > 0)[: len(work)]
         self._norms, self._norm_ends = self._norm_rows[opens], self._norm_rows[np.append(opens[1:], True)[: len(work)]]
         self._named: dict[tuple[bytes | int, ...], Phases] = {}
@@ -98,18 +99,14 @@ class LayerStructure:
         core = np.flatnonzero(self._kind == _CORE)
         if not len(core):
             core = np.flatnonzero(self._kind == _SOFTMAX)
-            stops = np.flatnonzero(np.isin(self._kind, (_NORM, _PART_OF_NORM, _SORT)))
+            stops = np.flatnonzero(is_among(self._kind, (_NORM, _PART_OF_NORM, _SORT)))
             for way in (1, -1):  # on both sides a product comes before anything that no attention has
                 sides = [np.sort(way * np.append(places, way * len(self._kind))) for places in (self._gemms, stops)]
                 product, stop = (side[np.searchsorted(side, way * core)] for side in sides)
                 core = core[product < stop]
-        found: list[Bound] = []
-        for at in core.tolist():
-            if found and self._next(self._norms, found[-1][1]) > at:
-                found[-1] = (found[-1][0], at)
-            else:
-                found.append((at, at))
-        return found
+        opens = np.diff(np.searchsorted(self._norms, core), prepend=_NOTHING) > 0
+        ends = core[np.append(opens[1:], True)[: len(core)]]
+        return list(zip(core[opens].tolist(), ends.tolist(), strict=True))
 
     def _find(self, cores: list[Bound]) -> None:
         halves = self._feed_forward_parts(cores)
@@ -121,7 +118,7 @@ class LayerStructure:
         if np.mean(projected) < REPEATS:
             return
         norms = np.array([_count(self._norms, bound) for bound in ahead])
-        usual = next(count for count in np.unique(norms).tolist() if (norms == count).mean() >= USUAL)
+        usual = next(count for count in distinct(norms).tolist() if (norms == count).mean() >= USUAL)
         own = [
             _count(self._norms, (min(self._next(self._gemms, start), core), core))
             for (start, core), count in zip(ahead, norms.tolist(), strict=True)
@@ -157,7 +154,7 @@ class LayerStructure:
 
     def _feed_forward_parts(self, cores: list[Bound]) -> list[Bound]:
         """For each core the norm after its projection, and that after its feed-forward part; the same if beside it."""
-        experts = np.isin(self._told, (_PHASE[EXPERTS], _PHASE[COMBINE]))
+        experts = is_among(self._told, (_PHASE[EXPERTS], _PHASE[COMBINE]))
         fed = np.flatnonzero((self._kind == _ACTIVATION) | (self._kind == _MOE) | experts)
         whole, norms = len(self.phase), np.append(self._norms, len(self.phase))
         firsts, spans, behind = list[int](), list[int](), (*(begins for begins, _ in cores[1:]), whole)
@@ -219,7 +216,7 @@ class LayerStructure:
         if norm >= end or self._kind[norm] not in _NORMS:
             return
         begins = self._after_norm(norm)
-        stops = np.flatnonzero(np.isin(self._kind[begins:end], (_ACTIVATION, _MOE, _CORE, *_NORMS)))
+        stops = np.flatnonzero(is_among(self._kind[begins:end], (_ACTIVATION, _MOE, _CORE, *_NORMS)))
         stop = begins + int(stops[0]) if len(stops) else end
         products = self._gemms[slice(*np.searchsorted(self._gemms, (begins, stop)))]
         if len(products):

@@ -17,7 +17,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import distinct, group
+from gpuledger.trace.keys import distinct, group, is_among
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
@@ -118,7 +118,7 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
     """Allocations and releases of one GPU's memory in order of time; which are releases; and the bytes in use after."""
     every = trace[Table.ALLOCS]
     kinds = [trace.strings.code(kind) for kind in ON_THE_DEVICE]
-    mine = every.where((every["gpu"] == gpu) & np.isin(every.codes("memory_kind"), kinds))
+    mine = every.where((every["gpu"] == gpu) & is_among(every.codes("memory_kind"), kinds))
     mine = mine.at(np.argsort(mine["start_ns"], kind="stable"))
     released = mine.codes("operation") == trace.strings.code("Deallocation")
     return mine, released, np.cumsum(np.where(released, -mine["bytes"], mine["bytes"]))

@@ -24,7 +24,7 @@ from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.statistics import median
@@ -144,10 +144,10 @@ def _measured_work(model: Scenario) -> Positions:
 
 def _sums(codes: NDArray[np.integer], time: Ints) -> list[tuple[int, int, int, int]]:
     """For each code its first row, time and number of rows, the most time first."""
-    known, first, number = np.unique(codes, return_index=True, return_inverse=True)
-    sums = sweep.sums(number, time, len(known))
+    first, number = group(codes)
+    sums = sweep.sums(number, time, len(first))
     order = np.argsort(-sums, kind="stable")
-    columns = (known, first, sums, np.bincount(number, minlength=len(known)))
+    columns = (codes[first], first, sums, np.bincount(number, minlength=len(first)))
     return list(zip(*(column[order].tolist() for column in columns), strict=True))
 
 
@@ -165,7 +165,7 @@ def _operations(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[Oper
 
 
 def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPath, ...]:
-    segments = np.flatnonzero(np.isin(path.part, (PathPart.CALL, PathPart.CODE, PathPart.WAKE_UP)))
+    segments = np.flatnonzero(is_among(path.part, (PathPart.CALL, PathPart.CODE, PathPart.WAKE_UP)))
     row, part, length = model.graph.call_row[path.call[segments]], path.part[segments], path.length_ns[segments]
     codes = model.part.host.calls.codes("name")[row]
     names, name = trace.strings.kinds(codes, lambda text: short_function_name(text or ""))
@@ -174,7 +174,7 @@ def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPat
         own = name == code
         code_ns = int(length[own & (part == PathPart.CODE)].sum())
         waits = int(np.count_nonzero(own & (part == PathPart.WAKE_UP)))
-        rows.append(CallOnPath(names[code], whole_ns - code_ns, code_ns, len(np.unique(row[own])), waits))
+        rows.append(CallOnPath(names[code], whole_ns - code_ns, code_ns, len(distinct(row[own])), waits))
     return tuple(rows)
 
 
@@ -185,9 +185,9 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
     launched = np.append(model.graph.operations.call, -1)[path.operation]
     call = np.where(path.call >= 0, path.call, launched)
     segments = np.flatnonzero(call >= 0)
-    calls, number = np.unique(call[segments], return_inverse=True)
-    inner = innermost(ranges, model.part.host.calls.at(model.graph.call_row[calls]))
-    around = np.append(ranges.codes("name"), NO_TEXT)[inner].astype(np.int64)[number.reshape(-1)]
+    first, number = group(call[segments])
+    inner = innermost(ranges, model.part.host.calls.at(model.graph.call_row[call[segments[first]]]))
+    around = np.append(ranges.codes("name"), NO_TEXT)[inner].astype(np.int64)[number]
     in_range = around != NO_TEXT
     segments, around = segments[in_range], around[in_range]
     length, on_gpu = path.length_ns[segments], path.operation[segments] >= 0

@@ -16,6 +16,7 @@ from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.steps import PHASES
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import covered, holds
 from gpuledger.trace.statistics import nearest_percentiles
 
@@ -80,7 +81,7 @@ def phase_times(device: Device, variation: Variation) -> tuple[PhaseTime, ...]:
     if device.phases.before:
         before_ns = _looked_at_ns(device, window.start_ns, int(edges[0]))
         times.append(PhaseTime(PHASES[device.phases.before], PhasePlace.BEFORE, before_ns))
-    for number in np.unique(phase).tolist():
+    for number in distinct(phase).tolist():
         lengths = variation.steps.length_ns[phase == number]
         [middle] = nearest_percentiles(lengths, 50)
         times.append(PhaseTime(PHASES[number], PhasePlace.STEPS, int(lengths.sum()), len(lengths), middle))

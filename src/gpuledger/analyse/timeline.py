@@ -24,7 +24,7 @@ from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import Replay
 from gpuledger.replay.scenario import Scenario
-from gpuledger.trace.keys import Positions, by_row, group
+from gpuledger.trace.keys import Positions, by_row, group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, complement, covered, furthest, union
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -95,7 +95,7 @@ class EventFinder:
     def __init__(self, trace: Trace, host: Host, work: Activities) -> None:
         ranges, calls = trace[Table.RANGES], trace[Table.CALLS]
         cuda = [calls.strings.code(layer) for layer in CUDA_LAYERS]
-        is_other = by_row(lambda codes: ~np.isin(codes, cuda), calls.codes("layer"))
+        is_other = by_row(lambda codes: ~is_among(codes, cuda), calls.codes("layer"))
         self.ranges: Final = ranges.where(ranges.codes("kind") != ranges.strings.code("mark"))
         self.cuda_calls: Final = host.calls
         self.call_kinds: Final = host.kinds  # of each of those, as `CALL_KINDS` numbers them

@@ -13,8 +13,9 @@ import numpy as np
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, by_row, group, is_among, search
 from gpuledger.trace.model import Trace, thread_number
-from gpuledger.trace.spans import Ints, in_nesting_order, pairs_inside, parents, shortest_around
+from gpuledger.trace.spans import Ints, in_nesting_order, nested_parents, pairs_inside, shortest_around
 from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.sweep import NOT_NESTED
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 _MOST_PAIRS: Final = 4_000_000
@@ -100,16 +101,10 @@ class Nesting:
     @classmethod
     def of(cls, ranges: Rows) -> Nesting | None:
         """None where ranges are not like that."""
-        owner = thread(ranges)
-        above = parents(ranges["start_ns"], ranges["end_ns"], owner)
-        order = in_nesting_order(ranges["start_ns"], ranges["end_ns"], owner)
-        start, end = ranges["start_ns"][order], ranges["end_ns"][order]
-        siblings = np.argsort(above[order], kind="stable")
-        family, whose = above[order][siblings], owner[order][siblings]
-        alike = (family[1:] == family[:-1]) & (whose[1:] == whose[:-1])
-        if (end <= start).any() or (alike & (end[siblings][:-1] > start[siblings][1:])).any():
-            return None
-        return cls(ranges, above, order)
+        bounds = ranges["start_ns"], ranges["end_ns"], thread(ranges)
+        order = in_nesting_order(*bounds)
+        above = nested_parents(*bounds, order)
+        return None if (above == NOT_NESTED).any() else cls(ranges, above, order)
 
     def innermost(self, calls: Rows) -> Positions:
         """The range that began last before each call, which has a length, or the first around it that holds it."""

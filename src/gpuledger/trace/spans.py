@@ -206,15 +206,23 @@ def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     """
     order = in_nesting_order(start_ns, end_ns, group)
     ordered = group[order]
-    by_order = (start_ns[order], end_ns[order], ordered)
-    swept = sweep.parents(*by_order)
-    nested = _parents_if_nested(*by_order) if swept is None else swept
-    parent = np.full(len(order), -1, np.intp)
-    inside, messy = nested >= 0, nested == NOT_NESTED
-    parent[order[inside]] = order[nested[inside]]
+    parent = nested_parents(start_ns, end_ns, group, order)
+    messy = parent[order] == NOT_NESTED
     for number in sweep.distinct(ordered[messy]).tolist():
         members = order[np.searchsorted(ordered, number, side="left") : np.searchsorted(ordered, number, side="right")]
         parent[members] = _parents_one_by_one(members, start_ns[members].tolist(), end_ns[members].tolist())
+    return parent
+
+
+def nested_parents(start_ns: Ints, end_ns: Ints, group: Ints, order: Positions) -> Positions:
+    """`parents` of records in that nesting order, but NOT_NESTED in groups where some overlap without nesting or are
+    empty.
+    """
+    by_order = (start_ns[order], end_ns[order], group[order])
+    swept = sweep.parents(*by_order)
+    nested = _parents_if_nested(*by_order) if swept is None else swept
+    parent = np.empty(len(order), np.intp)
+    parent[order] = np.where(nested >= 0, order[np.maximum(nested, 0)], nested)
     return parent
 
 

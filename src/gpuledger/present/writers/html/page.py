@@ -1,8 +1,7 @@
 """A page as one HTML file: no request to anywhere, nothing runs but our own script, whatever names are in it.
 
-Blocks of a document become parts, a mapping each, and `templates/parts.j2` has a macro for each `kind` of them. Jinja
-escapes every value that a template prints; it is translated and control characters and direction marks are spelled
-out before that. A content security policy with the hashes of our style sheet and script forbids everything else.
+Blocks of a document become parts (`parts`), and every value in them is escaped (`markup`). A content security policy
+with the hashes of our style sheet and script forbids everything else.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
-from jinja2.runtime import Context
 from markdown_it import MarkdownIt
-from markupsafe import Markup
 
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import codes
 from gpuledger.findings.rules import page as advice_page
 from gpuledger.messages import Message, capitalised, say, translated
 from gpuledger.present import document as doc
-from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
+from gpuledger.present.charts.svg import ByClass, hatch
 from gpuledger.present.finding_words import finding_points, plain_range, plain_words, then_words
 from gpuledger.present.palette import TONES
-from gpuledger.present.safe_text import shell_lines, unbroken, visible, visible_json
+from gpuledger.present.safe_text import shell_lines
+from gpuledger.present.writers.html.markup import Html, joined_html, json_html
+from gpuledger.present.writers.html.parts import FindingCard, PartWriter
 from gpuledger.present.writers.html.scripted import flame_json, steps_json, timeline_json
 from gpuledger.present.writers.html.tables import Room, cut, table
 from gpuledger.units import instant_text, share_text
@@ -108,7 +107,7 @@ _WORDS: Final = {
     "zoom_back": say("Reset zoom"),
     "flame_help": say("Click or press Enter to zoom in; arrows move between frames; Escape zooms out."),
 }
-"""What the templates say themselves."""
+"""What pages say themselves."""
 
 
 def document_html(document: doc.Document, language: str, command: str) -> str:
@@ -130,32 +129,39 @@ def html(page: doc.Page, language: str, content: str, made_by: str, room: Room =
     style, script = _style(), _script()
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
-    return (
-        _environment()
-        .get_template("page.j2")
-        .render(
-            page=_PageParts(language, room, command).page(page),
-            language=language,
-            content=content,
-            version=made_by,
-            words=words,
-            policy=Markup(policy),  # noqa: S704 - ours, and quotes in it must stay
-            style=Markup(style),  # noqa: S704 - a file of the package
-            script=Markup(script),  # noqa: S704 - a file of the package
-            hatch=Markup(hatch(ByClass())),  # noqa: S704 - environment of constants
+    head = (
+        '<!doctype html>\n<html lang="{}">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="{}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
+        '<meta name="generator" content="gpuledger {}">\n<title>{}</title>\n<link rel="icon" href="data:,">\n'
+        "<style>{}</style>\n</head>\n"
+    )
+    foot = (
+        '<footer><p>{}</p></footer>\n<script type="application/json" id="document">{}</script>\n'
+        "<script>{}</script>\n</body>\n</html>\n"
+    )
+    writer = _PageWriter(language, words, room, command)
+    return joined_html(
+        (
+            writer.put(
+                head,
+                "zh-Hans" if language == "zh" else language,
+                Html(policy),  # ours, and quotes in it must stay
+                *(made_by, writer.title(page), Html(style)),
+            ),
+            writer.body(page),
+            writer.put(foot, words["made_by"], json_html(content), Html(script)),
         )
     )
 
 
-Part = Mapping[str, Any]
-"""What a macro of the templates is given: its `kind`, and the values that it prints."""
-
-
-class _PageParts:
+class _PageWriter(PartWriter):
     """Blocks as parts of a page for one reader: in a language, with so much room."""
 
-    def __init__(self, language: str, room: Room, command: str) -> None:
-        self._language, self._room, self._command = language, room, command
+    def __init__(self, language: str, words: Mapping[str, str], room: Room, command: str) -> None:
+        super().__init__(language, words)
+        self._room, self._command = room, command
 
     def _tell(self, text: str) -> str:
         return translated(text, self._language)
@@ -164,116 +170,131 @@ class _PageParts:
         """A text in the reader's language, in at most so many times the letters of a name."""
         return cut(self._tell(text), times * self._room.letters, self._tell)
 
-    def page(self, page: doc.Page) -> dict[str, Any]:
-        """What the template of a page prints."""
-        name = self._cut(page.name)
-        return {
-            "title": f"{self._cut(page.title) if page.title else name} · gpuledger",
-            "name": name,
-            "headline": self._cut(page.headline),
-            "verdict": cut(self._tell(page.verdict), VERDICT_LETTERS, self._tell),
-            "tiles": page.tiles,
-            "opening": self._parts(page.opening, 1),
-            "sections": [
-                {
-                    "name": section.name,
-                    "title": self._cut(section.title),
-                    "short": section.short,
-                    "result": self._cut(section.result),
-                    "parts": self._parts(section.blocks),
-                }
-                for section in page.sections
-            ],
-        }
+    def title(self, page: doc.Page) -> str:
+        return f"{self._cut(page.title or page.name)} · gpuledger"
 
-    def _parts(self, blocks: Iterable[doc.Block], paragraph: int = 4) -> list[Part]:
-        """One part per block; a table takes its caption from a heading right before it."""
-        parts: list[Part] = []
+    def body(self, page: doc.Page) -> Html:
+        """All that is seen of a page but its last line."""
+        word = self._words
+        links = (
+            self.put('<li><a href="#{}">{}</a></li>\n', section.name, section.short or self._cut(section.title))
+            for section in page.sections
+        )
+        tiles = joined_html(
+            self.put(
+                "<div><dt>{}</dt><dd><b>{}</b>{}</dd></div>\n",
+                *(tile.name, tile.value, self.put_if(tile.note, " <span>{}</span>", tile.note)),
+            )
+            for tile in page.tiles
+        )
+        opening = self._parts(page.opening, 1)
+        return self.put(
+            '<body>\n<a class="skip" href="#content">{}</a>\n'
+            '<svg class="defs" width="0" height="0" aria-hidden="true"><defs>{}</defs></svg>\n<header class="top">\n'
+            '<div class="who">\n<h1>{}</h1>\n<p class="headline">{}</p>\n</div>\n'
+            '<button type="button" id="theme" hidden>{}</button>\n</header>\n<nav aria-label="{}">\n<ul>\n{}</ul>\n'
+            '</nav>\n<main id="content">\n<p class="verdict">{}</p>\n{}{}{}</main>\n',
+            word["skip"],
+            Html(hatch(ByClass())),
+            *(self._cut(page.name), self._cut(page.headline), word["theme"], word["sections"], joined_html(links)),
+            self.coded(cut(self._tell(page.verdict), VERDICT_LETTERS, self._tell)),
+            self.put_if(tiles, '<dl class="tiles" aria-label="{}">\n{}</dl>\n', word["glance"], tiles),
+            self.put_if(opening, '<div class="opening">\n{}\n</div>\n', opening),
+            joined_html(map(self._section, page.sections)),
+        )
+
+    def _section(self, section: doc.Section) -> Html:
+        """Open, or folded behind its result."""
+        heading = self.put('<h2 id="{}-title">{}</h2>', section.name, self._cut(section.title))
+        parts = self._parts(section.blocks)
+        if section.result:
+            result = self.coded(self._cut(section.result))
+            folded = '<details class="fold"><summary>{}<span>{}</span></summary>\n{}\n</details>'
+            shown = self.put(folded, heading, result, parts)
+        else:
+            shown = joined_html((heading, parts), "\n")
+        return self.put('<section id="{0}" aria-labelledby="{0}-title">\n{1}\n</section>\n', section.name, shown)
+
+    def _parts(self, blocks: Iterable[doc.Block], paragraph: int = 4) -> Html:
+        """One part after another; a table takes its caption from a heading right before it."""
+        parts: list[Html] = []
         above = ""
         for block in blocks:
             if above and isinstance(block, doc.SheetBlock) and block.sheet.all_rows:
                 block = replace(block, sheet=replace(block.sheet, title=above), is_quiet=True)
-            parts += self._block(block, paragraph)
-            above = parts[-1]["text"] if isinstance(block, doc.Heading) else ""
-        return parts
+            parts.append(self._block(block, paragraph))
+            above = self._cut(block.text) if isinstance(block, doc.Heading) else ""
+        return joined_html(parts, "\n")
 
-    def _block(self, block: doc.Block, paragraph: int) -> Iterable[Part]:  # noqa: C901, PLR0911, PLR0912 - a case per block
+    def _block(self, block: doc.Block, paragraph: int) -> Html:  # noqa: C901, PLR0911, PLR0912 - a case per block
         tell = self._tell
         match block:
             case doc.Heading(text):
-                return [{"kind": "heading", "text": self._cut(text)}]
+                return self.put("<h3>{}</h3>", self._cut(text))
             case doc.Paragraph(text, tone):
-                return [{"kind": "text", "text": self._cut(text, paragraph), "tone": tone}]
+                return self.text(self._cut(text, paragraph), tone)
             case doc.Points(title, items):
-                lines = [self._cut(item) for item in items[: self._room.rows]]
-                return [{"kind": "listing", "title": self._cut(title), "lines": lines}]
+                return self.listing(self._cut(title), map(self._cut, items[: self._room.rows]))
             case doc.SheetBlock(sheet) if not sheet.all_rows:
-                return [{"kind": "text", "text": say("{reason}.", reason=sheet.why_no_rows), "tone": "unknown"}]
+                return self.text(say("{reason}.", reason=sheet.why_no_rows), "unknown")
             case doc.SheetBlock():
-                return [{"kind": "table", "table": table(block, tell, self._room)}]
+                return self.table(table(block, tell, self._room))
             case doc.ShellCommands(commands):
-                return [{"kind": "command", "text": shell_lines(command)[0]} for command in commands]
+                return joined_html((self.command(shell_lines(command)[0]) for command in commands), "\n")
             case doc.Reproduce():
-                return [{"kind": "command", "text": self._command}]
+                return self.command(self._command)
             case doc.Findings():
                 return self._findings(block)
             case doc.Chart():
-                return [{"kind": "chart", **self._chart(block)}]
+                return self._chart(block)
             case doc.LedgerBlock(chart=chart):
-                return [{"kind": "chart", **self._chart(chart)}]
+                return self._chart(chart)
             case doc.TimelineBlock():
                 fix = say("with {code} fixed", code=block.fixed.code) if block.fixed is not None else ""
-                return [{"kind": "timeline", "json": timeline_json(block, tell, self._room.letters), "fix": fix}]
+                return self.timeline(timeline_json(block, tell, self._room.letters), fix)
             case doc.FlameBlock(still=still):
-                picture = None if still is None else self._chart(still)
-                return [{"kind": "flame", "json": flame_json(block, tell), "still": picture}]
+                return self.flame(flame_json(block, tell), Html() if still is None else self._chart(still))
             case doc.StepStrip(chart, still):
-                shown = table(still, tell, self._room)
-                return [{"kind": "strip", "chart": self._chart(chart), "still": shown, "json": steps_json(block, tell)}]
+                shown = self.table(table(still, tell, self._room))
+                return self.steps(self._chart(chart), shown, steps_json(block, tell))
             case _:
                 raise TypeError(f"a page has no place for {type(block).__name__}")
 
-    def _chart(self, chart: doc.Chart) -> Part:
-        return {"picture": chart.picture(self._tell), "caption": chart.caption, "name": chart.name}
+    def _chart(self, chart: doc.Chart) -> Html:
+        return self.chart(chart.picture(self._tell), chart.caption, chart.name)
 
-    def _findings(self, block: doc.Findings) -> Iterable[Part]:
+    def _findings(self, block: doc.Findings) -> Html:
         """Cards, each with our page about its code folded away; or the few of the first screen; or points."""
-        match block.form:
-            case doc.FindingsForm.POINTS:
-                return self._parts(map(finding_points, block.entries))
-            case doc.FindingsForm.TOP:
-                return [{"kind": "top", "findings": [self._finding(shown) for shown in block.entries]}]
-        cards: list[Part] = []
+        if block.form is doc.FindingsForm.POINTS:
+            return self._parts(map(finding_points, block.entries))
+        is_top = block.form is doc.FindingsForm.TOP
+        cards: list[FindingCard] = []
         explained_codes: set[str] = set()
         for shown in block.entries:
-            finding = shown.finding
-            explanation = explanation_html(finding.code, self._language)
+            finding, bounds = shown.finding, plain_range(shown.finding)
+            explanation = "" if is_top else explanation_html(finding.code, self._language)
             is_first = finding.code not in explained_codes
             explained_codes.add(finding.code)
             cards.append(
-                {
-                    **self._finding(shown),
-                    "facts": self._facts(block, shown),
-                    "evidence": [self._cut(sentence) for sentence in finding.sentences],
-                    "command": finding.next,
-                    "saving_ns": finding.saving_ns,
-                    "saving_ns_per_step": finding.saving_ns_per_step,
-                    "explained": explanation if is_first else "",
-                    "elsewhere": f"explain-{finding.code}" if explanation and not is_first else "",
-                }
+                FindingCard(
+                    code=finding.code,
+                    claim=cut(capitalised(self._tell(finding.claim)), self._room.letters, self._tell),
+                    saving="" if shown.saving is None else capitalised(shown.saving),
+                    share="" if shown.share is None else share_text(shown.share),
+                    interval=say("without the profiler {low} to {high}", low=bounds[0], high=bounds[1])
+                    if bounds
+                    else "",
+                    place=shown.place,
+                    saving_ns=finding.saving_ns,
+                    saving_ns_per_step=finding.saving_ns_per_step,
+                    facts=() if is_top else self._facts(block, shown),
+                    evidence=[self._cut(sentence) for sentence in finding.sentences],
+                    command=finding.next,
+                    explained=Html(explanation if is_first else ""),
+                    elsewhere=f"explain-{finding.code}" if explanation and not is_first else "",
+                )
             )
-        return [{"kind": "cards", "cards": cards}]
-
-    def _finding(self, shown: doc.ShownFinding) -> dict[str, Any]:
-        finding, bounds = shown.finding, plain_range(shown.finding)
-        return {
-            "code": finding.code,
-            "claim": cut(capitalised(self._tell(finding.claim)), self._room.letters, self._tell),
-            "saving": "" if shown.saving is None else capitalised(shown.saving),
-            "share": "" if shown.share is None else share_text(shown.share),
-            "interval": bounds and say("without the profiler {low} to {high}", low=bounds[0], high=bounds[1]),
-            "place": shown.place,
-        }
+        return self.top_findings(cards) if is_top else self.cards(cards)
 
     def _facts(self, block: doc.Findings, shown: doc.ShownFinding) -> list[tuple[str, str]]:
         finding, example = shown.finding, None
@@ -339,71 +360,28 @@ def _dumped(content: Mapping[str, Any]) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("gpuledger.present.writers.html", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.tests["hatched"] = is_hatched
-    environment.filters["json"] = _json
-    environment.filters["svg"] = _svg
-    environment.filters["ours"] = Markup
-    environment.filters["coded"] = _coded
-    return environment
-
-
-@pass_context
-def _shown(context: Context, value: object) -> object:
-    """Every value on its way into a page: told in its language, and characters that hide or turn text spelled out."""
-    if not isinstance(value, str) or isinstance(value, Markup):
-        return value
-    return _shown_text(context, value)
-
-
-def _shown_text(context: Context, text: str) -> str:
-    return visible(translated(text, context.get("language", "en")))  # a style sheet has none
-
-
-def _json(text: str) -> Markup:
-    """A document inside a script element, which nothing in it can end, and in which nothing hides."""
-    safe = visible_json(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-    return Markup(safe)  # noqa: S704 - it holds none of the characters that mean anything
-
-
-def _svg(picture: Picture) -> Markup:
-    return Markup(svg(picture))  # noqa: S704 - `svg` escapes the texts
-
-
-@pass_context
-def _coded(context: Context, text: str) -> Markup:
-    """Text with what stands between backquotes as code."""
-    plain = unbroken(_shown_text(context, text))
-    pieces = plain.split("`")
-    if len(pieces) % 2 == 0:
-        return Markup("{}").format(plain)
-    marks = (Markup("<code>{}</code>") if position % 2 else Markup("{}") for position in range(len(pieces)))
-    return Markup("").join(mark.format(piece) for mark, piece in zip(marks, pieces, strict=True))
+_FILES: Final = Path(__file__).with_name("templates")
+"""The style sheet and the scripts."""
 
 
 @cache
 def _style() -> str:
     """Our style sheet, with the palette."""
-    return _environment().get_template("page.css").render(tones=TONES)
+    style = (_FILES / "page.css").read_text(encoding="utf-8")
+    light, dark = ("".join(f"--{name}: {tone[paper]};" for name, tone in TONES.items()) for paper in (0, 1))
+    used = (
+        f".f-{name} {{ fill: var(--{name}); }} .s-{name} {{ fill: none; stroke: var(--{name}); }}\n" for name in TONES
+    )
+    written = {"--light: tones;": light, "--dark: tones;": dark, "/* tones */": "".join(used)}
+    for mark, lines in written.items():
+        style = style.replace(mark, lines)
+    return style
 
 
 @cache
 def _script() -> str:
     """Our scripts as one, in a scope of their own."""
-    loader = _environment().loader
-    if loader is None:
-        raise ValueError("the scripts are part of the package")
-    sources = [loader.get_source(_environment(), f"scripts/{name}.js")[0] for name in SCRIPTS]
+    sources = [(_FILES / "scripts" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     return "\n".join(("(() => {", '"use strict";', *sources, "})();"))
 
 

@@ -131,16 +131,17 @@ def packed(values: NDArray[np.signedinteger]) -> str:
         return ""
     wide = values.astype(np.int64)
     left = ((wide << 1) ^ (wide >> 63)).view(np.uint64)
-    groups: list[NDArray[np.uint64]] = []
-    while left.any() or not groups:
-        groups.append(left & np.uint64(0x7F))
-        left = left >> np.uint64(_BITS)
-    digits = np.stack(groups, axis=1)
-    used = len(groups) - np.argmax((digits != 0)[:, ::-1], axis=1)
-    used[~digits.any(axis=1)] = 1
-    place = np.arange(len(groups))
-    digits[place[None, :] < used[:, None] - 1] |= np.uint64(0x80)
-    written = digits[place[None, :] < used[:, None]].astype(np.uint8)
+    used = np.ones(len(left), np.int64)  # bytes of each number
+    for bits in range(_BITS, int(left.max()).bit_length(), _BITS):
+        used += left >= np.uint64(1 << bits)
+    place = np.cumsum(used)
+    written = np.empty(int(place[-1]), np.uint8)
+    place -= used
+    while len(left):
+        more = np.flatnonzero(used > 1)
+        written[place] = left & np.uint64(0x7F)
+        written[place[more]] |= 0x80
+        left, used, place = left[more] >> np.uint64(_BITS), used[more] - 1, place[more] + 1
     return base64.b64encode(written.tobytes()).decode()
 
 
