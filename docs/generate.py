@@ -5,8 +5,10 @@ A test fails when a page is not what this would write.
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
+import inspect
 import itertools
 import json
 import pkgutil
@@ -225,6 +227,10 @@ def _schema(kind: type[Json]) -> tuple[str, str]:
     for name, kinds in variants.items():
         references = [{"$ref": REFERENCE_TO.format(name=variant.__name__)} for variant in kinds]
         parts[name] = {"description": parts[name]["description"], "anyOf": references}
+    for declared in _every_kind(Json):
+        for key, said in _described(declared).items() if declared.__name__ in parts else ():
+            properties = parts[declared.__name__]["properties"]
+            properties[key] = {"description": said, **properties[key]}
     for part in parts.values():
         if "description" in part:  # a docstring, which has lines
             part["description"] = " ".join(part["description"].split())
@@ -234,6 +240,23 @@ def _schema(kind: type[Json]) -> tuple[str, str]:
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": title}
     text = json.dumps(schema | ({"$defs": dict(sorted(parts.items()))} if parts else {}), indent=1, ensure_ascii=False)
     return f"{title.replace('/', '-')}.json", f"{text}\n"
+
+
+def _described(kind: type[Json]) -> dict[str, str]:
+    """What stands under the keys of a type and of those that it extends, by the name that each key has in JSON."""
+    described: dict[str, str] = {}
+    in_json = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    for base in (base for base in reversed(kind.__mro__) if base in _every_kind(Json)[1:]):
+        [declared] = ast.parse(inspect.getsource(base)).body
+        for key, said in itertools.pairwise(getattr(declared, "body", ())):
+            match key, said:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    described[in_json[name]] = " ".join(text.split())
+    return described
+
+
+def _every_kind(kind: type[Json]) -> list[type[Json]]:
+    return [kind, *itertools.chain(*map(_every_kind, kind.__subclasses__()))]
 
 
 if __name__ == "__main__":

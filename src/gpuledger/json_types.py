@@ -1,8 +1,8 @@
 """What JSON documents are made of: a type per object, its keys in order; docs/schemas is generated from these types.
 
-A document's type has a `schema` with its name and version. A key that is not always there is `UNSET` by default. So is
-a new one, as documents of older versions lack it, and is one line of its type; one that is taken away or means
-something else is a new version of the document.
+A document's type has a `schema` with its name and version. What stands under a key, or in its `Meta`, is published as
+its description. A key that is not always there is `UNSET` by default. So is a new one, as documents of older versions
+lack it, and is one line of its type; one that is taken away or means something else is a new version of the document.
 """
 
 from __future__ import annotations

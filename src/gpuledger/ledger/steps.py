@@ -196,7 +196,7 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints,
         stretch = sweep.search(edges_ns, own.start_ns, "right")
         sweep.fold("sum", stretch * len(PHASES) + votes, own.end_ns - own.start_ns, amounts)
         rows = amounts.reshape(-1, len(PHASES))[:, 1:].tolist()
-        before, *of_step, after = (_phase(*row, mixed_share) for row in rows)
+        before, *of_step, after = (_phase(prefill, decode, mixed, mixed_share) for prefill, decode, mixed in rows)
         if mixed_share < 1 or DECODE in of_step:
             return Phases(before, tuple(of_step), after)
     if len(edges_ns) > FEWEST and _chooses_tokens(trace, own.name):

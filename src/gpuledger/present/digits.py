@@ -68,11 +68,6 @@ def tenths(value: float) -> str:
     return str(Decimal(value).quantize(_TENTH, ROUND_HALF_UP))
 
 
-def percent(part: float, whole: float) -> float | None:
-    """A share of a whole, for a column of percent; None where there is no whole."""
-    return 100 * part / whole if whole else None
-
-
 def shape_text(shape: tuple[int, int, int] | None) -> str:
     """A grid or block: (64, 1, 1)."""
     return "-" if shape is None else f"({', '.join(map(str, shape))})"

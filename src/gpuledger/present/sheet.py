@@ -116,15 +116,18 @@ class Column:
         return self.get if callable(self.get) else attrgetter(self.get or self.key)
 
 
-def share_column(key: str, name: str, part: Getter, whole: float | Getter, detail: int = 0) -> Column:
-    """A column of shares: what part of a whole a field is, in percent; blank where there is no whole."""
+def percent(part: float | NotMeasured | None, whole: float = 1) -> float | None:
+    """A share of a whole, or one that is known as such, in percent; None where it is not known or there is no whole."""
+    return None if part is None or isinstance(part, NotMeasured) or not whole else 100 * part / whole
+
+
+def share_column(
+    key: str, name: str, part: Getter, whole: float | Getter = 1, detail: int = 0, unit: Unit = Unit.SHARE_PERCENT
+) -> Column:
+    """A column of shares: what `percent` says of a field, and of a whole that is the same for all rows or a field."""
     part_of = part if callable(part) else attrgetter(part)
     whole_of = whole if callable(whole) else attrgetter(whole) if isinstance(whole, str) else lambda _: whole
-
-    def percent(record: Any) -> float | None:
-        return 100 * part_of(record) / of if (of := whole_of(record)) else None
-
-    return Column(key, name, Unit.SHARE_PERCENT, percent, detail)
+    return Column(key, name, unit, lambda record: percent(part_of(record), whole_of(record)), detail)
 
 
 @dataclass(frozen=True, slots=True)

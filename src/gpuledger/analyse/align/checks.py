@@ -423,7 +423,7 @@ def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     exact = sides.rows_at(EXACT)
     compared = [row for row in exact if row.same_shape is not None]
     differing = [row for row in compared if row.shape_differs]
-    shapes = [[shape_text(kernel and kernel.shape) for kernel in (row.mock, row.e2e)] for row in differing]
+    shapes = [[shape_text(kernel.shape if kernel else None) for kernel in (row.mock, row.e2e)] for row in differing]
     items = [FoundDifference(WARN, _both(row, *both), row.names) for row, both in zip(differing, shapes, strict=True)]
     figures: dict[str, Figure] = {"compared": len(compared), "differ": len(items)}
     if not compared:

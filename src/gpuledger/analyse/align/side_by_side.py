@@ -87,8 +87,11 @@ class SideBySide:
 def lay_side_by_side(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> SideBySide:
     """Lay the two forwards side by side."""
     pairs = align_kernels(mock.kernels, e2e.kernels, ordered=mock.ordered and e2e.ordered)
-    ours, theirs = dict(enumerate(mock.kernels)), dict(enumerate(e2e.kernels))
-    rows = (AlignRow(ours.get(pair.mock), theirs.get(pair.e2e), pair.level, pair.moved) for pair in pairs)
+
+    def at(kernels: tuple[ForwardKernel, ...], position: int | None) -> ForwardKernel | None:
+        return None if position is None else kernels[position]
+
+    rows = (AlignRow(at(mock.kernels, pair.mock), at(e2e.kernels, pair.e2e), pair.level, pair.moved) for pair in pairs)
     return SideBySide(mock, e2e, tuple(rows), whole)
 
 

@@ -359,7 +359,8 @@ def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...
     every = _sums(np.zeros(len(here), np.intp), work.name[here], work.end_ns[here] - work.start_ns[here])
     kernels = (
         RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, count, spent_ns)
-        for name, count, spent_ns in ((trace.strings.text(code) or "", *amounts) for _, code, *amounts in every)
+        for _, code, count, spent_ns in every
+        for name in (trace.strings.text(code) or "",)
     )
     return sum_alike(kernels, as_last=True)
 

@@ -148,7 +148,7 @@ def fused_attention(kernels: SteadyKernels) -> Shortened:
 def _attention_shapes(light: KernelLight, which: Mask) -> Iterator[tuple[list[Shape], Positions]]:
     """Queries, keys, values and what else has four dimensions of what attention was given, and its kernels."""
     for given, here in light.by_inputs(which):
-        shapes = [shape for shape in given.shapes if len(shape) == 4]
+        shapes: list[Shape] = [shape for shape in given.shapes if len(shape) == 4]
         if len(shapes) > 1:
             yield shapes, here
 

@@ -50,8 +50,8 @@ class Clock:
         """From the samples in which kernels ran, by time; one at least."""
         lowest, most = np.percentile(hertz, (1, 99))
         late = hertz[-max(len(hertz) // 3, 1) :]
-        figures = (float(figure) for figure in (hertz.mean(), lowest, most, late.mean()))
-        return cls(*figures, highest_hz, len(hertz), len(hertz) * period_ns)
+        mean_hz, late_hz = float(hertz.mean()), float(late.mean())
+        return cls(mean_hz, float(lowest), float(most), late_hz, highest_hz, len(hertz), len(hertz) * period_ns)
 
     @property
     def top_hz(self) -> float:

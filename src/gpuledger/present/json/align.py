@@ -50,10 +50,8 @@ class OperationSideJson(Json):
     alike: Annotated[int, Meta(description="Of these, those with the sequence of kernels shown.")]
     gpu_ns: Annotated[int, Meta(description="The kernels' own times in the median forward.")]
     elapsed_ns: Annotated[int | None, Meta(description="From first start to last end, the median.")]
-    spread_ns: Annotated[
-        Annotated[list[int], Meta(min_length=2, max_length=2)] | None,
-        Meta(description="10th and 90th percentile of a forward's GPU time."),
-    ]
+    spread_ns: Annotated[list[int], Meta(min_length=2, max_length=2)] | None
+    """10th and 90th percentile of a forward's GPU time."""
 
 
 class AlignSidesJson(Json):
@@ -84,10 +82,8 @@ class AlignJson(Json):
     """What `gpuledger align --format=json` prints. Times are integer nanoseconds; shares run from 0 to 1."""
 
     schema: Literal["gpuledger.align/1"]
-    verdict: Annotated[
-        Literal["PASS", "WARN", "UNDECIDED", "FAIL"],
-        Meta(description="The worst of the checks; known and unmeasured ones do not count."),
-    ]
+    verdict: Literal["PASS", "WARN", "UNDECIDED", "FAIL"]
+    """The worst of the checks; known and unmeasured ones do not count."""
     conclusion: str
     checks: Annotated[list[AlignCheckJson], Meta(min_length=7, max_length=7)]
     isolated_by: IsolationJson

@@ -19,15 +19,11 @@ class ScoreTallyJson(Json, kw_only=True):  # so that the keys of a group stand b
     in_first_three: Count
     area: Annotated[Count, Meta(description="Where the first finding is in the right area, at least.")]
     measured: Annotated[Count, Meta(description="Faults whose saving was measured by itself.")]
-    savings_given: Annotated[
-        Count,
-        Meta(description="Of those, where one of the first three findings names the fault and says a saving."),
-    ]
+    savings_given: Count
+    """Of those, where one of the first three findings names the fault and says a saving."""
     savings_within: Annotated[Count, Meta(description="Of those, where it is within 25 % of what was measured.")]
-    median_error: Annotated[
-        Annotated[float, Meta(ge=0)] | None,
-        Meta(description="Of the savings that were given, as a share of what was measured; null where none was given."),
-    ]
+    median_error: Annotated[float, Meta(ge=0)] | None
+    """Of the savings that were given, as a share of what was measured; null where none was given."""
     controls: Annotated[Count, Meta(description="Programs without the fault, or without any.")]
     claimed: Annotated[Count, Meta(description="Of those, where it is claimed all the same.")]
     answered: Count
@@ -37,10 +33,8 @@ class GroupTallyJson(ScoreTallyJson):
     """The same of one group."""
 
     group: str
-    seen: Annotated[
-        Literal["built on", "adjusted after", "not used"],
-        Meta(description="What the rules of gpuledger had to do with these programs."),
-    ]
+    seen: Literal["built on", "adjusted after", "not used"]
+    """What the rules of gpuledger had to do with these programs."""
 
 
 class CaseScoreJson(Json):
@@ -50,10 +44,8 @@ class CaseScoreJson(Json):
     accepted: list[str]
     answered: bool
     first: Annotated[str | None, Meta(description="The first finding, in the tool's words; null where it has none.")]
-    place: Annotated[
-        Annotated[int, Meta(ge=1, le=3)] | None,
-        Meta(description="Of the first finding that names the fault; null where none of the first three does."),
-    ]
+    place: Annotated[int, Meta(ge=1, le=3)] | None
+    """Of the first finding that names the fault; null where none of the first three does."""
     area_is_right: bool
     said_percent: Annotated[float, Meta(ge=0, le=100)] | None
     measured_percent: Annotated[float | None, Meta(description="Under nsys; null where it was not measured.")]

@@ -41,9 +41,8 @@ class DiffSideJson(Json):
     gpu: Annotated[str | None, Meta(description="null: not recorded")]
     device: int
     clock_hz: int | None
-    busy_clock_hz: Annotated[
-        int | None, Meta(description="The mean clock of the multiprocessors while kernels ran, from samples.")
-    ]
+    busy_clock_hz: int | None
+    """The mean clock of the multiprocessors while kernels ran, from samples."""
     ranks: int | None
     gpus: list[GpuStepJson]
     steps_by: Annotated[str | None, Meta(description="what steps were found by; null where there are none")]
@@ -159,13 +158,8 @@ class RangeChangeJson(Json):
     host_delta_ns: int
     host_delta_share: float | None
     corrected_share: Annotated[float | None, Meta(description="by the controls")]
-    before_of_whole: Annotated[
-        float | None,
-        Meta(
-            description="Host time over the step's, or in tables over that of the program's own ranges; null where it "
-            "is no part of it."
-        ),
-    ]
+    before_of_whole: float | None
+    """Host time over the step's, or in tables over that of the program's own ranges; null where it is no part of it."""
     after_of_whole: float | None
 
 
@@ -201,17 +195,10 @@ class GateJson(Json):
     interval: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
     tripped: bool
     may_be_noise: bool
-    verdict: (
-        Annotated[
-            Literal["PASS", "FAIL", "UNDECIDED"],
-            Meta(description="FAIL if the whole interval is beyond the limit, PASS if the whole is within."),
-        ]
-        | UnsetType
-    ) = UNSET
-    deciding_steps: (
-        Annotated[int | None, Meta(description="So many steps a side would decide; null where nothing is open.")]
-        | UnsetType
-    ) = UNSET
+    verdict: Literal["PASS", "FAIL", "UNDECIDED"] | UnsetType = UNSET
+    """FAIL if the whole interval is beyond the limit, PASS if the whole is within."""
+    deciding_steps: int | UnsetType | None = UNSET
+    """So many steps a side would decide; null where nothing is open."""
 
 
 class UseChangeJson(Json):
@@ -231,20 +218,12 @@ class DiffJson(Json):
     """
 
     schema: Literal["gpuledger.diff/1"]
-    verdict: Annotated[
-        Literal["faster", "slower", "no change"] | None,
-        Meta(description="null for tables of nsys stats, which have no steps"),
-    ]
-    step_delta_ns: Annotated[
-        int | None,
-        Meta(
-            description="after less before, of the median step; of the window where there are no steps; null for tables"
-        ),
-    ]
-    interval_ns: Annotated[
-        IntervalNs | None,
-        Meta(description="at least 95 of 100 such intervals hold the true difference; null where noise is not known"),
-    ]
+    verdict: Literal["faster", "slower", "no change"] | None
+    """null for tables of nsys stats, which have no steps"""
+    step_delta_ns: int | None
+    """after less before, of the median step; of the window where there are no steps; null for tables"""
+    interval_ns: IntervalNs | None
+    """at least 95 of 100 such intervals hold the true difference; null where noise is not known"""
     no_interval: Annotated[str | None, Meta(description="why there is none")]
     whole: DiffWholeJson
     before: DiffSideJson
@@ -261,30 +240,15 @@ class DiffJson(Json):
     controls: ControlsJson | None
     gates: list[GateJson]
     notes: list[str]
-    use: Annotated[
-        list[UseChangeJson] | None,
-        Meta(
-            description="What kernels of the same name, grid and block use of the GPU, in percent of what it could do "
-            "while they ran, from samples: only what lies outside both intervals. null where a side was not sampled."
-        ),
-    ]
-    busy: Annotated[
-        list[BusyChangeJson] | UnsetType | None,
-        Meta(
-            description="Compute by what it was good for: a change in light is one in work, in lost one in pace. "
-            "delta_ns sum to the change in compute, the parts `calls`, `time per call`, `mix` and `other compute`. "
-            "null where little is known of a side."
-        ),
-    ] = UNSET
-    phases: (
-        Annotated[
-            list[PhaseChangeJson],
-            Meta(
-                description="Phases of a layer, idle time and other work, per step; empty where a side has no layers."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    use: list[UseChangeJson] | None
+    """What kernels of the same name, grid and block use of the GPU, in percent of what it could do while they ran, from
+    samples: only what lies outside both intervals. null where a side was not sampled."""
+    busy: list[BusyChangeJson] | UnsetType | None = UNSET
+    """Compute by what it was good for: a change in light is one in work, in lost one in pace. delta_ns sum to the
+    change in compute, the parts `calls`, `time per call`, `mix` and `other compute`. null where little is known of a
+    side."""
+    phases: list[PhaseChangeJson] | UnsetType = UNSET
+    """Phases of a layer, idle time and other work, per step; empty where a side has no layers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,18 +39,13 @@ class FleetJson(Json):
     failed: list[FailedProfileJson]
     ranks: Annotated[int, Meta(ge=0, description="ranks that take part")]
     world_size: Annotated[int | None, Meta(description="ranks that the job has, as the profiles say")]
-    tables: Annotated[
-        list[TableJson],
-        Meta(
-            description="times are per step. job_ranks: caused_ns is what the others, added up, waited until the rank "
-            "came as the last; saves_ns by how much the job's step is shorter if that rank alone takes what the median "
-            "rank takes between collectives, replayed; null where that was not tried. job_fixing, what saves the most "
-            "first: kind is rank, stage or collective, alone_ns what fixing it alone saves, then_ns what it saves more "
-            "once those above are fixed, step_ns the job's step with it and those above fixed, saved_percent of the "
-            "step all of them; cause is what it takes longer in than the median, by longer_ns. fleet_stragglers: "
-            "saves_percent is saves_ns of the job's step"
-        ),
-    ]
+    tables: list[TableJson]
+    """times are per step. job_ranks: caused_ns is what the others, added up, waited until the rank came as the last;
+    saves_ns by how much the job's step is shorter if that rank alone takes what the median rank takes between
+    collectives, replayed; null where that was not tried. job_fixing, what saves the most first: kind is rank, stage or
+    collective, alone_ns what fixing it alone saves, then_ns what it saves more once those above are fixed, step_ns the
+    job's step with it and those above fixed, saved_percent of the step all of them; cause is what it takes longer in
+    than the median, by longer_ns. fleet_stragglers: saves_percent is saves_ns of the job's step"""
     late: LateJson | None
     findings: list[FindingJson]
     health: list[HealthJson]

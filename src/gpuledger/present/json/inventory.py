@@ -96,13 +96,9 @@ class InfoJson(Json):
     profile: str
     origin: ProfileOriginJson
     span_ns: _Two | None
-    plain_window_ns: Annotated[
-        Annotated[int, Meta(gt=0)] | None,
-        Meta(
-            description="How long what was recorded took without the profiler, by the manifest beside the profile; "
-            "null where it says nothing."
-        ),
-    ]
+    plain_window_ns: Annotated[int, Meta(gt=0)] | None
+    """How long what was recorded took without the profiler, by the manifest beside the profile; null where it says
+    nothing."""
     gpus: list[ProfiledGpuJson]
     processes: list[ProfiledProcessJson]
     tables: dict[str, Count]
@@ -171,18 +167,11 @@ class QueryJson(Json):
     profile: str
     sql: str
     columns: list[AnswerColumnJson]
-    rows: Annotated[
-        list[list[Any]],
-        Meta(description="A list of values each. Dates and blobs are text; NaN and infinity are null."),
-    ]
+    rows: list[list[Any]]
+    """A list of values each. Dates and blobs are text; NaN and infinity are null."""
     is_cut: Annotated[bool, Meta(description="Whether there are more rows than the limit query-rows lets through.")]
-    not_measured: Annotated[
-        list[str],
-        Meta(
-            description="Which of the tables that the query names were not recorded, and why: their rows are not "
-            "measured, not none."
-        ),
-    ]
+    not_measured: list[str]
+    """Which of the tables that the query names were not recorded, and why: their rows are not measured, not none."""
     health: list[HealthJson]
 
 
@@ -237,10 +226,8 @@ class DoctorCheckJson(Json):
     found: Annotated[str, Meta(min_length=1, description="What was seen; for a check that was not made, why.")]
     means: Annotated[str | None, Meta(description="What that means for profiles.")]
     fix: Annotated[str | None, Meta(description="What to do, in words.")]
-    commands: Annotated[
-        list[str],
-        Meta(description="Lines for a shell or a file, as the fix says; words in capitals are to be replaced."),
-    ]
+    commands: list[str]
+    """Lines for a shell or a file, as the fix says; words in capitals are to be replaced."""
 
 
 class DoctorToolJson(Json):
@@ -265,30 +252,20 @@ class MachineJson(Json):
     driver: str | None
     cuda: Annotated[str | None, Meta(description="The newest CUDA that the driver runs.")]
     gpus: list[InstalledGpuJson]
-    no_gpu_because: Annotated[
-        str | None, Meta(description="Why there is no GPU in the list, or fewer than there should be.")
-    ]
+    no_gpu_because: str | None
+    """Why there is no GPU in the list, or fewer than there should be."""
 
 
 class DoctorJson(Json):
     """Whether profiles can be recorded on a machine, check by check, with what to do. null: not known, not measured."""
 
     schema: Literal["gpuledger.doctor/1"]
-    ready: Annotated[
-        bool,
-        Meta(
-            description="Whether something records timelines here and nothing is a problem; the exit code is 0 then, "
-            "else 1."
-        ),
-    ]
+    ready: bool
+    """Whether something records timelines here and nothing is a problem; the exit code is 0 then, else 1."""
     records_with: Annotated[list[Literal["nsys", "torch.profiler"]], Meta(extra_json_schema={"uniqueItems": True})]
-    tracing_ns_per_call: Annotated[
-        Annotated[float, Meta(ge=0)] | None,
-        Meta(
-            description="What tracing with nsys adds to a CUDA call on the host, measured on empty kernels; null if it "
-            "was not measured."
-        ),
-    ]
+    tracing_ns_per_call: Annotated[float, Meta(ge=0)] | None
+    """What tracing with nsys adds to a CUDA call on the host, measured on empty kernels; null if it was not
+    measured."""
     checks: Annotated[list[DoctorCheckJson], Meta(min_length=1)]
     tools: list[DoctorToolJson]
     machine: MachineJson

@@ -44,9 +44,8 @@ class TallyJson(Json):
     """Kernels counted, each once; of those that a figure was measured of."""
 
     kernels: Count
-    bottlenecks: Annotated[
-        dict[str, dict[str, Annotated[int, Meta(ge=1)]]], Meta(description="By bound, and within it by limiter.")
-    ]
+    bottlenecks: dict[str, dict[str, Annotated[int, Meta(ge=1)]]]
+    """By bound, and within it by limiter."""
     severities: SeveritiesJson
     low: Annotated[dict[str, LowJson], Meta(description="Per figure, how many kernels are below low_below.")]
     low_below: float
@@ -75,9 +74,8 @@ class LaunchJson(Json):
     time_share: Annotated[float, Meta(description="Of the time of all launches.")]
     dram_bytes_per_s: float | None
     sm_share: Annotated[float | None, Meta(description="Of the multiprocessors' peak.")]
-    sm_busy_share: Annotated[
-        float | None, Meta(description="SM efficiency: instruction throughput where it was collected.")
-    ]
+    sm_busy_share: float | None
+    """SM efficiency: instruction throughput where it was collected."""
     memory_share: Annotated[float | None, Meta(description="Of the memory system's peak.")]
     dram_share: Annotated[float | None, Meta(description="Of DRAM's peak.")]
     l2_share: Annotated[float | None, Meta(description="Of the L2 cache's peak.")]
@@ -93,13 +91,9 @@ class LaunchJson(Json):
     limiter: str
     roof_share: float | None
     headroom: Share | None
-    wasted_share: Annotated[
-        Share | None,
-        Meta(
-            description="Of the sectors that global accesses move, those that coalesced ones would not need, where "
-            "memory limits the kernel and that is much."
-        ),
-    ]
+    wasted_share: Share | None
+    """Of the sectors that global accesses move, those that coalesced ones would not need, where memory limits the
+    kernel and that is much."""
     because: list[str]
     severity: KernelSeverity
     unreliable: list[str]
@@ -146,24 +140,14 @@ class KernelsJson(Json):
     collected."""
 
     schema: Literal["gpuledger.kernels/1"]
-    made_at: Annotated[
-        str,
-        Meta(
-            description="When the document was made, UTC; SOURCE_DATE_EPOCH where that is set.",
-            extra_json_schema={"format": "date-time"},
-        ),
-    ]
+    made_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    """When the document was made, UTC; SOURCE_DATE_EPOCH where that is set."""
     files: list[str]
     duration_ns: int
     counts: TallyJson
     kernels: Annotated[list[LaunchJson], Meta(description="Every launch, in the order of the files.")]
-    groups: Annotated[
-        list[KernelGroupJson],
-        Meta(
-            description="Launches of one name, shape and size of problem together, the longest first; figures are "
-            "weighted by time."
-        ),
-    ]
+    groups: list[KernelGroupJson]
+    """Launches of one name, shape and size of problem together, the longest first; figures are weighted by time."""
     roofs: Annotated[list[DeviceRoofsJson], Meta(description="Bytes and operations per second at most, by device.")]
     health: list[HealthJson]
 
@@ -173,9 +157,8 @@ class PlannedKernelJson(Json):
     short_name: Annotated[str, Meta(description="The bare name, by which ncu selects.")]
     grid: Shape
     block: Shape
-    place: Annotated[
-        list[str], Meta(description="NVTX ranges around the launch, numbers left out; or where in a layer.")
-    ]
+    place: list[str]
+    """NVTX ranges around the launch, numbers left out; or where in a layer."""
     count_per_step: Annotated[float, Meta(ge=0)]
     ns_per_step: Ns
     share_of_gpu: Annotated[Share, Meta(description="Of the GPU's kernel time.")]
@@ -191,43 +174,22 @@ class NcuPlanJson(Json):
     schema: Literal["gpuledger.ncu-plan/1"]
     profile: str
     device: Annotated[int, Meta(ge=0)]
-    steps: Annotated[
-        int,
-        Meta(ge=1, description="Steady steps; 1 where no steps were found, and the step is the whole window."),
-    ]
+    steps: Annotated[int, Meta(ge=1)]
+    """Steady steps; 1 where no steps were found, and the step is the whole window."""
     step_ns: Ns
-    kernels: Annotated[
-        list[PlannedKernelJson],
-        Meta(
-            description="All kernels of the steady steps, told apart by name, grid and block, the one with the most "
-            "time first."
-        ),
-    ]
+    kernels: list[PlannedKernelJson]
+    """All kernels of the steady steps, told apart by name, grid and block, the one with the most time first."""
     coverage_share: Annotated[Share, Meta(description="Of the time of kernels that can be replayed.")]
-    kernel_share_of_step: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="How much of the step the kernels that can be replayed are; above 1 where they overlap for "
-            "long.",
-        ),
-    ]
-    worthwhile: Annotated[
-        bool,
-        Meta(
-            description="Whether that is enough for faster kernels to matter. If not, and it was not asked for "
-            "anyway, none is covered and there are no commands."
-        ),
-    ]
-    commands: Annotated[
-        list[Annotated[list[str], Meta(min_length=2)]],
-        Meta(description="Argument lists, to be run without a shell, or quoted for one."),
-    ]
+    kernel_share_of_step: Annotated[float, Meta(ge=0)]
+    """How much of the step the kernels that can be replayed are; above 1 where they overlap for long."""
+    worthwhile: bool
+    """Whether that is enough for faster kernels to matter. If not, and it was not asked for anyway, none is covered and
+    there are no commands."""
+    commands: list[Annotated[list[str], Meta(min_length=2)]]
+    """Argument lists, to be run without a shell, or quoted for one."""
     reports: Annotated[list[str], Meta(description="What each command writes.")]
-    launches: Annotated[
-        Count,
-        Meta(description="How many launches the commands profile, with those that merely have the same name."),
-    ]
+    launches: Count
+    """How many launches the commands profile, with those that merely have the same name."""
     passes: Annotated[int, Meta(ge=1, description="How often each of them is run.")]
     expected_seconds: Annotated[float, Meta(ge=0, description="Beside the time of the program itself; an estimate.")]
     health: list[HealthJson]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
-
-from msgspec import Meta
 
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.json_types import Json
@@ -17,13 +14,8 @@ class SnapshotJson(Json):
     """What a memory snapshot of PyTorch says."""
 
     profile: str
-    zero_ns: Annotated[
-        int,
-        Meta(
-            description="The wall clock, in ns since 1970, when its history begins; instants in its tables count "
-            "from it."
-        ),
-    ]
+    zero_ns: int
+    """The wall clock, in ns since 1970, when its history begins; instants in its tables count from it."""
     tables: list[TableJson]
     health: list[HealthJson]
 

@@ -53,9 +53,8 @@ class LineJson(Json):
     line: Annotated[str, Meta(pattern=r"^(compute\..+|comm|copy|idle\..+)$")]
     ns: Annotated[int, Meta(ge=1)]
     share: Share
-    use_ns: Annotated[
-        UseNsJson | UnsetType, Meta(description="Of a line of compute; sums to ns. All unknown without samples.")
-    ] = UNSET
+    use_ns: UseNsJson | UnsetType = UNSET
+    """Of a line of compute; sums to ns. All unknown without samples."""
 
 
 class SteadyJson(Json):
@@ -111,21 +110,14 @@ class AtLightJson(Json):
 
     now_ns: Annotated[Ns, Meta(description="The mean steady step.")]
     step_ns: Ns
-    mfu_share: Annotated[
-        float,
-        Meta(
-            description="Of now_ns: arithmetic at the peak of its type, of kernels that it limits. Avoidable work and "
-            "kernels that memory limits, or that are unknown, are left out."
-        ),
-    ]
-    bandwidth_share: Annotated[
-        float, Meta(description="Of now_ns: bytes at the memory's bandwidth, of kernels that they limit.")
-    ]
+    mfu_share: float
+    """Of now_ns: arithmetic at the peak of its type, of kernels that it limits. Avoidable work and kernels that memory
+    limits, or that are unknown, are left out."""
+    bandwidth_share: float
+    """Of now_ns: bytes at the memory's bandwidth, of kernels that they limit."""
     unknown_share: Annotated[float, Meta(description="Of compute.")]
-    tokens: Annotated[
-        int | UnsetType | None,
-        Meta(description="Rows of the vocabulary that one step looks up on this GPU; null where that is not known."),
-    ] = UNSET
+    tokens: int | UnsetType | None = UNSET
+    """Rows of the vocabulary that one step looks up on this GPU; null where that is not known."""
 
 
 class DeviceJson(Json):
@@ -138,27 +130,18 @@ class DeviceJson(Json):
     hidden_comm_ns: Ns
     hidden_copy_ns: Ns
     triggers: list[TriggerJson]
-    use: Annotated[
-        DeviceUseJson | None,
-        Meta(
-            description="What samples of the GPU's counters say of it, as `gpus` of gpuledger.stepkernels/1 has it, "
-            "and of its kernels in the steady stretch, as `kernels` there; with --ncu also `against_ncu`, as an item "
-            "of `against_ncu` there; null where it was not sampled."
-        ),
-    ]
-    busy: Annotated[
-        BusyJson | UnsetType | None, Meta(description="Sums to the compute of `steady`; null where nothing ran.")
-    ] = UNSET
-    busy_families: Annotated[
-        list[FamilyBusyJson] | UnsetType, Meta(description="The same by family; sums to `busy`.")
-    ] = UNSET
-    light: Annotated[
-        list[LightJson] | UnsetType, Meta(description="The kernels that take the most time, and their light.")
-    ] = UNSET
-    at_light: Annotated[
-        AtLightJson | UnsetType | None,
-        Meta(description="What a step could take on this GPU; null where over a tenth of compute is unknown."),
-    ] = UNSET
+    use: DeviceUseJson | None
+    """What samples of the GPU's counters say of it, as `gpus` of gpuledger.stepkernels/1 has it, and of its kernels in
+    the steady stretch, as `kernels` there; with --ncu also `against_ncu`, as an item of `against_ncu` there; null where
+    it was not sampled."""
+    busy: BusyJson | UnsetType | None = UNSET
+    """Sums to the compute of `steady`; null where nothing ran."""
+    busy_families: list[FamilyBusyJson] | UnsetType = UNSET
+    """The same by family; sums to `busy`."""
+    light: list[LightJson] | UnsetType = UNSET
+    """The kernels that take the most time, and their light."""
+    at_light: AtLightJson | UnsetType | None = UNSET
+    """What a step could take on this GPU; null where over a tenth of compute is unknown."""
 
 
 class PhasesJson(Json):
@@ -239,32 +222,23 @@ class EvidenceJson(Json):
     count: Count | None
     share: Share | None
     of: str | None
-    place: Annotated[
-        str | UnsetType | None,
-        Meta(description="`file:line` of the program, where stacks of Python were recorded: `function` has it."),
-    ] = UNSET
-    place_is_exact: Annotated[
-        bool | UnsetType | None, Meta(description="Whether `place` is the very line; else where the function begins.")
-    ] = UNSET
+    place: str | UnsetType | None = UNSET
+    """`file:line` of the program, where stacks of Python were recorded: `function` has it."""
+    place_is_exact: bool | UnsetType | None = UNSET
+    """Whether `place` is the very line; else where the function begins."""
     function: str | UnsetType | None = UNSET
-    calls_into: Annotated[
-        str | UnsetType | None, Meta(description="The function of a library that most of the time there is in.")
-    ] = UNSET
-    frames: Annotated[
-        list[str] | UnsetType, Meta(description="The program's own frames down to it, the outermost first.")
-    ] = UNSET
+    calls_into: str | UnsetType | None = UNSET
+    """The function of a library that most of the time there is in."""
+    frames: list[str] | UnsetType = UNSET
+    """The program's own frames down to it, the outermost first."""
 
 
 class FindingJson(Json):
     code: Annotated[str, Meta(pattern="^[A-Z]+(-[A-Z]+)*$")]
     claim: str
     saving_ns_per_step: int | None
-    saving_low_ns_per_step: Annotated[
-        int | None,
-        Meta(
-            description="The low end of what is saved without the profiler; of what was not replayed, its own low end."
-        ),
-    ]
+    saving_low_ns_per_step: int | None
+    """The low end of what is saved without the profiler; of what was not replayed, its own low end."""
     saving_ns: Ns
     saving: SavingJson
     saving_is_bound: Annotated[bool, Meta(description="Whether it is the most that can be had.")]
@@ -274,9 +248,8 @@ class FindingJson(Json):
     confidence: Literal["high", "medium", "low"]
     device: Annotated[int | None, Meta(description="null where it is about no single one.")]
     evidence: list[str]
-    evidence_data: Annotated[
-        list[EvidenceJson], Meta(description="In the order of `evidence`; instants from the run's zero_ns.")
-    ]
+    evidence_data: list[EvidenceJson]
+    """In the order of `evidence`; instants from the run's zero_ns."""
     next: str
 
 
@@ -303,37 +276,21 @@ class ReportJson(Json):
     window_ns: Ns
     devices: list[DeviceJson]
     steps: StepsJson | None
-    levels: Annotated[
-        list[LevelJson],
-        Meta(
-            description="All that repeats on the GPU that the report is about, ranges from the outside in; --level "
-            "makes one of them the step."
-        ),
-    ]
+    levels: list[LevelJson]
+    """All that repeats on the GPU that the report is about, ranges from the outside in; --level makes one of them the
+    step."""
     findings: list[FindingJson]
     graph_names: GraphNamesJson | UnsetType = UNSET
-    made_at: Annotated[
-        str | UnsetType,
-        Meta(description="Only with --ncu: when the document was made, UTC; SOURCE_DATE_EPOCH where that is set."),
-    ] = UNSET
-    kernels: Annotated[
-        list[MatchedKernelsJson] | UnsetType,
-        Meta(
-            description="Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each "
-            "with the profiled launch that speaks for it."
-        ),
-    ] = UNSET
-    memory: Annotated[
-        SnapshotJson | UnsetType,
-        Meta(
-            description="Only with --memory: what a memory snapshot of the same run says. zero_ns is the wall clock, "
-            "in ns since 1970, when its history begins."
-        ),
-    ] = UNSET
-    layer_phases: Annotated[
-        StepPhasesJson | UnsetType | None,
-        Meta(description="Of the main GPU; null where most of its work is of no phase."),
-    ] = UNSET
+    made_at: str | UnsetType = UNSET
+    """Only with --ncu: when the document was made, UTC; SOURCE_DATE_EPOCH where that is set."""
+    kernels: list[MatchedKernelsJson] | UnsetType = UNSET
+    """Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each with the profiled
+    launch that speaks for it."""
+    memory: SnapshotJson | UnsetType = UNSET
+    """Only with --memory: what a memory snapshot of the same run says. zero_ns is the wall clock, in ns since 1970,
+    when its history begins."""
+    layer_phases: StepPhasesJson | UnsetType | None = UNSET
+    """Of the main GPU; null where most of its work is of no phase."""
 
 
 def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> ReportJson:

@@ -70,17 +70,12 @@ class PredictedSavingJson(Json):
     predicted_ns: Annotated[int | None, Meta(description="Per step, by the report of `from`.")]
     low_ns: Annotated[int | None, Meta(description="The prediction's low end, as tracing slows the host.")]
     profiled_ns: Annotated[int | None, Meta(description="The step of `from` less that of `to`, both profiled.")]
-    corrected_ns: Annotated[
-        int | None,
-        Meta(
-            description="As profiled, had the host been as fast as before, by ranges that did not change; null where "
-            "no diff tells that it was not."
-        ),
-    ]
+    corrected_ns: int | None
+    """As profiled, had the host been as fast as before, by ranges that did not change; null where no diff tells that it
+    was not."""
     plain_ns: Annotated[int | None, Meta(description="The same by the benches' own figures, without a profiler.")]
-    ratio: Annotated[
-        float | None, Meta(description="Predicted over measured: corrected where known, else profiled, else plain.")
-    ]
+    ratio: float | None
+    """Predicted over measured: corrected where known, else profiled, else plain."""
     within_share: Annotated[float, Meta(ge=0)] | None
     verdict: _Verdict
     reason: str
@@ -105,24 +100,19 @@ class RunbookJson(Json):
     schema: Literal["gpuledger.runbook/1"]
     runbook: str
     question: str
-    verdict: Annotated[
-        Literal["done", "failed", "missed", "interrupted"],
-        Meta(description="failed: a step failed; missed: a target, a gate or a prediction was missed."),
-    ]
+    verdict: Literal["done", "failed", "missed", "interrupted"]
+    """failed: a step failed; missed: a target, a gate or a prediction was missed."""
     size: str | None
     via: Annotated[str | None, Meta(description="What led to where its programs ran; null: they ran here.")]
     variables: dict[str, str]
-    environment: Annotated[
-        dict[str, str],
-        Meta(description="What the runbook sets for every command; what may be a secret is withheld."),
-    ]
+    environment: dict[str, str]
+    """What the runbook sets for every command; what may be a secret is withheld."""
     missing: Annotated[dict[str, str], Meta(description="What steps need and this machine has not, with the reason.")]
     cells: list[MatrixCellJson]
     comparisons: list[CellComparisonJson]
     savings: list[PredictedSavingJson]
-    slowed: Annotated[
-        list[str], Meta(description="Cells whose steps take much longer under the profiler, a sentence each.")
-    ]
+    slowed: list[str]
+    """Cells whose steps take much longer under the profiler, a sentence each."""
     targets: list[FigureTargetJson]
     misses: list[str]
     failures: list[str]

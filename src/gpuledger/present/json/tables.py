@@ -85,9 +85,8 @@ class WhatIfJson(Json):
     zero_ns: ZeroNs
     tables: list[TableJson]
     health: list[HealthJson]
-    not_measured: Annotated[
-        list[MissingTableJson] | UnsetType, Meta(description="Tables that are not there, and why.")
-    ] = UNSET
+    not_measured: list[MissingTableJson] | UnsetType = UNSET
+    """Tables that are not there, and why."""
 
 
 class NvidiaReportJson(Json):

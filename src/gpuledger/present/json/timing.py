@@ -43,10 +43,8 @@ class GpuReadingsJson(Json):
     power_limit_mw: int | None
     temperature_c: SampledRangeJson | None
     throttled: Annotated[bool, Meta(description="Whether anything but a setting held the clocks down.")]
-    limits: Annotated[
-        list[ClockLimitJson],
-        Meta(description="What held the clocks down, and in which share of the looks at the busy GPU."),
-    ]
+    limits: list[ClockLimitJson]
+    """What held the clocks down, and in which share of the looks at the busy GPU."""
 
 
 class TimeJson(Json):
@@ -59,51 +57,33 @@ class TimeJson(Json):
     operation: Annotated[str, Meta(description="MODULE:FUNCTION as it was given.")]
     device: Annotated[Literal["cuda", "cpu"], Meta(description="Whose clock was used.")]
     device_name: str
-    graph: Annotated[
-        bool,
-        Meta(
-            description="Whether the operation ran as a CUDA graph; otherwise the time holds what the host takes to "
-            "launch."
-        ),
-    ]
-    why_eager: Annotated[
-        str | None, Meta(description="Why it could not be a graph; null if it is one, or was not to be.")
-    ]
+    graph: bool
+    """Whether the operation ran as a CUDA graph; otherwise the time holds what the host takes to launch."""
+    why_eager: str | None
+    """Why it could not be a graph; null if it is one, or was not to be."""
     cold: Annotated[bool, Meta(description="Whether a write larger than the L2 cache came before each call.")]
     median_ns: _AtLeastZero
-    interval_ns: Annotated[
-        Annotated[list[_AtLeastZero], Meta(min_length=2, max_length=2)] | None,
-        Meta(description="Of the median; null for fewer than 6 samples."),
-    ]
+    interval_ns: Annotated[list[_AtLeastZero], Meta(min_length=2, max_length=2)] | None
+    """Of the median; null for fewer than 6 samples."""
     confidence_share: _Confidence
     p10_ns: _AtLeastZero
     p90_ns: _AtLeastZero
     min_ns: _AtLeastZero
     max_ns: _AtLeastZero
-    settled: Annotated[
-        bool,
-        Meta(
-            description="Whether the interval is within target_share of the median, and the halves of the samples "
-            "differ by no more."
-        ),
-    ]
+    settled: bool
+    """Whether the interval is within target_share of the median, and the halves of the samples differ by no more."""
     target_share: _TargetShare
-    reached_share: Annotated[
-        _AtLeastZero | None, Meta(description="How far the interval reaches from the median, relative to it.")
-    ]
-    drift_share: Annotated[
-        float,
-        Meta(description="The median of the second half of the samples against that of the first: 0.02 is 2 % slower."),
-    ]
+    reached_share: _AtLeastZero | None
+    """How far the interval reaches from the median, relative to it."""
+    drift_share: float
+    """The median of the second half of the samples against that of the first: 0.02 is 2 % slower."""
     samples: _AtLeastOne
     batch: Annotated[_AtLeastOne, Meta(description="Calls in a sample.")]
     calls: _AtLeastOne
     warmup_calls: Count
     seconds: Annotated[_AtLeastZero, Meta(description="How long measuring took, without the warm-up.")]
-    samples_ns: Annotated[
-        list[_AtLeastZero],
-        Meta(min_length=1, description="One call, sample by sample, in the order in which they were taken."),
-    ]
+    samples_ns: Annotated[list[_AtLeastZero], Meta(min_length=1)]
+    """One call, sample by sample, in the order in which they were taken."""
     gpu: GpuReadingsJson | None
     gpu_not_watched: Annotated[str | None, Meta(description="Why there is no gpu, where one was used.")]
 
@@ -115,17 +95,11 @@ class TimePairJson(Json):
     """
 
     schema: Literal["gpuledger.timepair/1"]
-    verdict: Annotated[
-        Literal["same", "slower", "faster", "unknown"],
-        Meta(
-            description="What the second is: the same if the whole interval is within target_share of no difference; "
-            "unknown where the interval does not say."
-        ),
-    ]
-    decision: Annotated[
-        Literal["PASS", "FAIL", "UNDECIDED"],
-        Meta(description="Whether they are the same to within target_share; UNDECIDED where the interval holds it."),
-    ]
+    verdict: Literal["same", "slower", "faster", "unknown"]
+    """What the second is: the same if the whole interval is within target_share of no difference; unknown where the
+    interval does not say."""
+    decision: Literal["PASS", "FAIL", "UNDECIDED"]
+    """Whether they are the same to within target_share; UNDECIDED where the interval holds it."""
     deciding_seconds: Annotated[float | None, Meta(description="The --seconds that would decide; null if decided.")]
     difference_ns: Annotated[float, Meta(description="The median over the rounds of what the second takes more.")]
     difference_share: float

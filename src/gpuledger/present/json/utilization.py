@@ -69,10 +69,8 @@ class KernelUseJson(Json):
     launches: Annotated[int, Meta(ge=1)]
     ns: Annotated[Ns, Meta(description="All launches together.")]
     source: Literal["samples"]
-    use_class: Annotated[
-        Literal["compute_roof", "memory_roof", "under_filled", "stalled", "unknown"],
-        Meta(description="How it uses the GPU: docs/concepts/use.md."),
-    ] = field(name="class")
+    use_class: Literal["compute_roof", "memory_roof", "under_filled", "stalled", "unknown"] = field(name="class")
+    """How it uses the GPU: docs/concepts/use.md."""
     occupancy: OccupancyJson
     use: KernelFiguresJson
 
@@ -118,9 +116,8 @@ class AgreementJson(Json):
     kernels: Annotated[int, Meta(ge=1)]
     mean_error_points: Annotated[float, Meta(ge=0, description="By time, without sign.")]
     held_share: Annotated[Share, Meta(description="Of the kernels, those whose interval holds what was counted.")]
-    near_share: Annotated[
-        float | None, Meta(description="Of kernels over 10 us, those within 5 points; null: there are none.")
-    ]
+    near_share: float | None
+    """Of kernels over 10 us, those within 5 points; null: there are none."""
 
 
 class ComparedFigureJson(Json):
@@ -195,21 +192,12 @@ class StepKernelsJson(Json, kw_only=True):
     schema: Literal["gpuledger.stepkernels/1"]
     profile: str
     zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, which --time counts from.")]
-    kernels: Annotated[
-        list[KernelUseJson],
-        Meta(
-            description="Kernels by canonical name, grid and block, the most time first. Empty where no GPU was "
-            "sampled."
-        ),
-    ]
+    kernels: list[KernelUseJson]
+    """Kernels by canonical name, grid and block, the most time first. Empty where no GPU was sampled."""
     gpus: list[GpuIfSampledJson]
-    against_ncu: Annotated[
-        list[AgainstNcuJson] | UnsetType,
-        Meta(
-            description="With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of "
-            "the same name, grid and block."
-        ),
-    ] = UNSET
+    against_ncu: list[AgainstNcuJson] | UnsetType = UNSET
+    """With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of the same name, grid
+    and block."""
     tables: Annotated[list[TableJson], Meta(description="Kernels in the order of execution, a table per GPU.")]
     health: list[HealthJson]
 

@@ -11,20 +11,7 @@ from gpuledger.analyse.align.operation_side import forwards_text
 from gpuledger.analyse.align.side_by_side import KNOWN, NOT_MEASURED, WARN, AlignCheck, AlignRow, shape_text
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.document import (
-    AGAIN,
-    Block,
-    Document,
-    Group,
-    Heading,
-    Page,
-    Paragraph,
-    Points,
-    SheetBlock,
-    Tile,
-    chapters,
-    json_by,
-)
+from gpuledger.present import document as doc
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.records import dataclass
@@ -75,28 +62,38 @@ class _Line:
         return self.row.level == EXACT and not self.row.shape_differs
 
 
-def align_document(made: Alignment, health: Sequence[Note]) -> Document:
+def align_document(made: Alignment, health: Sequence[Note]) -> doc.Document:
     """The alignment; JSON is the document gpuledger.align/1."""
-    first = (Heading(title(made), 1), Paragraph(made.conclusion), Paragraph(about(made)), checks_block(made))
-    return Document(
-        blocks=lambda: (Group((*first, *evidence_blocks(made, health))),),
-        data=json_by("align.align_json", made, health),
+    first = (
+        doc.Heading(title(made), 1),
+        doc.Paragraph(made.conclusion),
+        doc.Paragraph(about(made)),
+        checks_block(made),
+    )
+    return doc.Document(
+        blocks=lambda: (doc.Group((*first, *evidence_blocks(made, health))),),
+        data=doc.json_by("align.align_json", made, health),
         sheets=lambda: (_every_row(made.sides.rows),),
         page=lambda: _page(made, health),
     )
 
 
-def _page(made: Alignment, health: Sequence[Note]) -> Page:
+def _page(made: Alignment, health: Sequence[Note]) -> doc.Page:
     """The conclusion, the seven checks with their verdicts, and the kernels side by side."""
     sides = ((say("Mock, GPU time per forward"), made.sides.mock), (say("Model"), made.sides.e2e))
-    tiles = [Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
-    blocks = [Heading(CHECKS), checks_block(made), Heading(say("What was seen")), *evidence_blocks(made, health)]
-    return Page(
+    tiles = [doc.Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
+    blocks = [
+        doc.Heading(CHECKS),
+        checks_block(made),
+        doc.Heading(say("What was seen")),
+        *evidence_blocks(made, health),
+    ]
+    return doc.Page(
         title(made),
         made.conclusion,
         headline=about(made),
-        tiles=(Tile(say("Verdict"), VERDICT_WORDS[made.verdict]), *tiles),
-        sections=(*chapters(blocks), AGAIN),
+        tiles=(doc.Tile(say("Verdict"), VERDICT_WORDS[made.verdict]), *tiles),
+        sections=(*doc.chapters(blocks), doc.AGAIN),
     )
 
 
@@ -105,7 +102,7 @@ def title(made: Alignment) -> str:
     return say("{before} against {after}", before=made.sides.mock.profile, after=made.sides.e2e.profile)
 
 
-def checks_block(made: Alignment) -> SheetBlock:
+def checks_block(made: Alignment) -> doc.SheetBlock:
     """The seven checks."""
 
     def verdict(check: AlignCheck) -> Term:
@@ -117,15 +114,15 @@ def checks_block(made: Alignment) -> SheetBlock:
         Column("mock", say("Mock"), Unit.TEXT),
         Column("e2e", say("Model"), Unit.TEXT),
     )
-    return SheetBlock(Sheet.of("align_checks", CHECKS, columns, made.checks))
+    return doc.SheetBlock(Sheet.of("align_checks", CHECKS, columns, made.checks))
 
 
-def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
+def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[doc.Block]:
     """What each check found, and the kernels side by side."""
     found = made.sides
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     blocks += [
-        Points(
+        doc.Points(
             say("{title}: {verdict}", title=check.title, verdict=VERDICT_WORDS[check.verdict]),
             tuple(map(_sentence, _said(check))),
         )
@@ -133,16 +130,16 @@ def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
         if check.evidence
     ]
     lines, left_out = _worth_drawing(found.rows)
-    blocks += [Heading(say("Kernel by kernel")), SheetBlock(_side_by_side(lines))]
+    blocks += [doc.Heading(say("Kernel by kernel")), doc.SheetBlock(_side_by_side(lines))]
     if left_out:
         blocks.append(
-            Paragraph(
+            doc.Paragraph(
                 say("{count} more kinds of kernels, and single calls, are in CSV and JSON.", count=count_text(left_out))
             )
         )
     lost = [*(note.sentence for note in health if note.severity is Severity.LOSS), *always_shown(health)]
     if noted := (*made.notes, *lost):
-        blocks.append(Points(say("Notes"), tuple(map(_sentence, noted)), is_section=True))
+        blocks.append(doc.Points(say("Notes"), tuple(map(_sentence, noted)), is_section=True))
     return blocks
 
 

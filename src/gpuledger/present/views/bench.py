@@ -14,21 +14,8 @@ from typing import Any, Final
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving
 from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.document import (
-    Block,
-    Conclusion,
-    Document,
-    Group,
-    Medium,
-    Only,
-    Opening,
-    Paragraph,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    json_by,
-)
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
+from gpuledger.present import document as doc
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
 
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
@@ -143,23 +130,23 @@ _NAMED: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "kv": "KV", "tflo
 _VERDICTS: Final = {"PASS": say("PASS"), "FAIL": say("FAIL")}
 
 
-def bench_document(result: Mapping[str, Any]) -> Document:
+def bench_document(result: Mapping[str, Any]) -> doc.Document:
     """What ran, what was found, its tables; JSON is the document gpuledger.bench/1."""
     sheets = bench_sheets(result)
-    in_text: list[Block] = [Remarks((_headline(result),))]
-    in_markdown: list[Block] = [Opening(str(result["workload"]), _headline(result))]
+    in_text: list[doc.Block] = [doc.Remarks((_headline(result),))]
+    in_markdown: list[doc.Block] = [doc.Opening(str(result["workload"]), _headline(result))]
     for sheet in sheets:
-        title = SheetTitle.NONE if sheet.name == "result" else SheetTitle.BARE
-        in_text.append(SheetBlock(sheet, title, tells_hidden=True))
-        in_markdown.append(SheetBlock(sheet, SheetTitle.NAMED))
-    in_text += [Remarks((line,)) for line in remarks(result)]
-    in_markdown += [Paragraph(line) for line in remarks(result)]
+        title = doc.SheetTitle.NONE if sheet.name == "result" else doc.SheetTitle.BARE
+        in_text.append(doc.SheetBlock(sheet, title, tells_hidden=True))
+        in_markdown.append(doc.SheetBlock(sheet, doc.SheetTitle.NAMED))
+    in_text += [doc.Remarks((line,)) for line in remarks(result)]
+    in_markdown += [doc.Paragraph(line) for line in remarks(result)]
     if "verdict" in result:
         said = say("Verdict: {verdict}", verdict=_VERDICTS.get(result["verdict"], result["verdict"]))
-        in_text.append(Paragraph(said))
-        in_markdown.append(Conclusion(said))
-    return Document(
-        blocks=lambda: (Only(Medium.TEXT, tuple(in_text)), Only(Medium.MARKDOWN, tuple(in_markdown))),
+        in_text.append(doc.Paragraph(said))
+        in_markdown.append(doc.Conclusion(said))
+    return doc.Document(
+        blocks=lambda: (doc.Only(doc.Medium.TEXT, tuple(in_text)), doc.Only(doc.Medium.MARKDOWN, tuple(in_markdown))),
         data=lambda: {"schema": "gpuledger.bench/1", **result},
         sheets=lambda: (_one_row(result),),
     )
@@ -312,24 +299,24 @@ _SEEN: Final = {
 """What the rules of gpuledger had to do with a group."""
 
 
-def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Document:
+def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> doc.Document:
     """The scores of some tools over the same cases."""
-    tables: list[Block] = [
-        SheetBlock(_tool_sheet(scores), SheetTitle.BARE),
-        SheetBlock(_group_sheet(benchmark, scores), SheetTitle.BARE),
-        *(SheetBlock(_case_sheet(score, is_named=len(scores) > 1), SheetTitle.BARE) for score in scores),
+    tables: list[doc.Block] = [
+        doc.SheetBlock(_tool_sheet(scores), doc.SheetTitle.BARE),
+        doc.SheetBlock(_group_sheet(benchmark, scores), doc.SheetTitle.BARE),
+        *(doc.SheetBlock(_case_sheet(score, is_named=len(scores) > 1), doc.SheetTitle.BARE) for score in scores),
     ]
     every_case = [(score, case) for score in scores for case in score.cases]
     notes = tuple(_notes(scores))
-    return Document(
+    return doc.Document(
         blocks=lambda: (
-            Opening("bench diagnosis", _diagnosis_headline(benchmark)),
-            *(Conclusion(_verdict(score)) for score in scores),
-            *([Conclusion(_of_unseen(benchmark, scores))] if benchmark.unseen else []),
-            Group(tuple(tables)),
-            Remarks(notes, 6),
+            doc.Opening("bench diagnosis", _diagnosis_headline(benchmark)),
+            *(doc.Conclusion(_verdict(score)) for score in scores),
+            *([doc.Conclusion(_of_unseen(benchmark, scores))] if benchmark.unseen else []),
+            doc.Group(tuple(tables)),
+            doc.Remarks(notes, 6),
         ),
-        data=json_by("diagnosis.diagnosis_json", benchmark, scores),
+        data=doc.json_by("diagnosis.diagnosis_json", benchmark, scores),
         sheets=lambda: (_cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True),),
         remarks=notes,
     )
@@ -375,10 +362,6 @@ def _tally_columns(tally: Callable[[Any], ScoreTally]) -> list[Column]:
     def count(key: str, name: Message, detail: int = 0) -> Column:
         return Column(key, name, Unit.COUNT, lambda record: getattr(tally(record), key), detail)
 
-    def median_error(record: object) -> float | None:
-        error = tally(record).median_error
-        return None if error is None else 100 * error
-
     return [
         count("faults", say("Faults")),
         count("first", say("First")),
@@ -386,7 +369,7 @@ def _tally_columns(tally: Callable[[Any], ScoreTally]) -> list[Column]:
         count("area", say("Right area"), detail=3),
         count("measured", say("Measured savings"), detail=2),
         count("savings_within", say("Within 25 %")),
-        Column("median_error_percent", say("Median error"), Unit.SHARE_PERCENT, median_error),
+        share_column("median_error_percent", say("Median error"), lambda record: tally(record).median_error),
         count("controls", say("Controls"), detail=2),
         count("claimed", say("False claims")),
     ]

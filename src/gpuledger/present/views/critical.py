@@ -9,10 +9,9 @@ from gpuledger.analyse.path_summary import BesidePath, OperationOnPath, PathSide
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import percent
 from gpuledger.present.document import Document, Paragraph, SheetBlock, SheetTitle, json_by
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, percent, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.trace.model import Note
@@ -68,19 +67,15 @@ def path_sheet(summary: PathSummary) -> Sheet:
         "times": sum(times for _, _, times in summary.lines),
         "total_ns": whole,
     }
-    return Sheet.of(
-        f"critical_path_gpu{summary.gpu}",
-        say("The critical path, {whole}", whole=stretch_text(summary.steps, summary.gpu)),
-        (
-            Column("part", say("Part"), Unit.TEXT, lambda part: part_term(part[0])),
-            Column("side", say("Side"), Unit.TEXT, lambda part: _side_term(part[0])),
-            *_time_columns(summary, lambda part: part[1]),
-            Column("times", say("Times"), Unit.COUNT, lambda part: part[2]),
-            Column("total_ns", say("All steps"), Unit.NS, lambda part: part[1], detail=1),
-        ),
-        summary.lines,
-        foot=(total,),
+    columns = (
+        Column("part", say("Part"), Unit.TEXT, lambda part: part_term(part[0])),
+        Column("side", say("Side"), Unit.TEXT, lambda part: _side_term(part[0])),
+        *_time_columns(summary, lambda part: part[1]),
+        Column("times", say("Times"), Unit.COUNT, lambda part: part[2]),
+        Column("total_ns", say("All steps"), Unit.NS, lambda part: part[1], detail=1),
     )
+    title = say("The critical path, {whole}", whole=stretch_text(summary.steps, summary.gpu))
+    return Sheet.of(f"critical_path_gpu{summary.gpu}", title, columns, summary.lines, foot=(total,))
 
 
 def part_term(line: Line) -> Term:
@@ -103,9 +98,7 @@ def _time_column(summary: PathSummary, key: str, name: str, time_ns: Callable[[A
 
 
 def _share_column(summary: PathSummary, time_ns: Callable[[Any], int]) -> Column:
-    return Column(
-        "share_percent", say("Share"), Unit.SHARE_PERCENT, lambda record: percent(time_ns(record), summary.whole_ns)
-    )
+    return share_column("share_percent", say("Share"), time_ns, summary.whole_ns)
 
 
 def _time_columns(summary: PathSummary, time_ns: Callable[[Any], int]) -> tuple[Column, Column]:
@@ -119,67 +112,55 @@ def _kernel_name(kernel: OperationOnPath | BesidePath) -> str:
 
 def operations_sheet(summary: PathSummary) -> Sheet:
     """What ran on the GPU, by name, the most time on the path first."""
-    return Sheet.of(
-        f"critical_operations_gpu{summary.gpu}",
-        say("Kernels and copies with the most time on it, {whole}", whole=stretch_text(summary.steps, summary.gpu)),
-        (
-            Column("operation", say("On the path"), Unit.TEXT, _kernel_name, shorten=cut_label),
-            Column("line", say("Line"), Unit.TEXT, lambda operation: part_term(operation.line), detail=1),
-            *_time_columns(summary, lambda operation: operation.path_ns),
-            Column("times", say("Times"), Unit.COUNT),
-            share_column("of_gpu_time_percent", say("of its GPU time"), "path_ns", "gpu_ns"),
-        ),
-        summary.operations,
+    columns = (
+        Column("operation", say("On the path"), Unit.TEXT, _kernel_name, shorten=cut_label),
+        Column("line", say("Line"), Unit.TEXT, lambda operation: part_term(operation.line), detail=1),
+        *_time_columns(summary, lambda operation: operation.path_ns),
+        Column("times", say("Times"), Unit.COUNT),
+        share_column("of_gpu_time_percent", say("of its GPU time"), "path_ns", "gpu_ns"),
     )
+    title = say("Kernels and copies with the most time on it, {whole}", whole=stretch_text(summary.steps, summary.gpu))
+    return Sheet.of(f"critical_operations_gpu{summary.gpu}", title, columns, summary.operations)
 
 
 def calls_sheet(summary: PathSummary) -> Sheet:
     """What the host called, likewise."""
-    return Sheet.of(
-        f"critical_calls_gpu{summary.gpu}",
-        say("Calls on it, with the host code before them, {whole}", whole=stretch_text(summary.steps, summary.gpu)),
-        (
-            Column("call", say("Call"), Unit.TEXT, "name"),
-            _time_column(summary, "call_per_step_ns", say("In the call"), lambda call: call.call_ns),
-            _time_column(summary, "code_per_step_ns", say("Code before it"), lambda call: call.code_ns),
-            _share_column(summary, lambda call: call.call_ns + call.code_ns),
-            Column("times", say("Times"), Unit.COUNT),
-            Column("waits", say("Waits"), Unit.COUNT),
-        ),
-        summary.calls,
+    columns = (
+        Column("call", say("Call"), Unit.TEXT, "name"),
+        _time_column(summary, "call_per_step_ns", say("In the call"), lambda call: call.call_ns),
+        _time_column(summary, "code_per_step_ns", say("Code before it"), lambda call: call.code_ns),
+        _share_column(summary, lambda call: call.call_ns + call.code_ns),
+        Column("times", say("Times"), Unit.COUNT),
+        Column("waits", say("Waits"), Unit.COUNT),
     )
+    title = say("Calls on it, with the host code before them, {whole}", whole=stretch_text(summary.steps, summary.gpu))
+    return Sheet.of(f"critical_calls_gpu{summary.gpu}", title, columns, summary.calls)
 
 
 def _ranges_sheet(summary: PathSummary) -> Sheet:
-    return Sheet.of(
-        f"critical_ranges_gpu{summary.gpu}",
-        say("Innermost ranges with the most time on it, {whole}", whole=stretch_text(summary.steps, summary.gpu)),
-        (
-            Column("range", say("Range"), Unit.TEXT, "name"),
-            _time_column(summary, "host_per_step_ns", say("Host"), lambda part: part.host_ns),
-            _time_column(summary, "gpu_per_step_ns", "GPU", lambda part: part.gpu_ns),
-            _share_column(summary, lambda part: part.host_ns + part.gpu_ns),
-        ),
-        summary.ranges,
+    columns = (
+        Column("range", say("Range"), Unit.TEXT, "name"),
+        _time_column(summary, "host_per_step_ns", say("Host"), lambda part: part.host_ns),
+        _time_column(summary, "gpu_per_step_ns", "GPU", lambda part: part.gpu_ns),
+        _share_column(summary, lambda part: part.host_ns + part.gpu_ns),
     )
+    title = say("Innermost ranges with the most time on it, {whole}", whole=stretch_text(summary.steps, summary.gpu))
+    return Sheet.of(f"critical_ranges_gpu{summary.gpu}", title, columns, summary.ranges)
 
 
 def beside_sheet(summary: PathSummary) -> Sheet:
     """Kernels that are not on it, with their slack."""
-    return Sheet.of(
-        f"critical_beside_gpu{summary.gpu}",
-        say("Not on it: kernels with the most GPU time, {whole}", whole=stretch_text(summary.steps, summary.gpu)),
-        (
-            Column("kernel", say("Off the path"), Unit.TEXT, _kernel_name, shorten=cut_label),
-            _time_column(summary, "beside_per_step_ns", say("Per step"), lambda kernel: kernel.beside_ns),
-            Column("beside", say("Times"), Unit.COUNT),
-            Column("launches", say("of launches"), Unit.COUNT, detail=1),
-            Column("slack_ns", say("Slack, median"), Unit.NS),
-            Column("least_slack_ns", say("Slack, least"), Unit.NS, detail=1),
-            _time_column(summary, "saving_per_step_ns", say("Saves at 2x"), lambda kernel: kernel.saved_ns),
-        ),
-        summary.beside,
+    columns = (
+        Column("kernel", say("Off the path"), Unit.TEXT, _kernel_name, shorten=cut_label),
+        _time_column(summary, "beside_per_step_ns", say("Per step"), lambda kernel: kernel.beside_ns),
+        Column("beside", say("Times"), Unit.COUNT),
+        Column("launches", say("of launches"), Unit.COUNT, detail=1),
+        Column("slack_ns", say("Slack, median"), Unit.NS),
+        Column("least_slack_ns", say("Slack, least"), Unit.NS, detail=1),
+        _time_column(summary, "saving_per_step_ns", say("Saves at 2x"), lambda kernel: kernel.saved_ns),
     )
+    title = say("Not on it: kernels with the most GPU time, {whole}", whole=stretch_text(summary.steps, summary.gpu))
+    return Sheet.of(f"critical_beside_gpu{summary.gpu}", title, columns, summary.beside)
 
 
 def step_text(summary: PathSummary, time_ns: int) -> str:

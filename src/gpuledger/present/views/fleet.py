@@ -26,7 +26,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import notes_block
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured
@@ -337,89 +337,74 @@ def _fixing_sheet(answer: JobAnswer) -> Sheet:
         lengths = accumulate((fix.then_ns for fix in fixed.in_order), int.__sub__, initial=step_ns)
         fixes = list(zip(fixed.in_order, list(lengths)[1:], strict=True))
 
-    def saved_percent(row: tuple[Fix, int]) -> float:
-        return 100 * (1 - row[1] / step_ns)
-
     def profile(row: tuple[Fix, int]) -> str | None:
         return job.ranks[row[0].number].profile if row[0].kind is FixKind.RANK else None
 
-    return Sheet.of(
-        "job_fixing",
-        say("What fixing saves, per step, at the median pace"),
-        (
-            Column("fixed", say("Fixed"), Unit.TEXT, lambda row: fix_name(job, row[0])),
-            Column("kind", say("Kind"), Unit.TEXT, lambda row: row[0].kind.value, detail=4),
-            Column("alone_ns", say("Saves alone"), Unit.NS, lambda row: row[0].alone_ns),
-            Column("then_ns", say("After those above"), Unit.NS, lambda row: row[0].then_ns),
-            Column("step_ns", say("Step then"), Unit.NS, lambda row: row[1], detail=1),
-            Column("saved_percent", say("Saved so far"), Unit.SHARE_PERCENT, saved_percent, detail=2),
-            Column("cause", say("Cause"), Unit.TEXT, lambda row: _CAUSE[row[0].excess[0].part]),
-            Column("longer_ns", say("longer by"), Unit.NS, lambda row: row[0].excess[0].longer_ns, detail=1),
-            Column("profile", say("Profile"), Unit.TEXT, profile, detail=5),
-        ),
-        fixes,
+    columns = (
+        Column("fixed", say("Fixed"), Unit.TEXT, lambda row: fix_name(job, row[0])),
+        Column("kind", say("Kind"), Unit.TEXT, lambda row: row[0].kind.value, detail=4),
+        Column("alone_ns", say("Saves alone"), Unit.NS, lambda row: row[0].alone_ns),
+        Column("then_ns", say("After those above"), Unit.NS, lambda row: row[0].then_ns),
+        Column("step_ns", say("Step then"), Unit.NS, lambda row: row[1], detail=1),
+        share_column("saved_percent", say("Saved so far"), lambda row: 1 - row[1] / step_ns, detail=2),
+        Column("cause", say("Cause"), Unit.TEXT, lambda row: _CAUSE[row[0].excess[0].part]),
+        Column("longer_ns", say("longer by"), Unit.NS, lambda row: row[0].excess[0].longer_ns, detail=1),
+        Column("profile", say("Profile"), Unit.TEXT, profile, detail=5),
     )
+    return Sheet.of("job_fixing", say("What fixing saves, per step, at the median pace"), columns, fixes)
 
 
 def _ranks_sheet(ranks: Sequence[RankTimes]) -> Sheet:
     def waiting(key: str, name: str, unit: Unit = Unit.NS, detail: int = 0) -> Column:
         return Column(key, name, unit, lambda rank: rank.waiting and getattr(rank.waiting, key), detail)
 
-    return Sheet.of(
-        "job_ranks",
-        say("Ranks, per step"),
-        (
-            Column("rank", say("Rank"), Unit.TEXT, "label"),
-            Column("profile", say("Profile"), Unit.TEXT, detail=5),
-            Column("gpu", "GPU", Unit.TEXT, "gpu_name", detail=5),
-            Column("steps", say("Steps"), Unit.COUNT, detail=4),
-            Column("step_ns", say("Step"), Unit.NS, "median_step_ns"),
-            Column("compute_ns", say("Compute"), Unit.NS),
-            Column("exposed_comm_ns", say("Exposed comm"), Unit.NS, detail=2),
-            Column("hidden_comm_ns", say("Hidden comm"), Unit.NS, detail=3),
-            waiting("wait_ns", say("Waits")),
-            waiting("transfer_ns", say("Transfers"), detail=1),
-            waiting("late", say("Late"), Unit.COUNT, detail=1),
-            waiting("caused_ns", say("Others wait for it"), detail=2),
-            waiting("saves_ns", say("Fixing it saves"), detail=1),
-            Column("matched", say("Matched"), Unit.COUNT, detail=2),
-            Column("seen", say("of"), Unit.COUNT, detail=2),
-            Column("clock_ahead_ns", say("Clock ahead"), Unit.NS, detail=3),
-            Column("clock_residual_ns", say("give or take"), Unit.NS, detail=3),
-        ),
-        ranks,
+    columns = (
+        Column("rank", say("Rank"), Unit.TEXT, "label"),
+        Column("profile", say("Profile"), Unit.TEXT, detail=5),
+        Column("gpu", "GPU", Unit.TEXT, "gpu_name", detail=5),
+        Column("steps", say("Steps"), Unit.COUNT, detail=4),
+        Column("step_ns", say("Step"), Unit.NS, "median_step_ns"),
+        Column("compute_ns", say("Compute"), Unit.NS),
+        Column("exposed_comm_ns", say("Exposed comm"), Unit.NS, detail=2),
+        Column("hidden_comm_ns", say("Hidden comm"), Unit.NS, detail=3),
+        waiting("wait_ns", say("Waits")),
+        waiting("transfer_ns", say("Transfers"), detail=1),
+        waiting("late", say("Late"), Unit.COUNT, detail=1),
+        waiting("caused_ns", say("Others wait for it"), detail=2),
+        waiting("saves_ns", say("Fixing it saves"), detail=1),
+        Column("matched", say("Matched"), Unit.COUNT, detail=2),
+        Column("seen", say("of"), Unit.COUNT, detail=2),
+        Column("clock_ahead_ns", say("Clock ahead"), Unit.NS, detail=3),
+        Column("clock_residual_ns", say("give or take"), Unit.NS, detail=3),
     )
+    return Sheet.of("job_ranks", say("Ranks, per step"), columns, ranks)
 
 
 def _collectives_sheet(collectives: Sequence[CollectivesOfGroup]) -> Sheet:
     def figure(key: str, name: str, unit: Unit, field: str, detail: int = 0) -> Column:
         return Column(key, name, unit, lambda entry: entry.figures and getattr(entry.figures, field), detail)
 
-    def late_percent(entry: CollectivesOfGroup) -> float | None:
-        return None if entry.figures is None or entry.figures.late_rank is None else 100 * entry.figures.late_share
+    def late_share(entry: CollectivesOfGroup) -> float | None:
+        return None if entry.figures is None or entry.figures.late_rank is None else entry.figures.late_share
 
     def bus(entry: CollectivesOfGroup) -> float | None:
         rate = None if entry.figures is None else entry.figures.median_bus_bytes_per_s
         return None if rate is None else rate / 1e9
 
-    return Sheet.of(
-        "job_collectives",
-        say("Collectives across ranks"),
-        (
-            Column("kind", say("Collective"), Unit.TEXT),
-            Column("group", say("Group"), Unit.TEXT, detail=3),
-            figure("ranks", say("Ranks"), Unit.COUNT, "ranks", detail=4),
-            Column("matched", say("Matched"), Unit.COUNT, detail=2),
-            Column("seen", say("of"), Unit.COUNT, detail=2),
-            figure("bytes", say("Bytes each"), Unit.BYTES, "mean_bytes"),
-            figure("transfer_ns", say("Transfer"), Unit.NS, "median_transfer_ns"),
-            figure("wait_ns", say("Wait per rank"), Unit.NS, "wait_per_rank_ns"),
-            figure("late_rank", say("Waited for most"), Unit.TEXT, "late_rank"),
-            Column("late_percent", say("of the wait"), Unit.SHARE_PERCENT, late_percent, detail=1),
-            Column("bus_gb_per_s", say("Bus"), Unit.GB_PER_S, bus),
-        ),
-        collectives,
+    columns = (
+        Column("kind", say("Collective"), Unit.TEXT),
+        Column("group", say("Group"), Unit.TEXT, detail=3),
+        figure("ranks", say("Ranks"), Unit.COUNT, "ranks", detail=4),
+        Column("matched", say("Matched"), Unit.COUNT, detail=2),
+        Column("seen", say("of"), Unit.COUNT, detail=2),
+        figure("bytes", say("Bytes each"), Unit.BYTES, "mean_bytes"),
+        figure("transfer_ns", say("Transfer"), Unit.NS, "median_transfer_ns"),
+        figure("wait_ns", say("Wait per rank"), Unit.NS, "wait_per_rank_ns"),
+        figure("late_rank", say("Waited for most"), Unit.TEXT, "late_rank"),
+        share_column("late_percent", say("of the wait"), late_share, detail=1),
+        Column("bus_gb_per_s", say("Bus"), Unit.GB_PER_S, bus),
     )
+    return Sheet.of("job_collectives", say("Collectives across ranks"), columns, collectives)
 
 
 def lateness_words(late: Lateness) -> str:
@@ -445,25 +430,18 @@ def straggler_sheet(stragglers: Sequence[Straggler]) -> Sheet:
     def caused_percent(straggler: Straggler) -> float:
         return 100 * straggler.caused_ns / straggler.all_caused_ns if straggler.all_caused_ns else 0.0
 
-    def saves_percent(straggler: Straggler) -> float | None:
-        return None if straggler.saves_share is None else 100 * straggler.saves_share
+    def extra_compute(straggler: Straggler) -> float | None:
+        return None if straggler.compute_ratio is None else straggler.compute_ratio - 1
 
-    def compute_percent(straggler: Straggler) -> float | None:
-        return None if straggler.compute_ratio is None else 100 * (straggler.compute_ratio - 1)
-
-    return Sheet.of(
-        "fleet_stragglers",
-        say("Stragglers: ranks that others wait for"),
-        (
-            Column("rank", say("Rank"), Unit.TEXT, "label"),
-            Column("late", say("Last to arrive"), Unit.COUNT),
-            Column("of", say("of"), Unit.COUNT, "counted", detail=3),
-            Column("caused_percent", say("Waited for"), Unit.SHARE_PERCENT, caused_percent, detail=1),
-            Column("saves_percent", say("Step shorter by"), Unit.SHARE_PERCENT, saves_percent),
-            Column("compute_percent", say("Extra compute"), Unit.CHANGE_PERCENT, compute_percent),
-            Column("worst_step", say("Latest in step"), Unit.ID, lambda each: each.worst and each.worst.step, detail=1),
-            Column("worst_ns", say("Late by"), Unit.NS, lambda each: each.worst and each.worst.late_ns, detail=2),
-            Column("profile", say("Profile"), Unit.TEXT, detail=4),
-        ),
-        stragglers,
+    columns = (
+        Column("rank", say("Rank"), Unit.TEXT, "label"),
+        Column("late", say("Last to arrive"), Unit.COUNT),
+        Column("of", say("of"), Unit.COUNT, "counted", detail=3),
+        Column("caused_percent", say("Waited for"), Unit.SHARE_PERCENT, caused_percent, detail=1),
+        share_column("saves_percent", say("Step shorter by"), "saves_share"),
+        share_column("compute_percent", say("Extra compute"), extra_compute, unit=Unit.CHANGE_PERCENT),
+        Column("worst_step", say("Latest in step"), Unit.ID, lambda each: each.worst and each.worst.step, detail=1),
+        Column("worst_ns", say("Late by"), Unit.NS, lambda each: each.worst and each.worst.late_ns, detail=2),
+        Column("profile", say("Profile"), Unit.TEXT, detail=4),
     )
+    return Sheet.of("fleet_stragglers", say("Stragglers: ranks that others wait for"), columns, stragglers)

@@ -15,8 +15,7 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
 from gpuledger.messages import Message, say
-from gpuledger.present.digits import percent
-from gpuledger.present.sheet import Column, Sheet, Unit, share_column
+from gpuledger.present.sheet import Column, Sheet, Unit, percent, share_column
 from gpuledger.present.terms import TOTAL, cause_term, line_term, trigger_term
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.units import count_text, share_text, time_text
@@ -162,95 +161,75 @@ def step_sheets(answer: StepsAnswer) -> list[Sheet]:
 
 def usual_sheet(device: Device, steps: Variation | None) -> Sheet:
     """How long a step takes, in one row; none where there are no steps."""
-    return Sheet.of(
-        f"steps_gpu{device.gpu}",
-        say("Steps, GPU {gpu}", gpu=device.gpu),
-        (
-            Column("source", say("How found"), Unit.TEXT, "steps.source"),
-            Column("steps", say("Steps"), Unit.COUNT, lambda usual: len(usual.steps)),
-            Column("warm_up", say("of them warm-up"), Unit.COUNT, "steps.warm_up"),
-            Column("median_ns", say("Median"), Unit.NS),
-            Column("p10_ns", "P10", Unit.NS, detail=1),
-            Column("p90_ns", "P90", Unit.NS, detail=1),
-            Column("drift_percent", say("Drift"), Unit.CHANGE_PERCENT, lambda usual: _percent(usual.drift_share), 2),
-        ),
-        () if steps is None else (steps,),
+    columns = (
+        Column("source", say("How found"), Unit.TEXT, "steps.source"),
+        Column("steps", say("Steps"), Unit.COUNT, lambda usual: len(usual.steps)),
+        Column("warm_up", say("of them warm-up"), Unit.COUNT, "steps.warm_up"),
+        Column("median_ns", say("Median"), Unit.NS),
+        Column("p10_ns", "P10", Unit.NS, detail=1),
+        Column("p90_ns", "P90", Unit.NS, detail=1),
+        share_column("drift_percent", say("Drift"), "drift_share", detail=2, unit=Unit.CHANGE_PERCENT),
     )
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
+    title = say("Steps, GPU {gpu}", gpu=device.gpu)
+    return Sheet.of(f"steps_gpu{device.gpu}", title, columns, () if steps is None else (steps,))
 
 
 def levels_sheet(device: Device) -> Sheet:
     """All that repeats: `--level` takes any of the names."""
-    return Sheet.of(
-        f"levels_gpu{device.gpu}",
-        say("What repeats, GPU {gpu}", gpu=device.gpu),
-        (
-            Column("level", say("Level"), Unit.TEXT, "name"),
-            Column("source", say("How found"), Unit.TEXT, "kind"),
-            Column("count", say("Count"), Unit.COUNT),
-            Column("median_ns", say("Median"), Unit.NS),
-            Column("coverage_percent", say("of the window"), Unit.SHARE_PERCENT, lambda level: 100 * level.coverage),
-        ),
-        device.levels,
+    columns = (
+        Column("level", say("Level"), Unit.TEXT, "name"),
+        Column("source", say("How found"), Unit.TEXT, "kind"),
+        Column("count", say("Count"), Unit.COUNT),
+        Column("median_ns", say("Median"), Unit.NS),
+        share_column("coverage_percent", say("of the window"), "coverage"),
     )
+    return Sheet.of(f"levels_gpu{device.gpu}", say("What repeats, GPU {gpu}", gpu=device.gpu), columns, device.levels)
 
 
 def phases_sheet(device: Device, phases: tuple[PhaseTime, ...]) -> Sheet:
     """Prefill and decode, where they can be told apart."""
-    return Sheet.of(
-        f"step_phases_gpu{device.gpu}",
-        say("Prefill and decode, GPU {gpu}", gpu=device.gpu),
-        (
-            Column("phase", say("Phase"), Unit.TEXT, lambda phase: phase.phase or say("unknown")),
-            Column("where", say("Where"), Unit.TEXT, lambda phase: _WHERE[phase.where]),
-            Column("steps", say("Steps"), Unit.COUNT),
-            Column("median_ns", say("Median"), Unit.NS),
-            Column("total_ns", say("Total"), Unit.NS),
-        ),
-        phases,
+    columns = (
+        Column("phase", say("Phase"), Unit.TEXT, lambda phase: phase.phase or say("unknown")),
+        Column("where", say("Where"), Unit.TEXT, lambda phase: _WHERE[phase.where]),
+        Column("steps", say("Steps"), Unit.COUNT),
+        Column("median_ns", say("Median"), Unit.NS),
+        Column("total_ns", say("Total"), Unit.NS),
     )
+    title = say("Prefill and decode, GPU {gpu}", gpu=device.gpu)
+    return Sheet.of(f"step_phases_gpu{device.gpu}", title, columns, phases)
 
 
 def outliers_sheet(device: Device, steps: Variation) -> Sheet:
     """The unusual steps, the longest first."""
-    return Sheet.of(
-        f"step_outliers_gpu{device.gpu}",
-        say("Unusual steps, GPU {gpu}", gpu=device.gpu),
-        (
-            Column("step", say("Step"), Unit.ID),
-            Column("length_ns", say("Length"), Unit.NS),
-            Column("line", say("Line that grew most"), Unit.TEXT, lambda outlier: line_term(outlier.line)),
-            Column("excess_ns", say("Grew by"), Unit.NS),
-        ),
-        steps.outliers,
+    columns = (
+        Column("step", say("Step"), Unit.ID),
+        Column("length_ns", say("Length"), Unit.NS),
+        Column("line", say("Line that grew most"), Unit.TEXT, lambda outlier: line_term(outlier.line)),
+        Column("excess_ns", say("Grew by"), Unit.NS),
     )
+    title = say("Unusual steps, GPU {gpu}", gpu=device.gpu)
+    return Sheet.of(f"step_outliers_gpu{device.gpu}", title, columns, steps.outliers)
 
 
 def _every_step_sheet(answer: StepsAnswer) -> Sheet:
     """A row per step, warm-up included."""
     device = answer.device
     lines = {line: line_term(line) for line in device.shown_tiles[0]}
-    return Sheet.of(
-        f"step_list_gpu{device.gpu}",
-        say("Every step, GPU {gpu}", gpu=device.gpu),
-        (
-            Column("step", say("Step"), Unit.ID),
-            Column("start_ns", say("Start"), Unit.INSTANT_NS, detail=1),
-            Column("end_ns", say("End"), Unit.INSTANT_NS, detail=2),
-            Column("length_ns", say("Length"), Unit.NS),
-            Column("busy_ns", say("Busy"), Unit.NS, detail=3),
-            Column("idle_ns", say("Idle"), Unit.NS, detail=3),
-            Column("busy_percent", say("GPU busy"), Unit.SHARE_PERCENT, lambda step: 100 * step.busy_share),
-            Column("kernels", say("Kernels"), Unit.COUNT),
-            Column("largest", say("Largest line"), Unit.TEXT, lambda step: lines[step.largest_line]),
-            Column("phase", say("Phase"), Unit.TEXT),
-            Column("note", "", Unit.TEXT, lambda step: _NOTES[step.note]),
-        ),
-        answer.every_step,
+    columns = (
+        Column("step", say("Step"), Unit.ID),
+        Column("start_ns", say("Start"), Unit.INSTANT_NS, detail=1),
+        Column("end_ns", say("End"), Unit.INSTANT_NS, detail=2),
+        Column("length_ns", say("Length"), Unit.NS),
+        Column("busy_ns", say("Busy"), Unit.NS, detail=3),
+        Column("idle_ns", say("Idle"), Unit.NS, detail=3),
+        share_column("busy_percent", say("GPU busy"), "busy_share"),
+        Column("kernels", say("Kernels"), Unit.COUNT),
+        Column("largest", say("Largest line"), Unit.TEXT, lambda step: lines[step.largest_line]),
+        Column("phase", say("Phase"), Unit.TEXT),
+        Column("note", "", Unit.TEXT, lambda step: _NOTES[step.note]),
     )
+    title = say("Every step, GPU {gpu}", gpu=device.gpu)
+    return Sheet.of(f"step_list_gpu{device.gpu}", title, columns, answer.every_step)
 
 
 def gaps_tables(answer: GapsAnswer) -> TableAnswer:
@@ -328,47 +307,38 @@ def causes_sheet(summary: GapSummary) -> Sheet:
 
 def triggers_sheet(summary: GapSummary) -> Sheet:
     """Idle time of the steady steps by what set it off."""
-    return Sheet.of(
-        f"gaps_by_trigger_gpu{summary.gpu}",
-        say("Idle time by trigger, steady steps, GPU {gpu}", gpu=summary.gpu),
-        (
-            Column("trigger", say("Trigger"), Unit.TEXT, lambda part: trigger_term(part.trigger)),
-            Column("call", say("Call"), Unit.TEXT),
-            Column("gaps", say("Gaps"), Unit.COUNT),
-            *_time_columns(summary.steady_idle_ns),
-        ),
-        summary.by_trigger,
+    columns = (
+        Column("trigger", say("Trigger"), Unit.TEXT, lambda part: trigger_term(part.trigger)),
+        Column("call", say("Call"), Unit.TEXT),
+        Column("gaps", say("Gaps"), Unit.COUNT),
+        *_time_columns(summary.steady_idle_ns),
     )
+    title = say("Idle time by trigger, steady steps, GPU {gpu}", gpu=summary.gpu)
+    return Sheet.of(f"gaps_by_trigger_gpu{summary.gpu}", title, columns, summary.by_trigger)
 
 
 def lines_sheet(summary: GapSummary) -> Sheet:
     """Idle time of the whole window by the line that the host was at, by samples of Python's stacks."""
-    return Sheet.of(
-        f"gaps_by_line_gpu{summary.gpu}",
-        say("Idle time by the line the host was at, GPU {gpu}", gpu=summary.gpu),
-        (
-            Column("line", say("Line"), Unit.TEXT, "at"),
-            Column("function", say("Function"), Unit.TEXT),
-            Column("into", say("Calls"), Unit.TEXT, detail=1),
-            Column("time_ns", say("Time"), Unit.NS, "amount_ns"),
-            share_column("share_percent", say("Share"), "amount_ns", summary.by_line[0].whole_ns),
-        ),
-        summary.by_line,
+    columns = (
+        Column("line", say("Line"), Unit.TEXT, "at"),
+        Column("function", say("Function"), Unit.TEXT),
+        Column("into", say("Calls"), Unit.TEXT, detail=1),
+        Column("time_ns", say("Time"), Unit.NS, "amount_ns"),
+        share_column("share_percent", say("Share"), "amount_ns", summary.by_line[0].whole_ns),
     )
+    title = say("Idle time by the line the host was at, GPU {gpu}", gpu=summary.gpu)
+    return Sheet.of(f"gaps_by_line_gpu{summary.gpu}", title, columns, summary.by_line)
 
 
 def lengths_sheet(summary: GapSummary) -> Sheet:
     """Gaps of the whole window by their length."""
-    return Sheet.of(
-        f"gaps_by_length_gpu{summary.gpu}",
-        say("Gaps by length, GPU {gpu}", gpu=summary.gpu),
-        (
-            Column("length", say("Length"), Unit.TEXT, lambda bucket: length_words(bucket.name)),
-            Column("gaps", say("Gaps"), Unit.COUNT),
-            *_time_columns(summary.idle_ns),
-        ),
-        summary.by_length,
+    columns = (
+        Column("length", say("Length"), Unit.TEXT, lambda bucket: length_words(bucket.name)),
+        Column("gaps", say("Gaps"), Unit.COUNT),
+        *_time_columns(summary.idle_ns),
     )
+    title = say("Gaps by length, GPU {gpu}", gpu=summary.gpu)
+    return Sheet.of(f"gaps_by_length_gpu{summary.gpu}", title, columns, summary.by_length)
 
 
 def longest_sheet(summary: GapSummary) -> Sheet:
@@ -386,23 +356,19 @@ def longest_sheet(summary: GapSummary) -> Sheet:
             share=share_text(listed_ns / summary.idle_ns if summary.idle_ns else 0.0),
             gpu=summary.gpu,
         )
-    return Sheet.of(
-        name,
-        title,
-        (
-            Column("length_ns", say("Length"), Unit.NS),
-            Column("start_ns", say("Start"), Unit.INSTANT_NS),
-            Column("end_ns", say("End"), Unit.INSTANT_NS, detail=1),
-            Column("trigger", say("Trigger"), Unit.TEXT, lambda gap: trigger_term(gap.trigger, gap.drained_by)),
-            Column("cause", say("Largest cause"), Unit.TEXT, lambda gap: cause_term(gap.largest_cause), detail=2),
-            Column("cause_ns", say("Cause"), Unit.NS, "largest_cause_ns", detail=3),
-            Column("before", say("Before"), Unit.TEXT, detail=4, shorten=label),
-            Column("range", say("Range"), Unit.TEXT, lambda gap: " > ".join(gap.ranges), detail=5),
-            Column("tid", say("Thread"), Unit.ID, detail=6),
-            Column("after", say("After"), Unit.TEXT, shorten=label),
-        ),
-        summary.longest,
+    columns = (
+        Column("length_ns", say("Length"), Unit.NS),
+        Column("start_ns", say("Start"), Unit.INSTANT_NS),
+        Column("end_ns", say("End"), Unit.INSTANT_NS, detail=1),
+        Column("trigger", say("Trigger"), Unit.TEXT, lambda gap: trigger_term(gap.trigger, gap.drained_by)),
+        Column("cause", say("Largest cause"), Unit.TEXT, lambda gap: cause_term(gap.largest_cause), detail=2),
+        Column("cause_ns", say("Cause"), Unit.NS, "largest_cause_ns", detail=3),
+        Column("before", say("Before"), Unit.TEXT, detail=4, shorten=label),
+        Column("range", say("Range"), Unit.TEXT, lambda gap: " > ".join(gap.ranges), detail=5),
+        Column("tid", say("Thread"), Unit.ID, detail=6),
+        Column("after", say("After"), Unit.TEXT, shorten=label),
     )
+    return Sheet.of(name, title, columns, summary.longest)
 
 
 def overlap_tables(answer: OverlapAnswer) -> TableAnswer:
@@ -488,15 +454,12 @@ def overlap_sheet(overlap: WorkOverlap) -> Sheet:
 
 def _stream_overlap_sheet(overlap: StreamOverlap) -> Sheet:
     """Which kernels overlap on one stream in the steady steps, the longest overlap first."""
-    return Sheet.of(
-        f"stream_overlap_gpu{overlap.gpu}",
-        say("Kernels that overlap on one stream, steady steps, GPU {gpu}", gpu=overlap.gpu),
-        (
-            Column("before", say("Kernel"), Unit.TEXT, shorten=label),
-            Column("name", say("Begins before it ends"), Unit.TEXT, shorten=label),
-            Column("count", say("Count"), Unit.COUNT),
-            Column("per_step", say("Per step"), Unit.MEAN, lambda pair: pair.count / overlap.steps, detail=1),
-            Column("overlap_ns", say("Overlap"), Unit.NS),
-        ),
-        overlap.pairs,
+    columns = (
+        Column("before", say("Kernel"), Unit.TEXT, shorten=label),
+        Column("name", say("Begins before it ends"), Unit.TEXT, shorten=label),
+        Column("count", say("Count"), Unit.COUNT),
+        Column("per_step", say("Per step"), Unit.MEAN, lambda pair: pair.count / overlap.steps, detail=1),
+        Column("overlap_ns", say("Overlap"), Unit.NS),
     )
+    title = say("Kernels that overlap on one stream, steady steps, GPU {gpu}", gpu=overlap.gpu)
+    return Sheet.of(f"stream_overlap_gpu{overlap.gpu}", title, columns, overlap.pairs)

@@ -13,7 +13,7 @@ from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Conclusion, Document, Heading, Remarks, SheetBlock
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.present.sheet import Column, Sheet, Term, Unit, share_column
 from gpuledger.present.views.diff.comment import mark, where_to_look
 from gpuledger.present.views.diff.tables import kernels_sheet, signed_share
 from gpuledger.present.views.tables import tables_document
@@ -74,19 +74,15 @@ def _runs_sheet(runs: Sequence[StoredRun], figure: str) -> Sheet:
         *(("subject", say("Subject"), 4), ("gpu", "GPU", 2), ("machine", say("Machine"), 5)),
         *(("driver", say("Driver"), 6), ("tool", say("Tool"), 6), ("method", say("Method"), 6)),
     )
-    return Sheet.of(
-        "runs",
-        say("Runs, the oldest commit first"),
-        (
-            Column("commit", say("Commit"), Unit.TEXT, "short"),
-            Column("date_utc", say("Recorded (UTC)"), Unit.TEXT, lambda run: run.date_utc[:19], detail=2),
-            *(Column(key, name, Unit.TEXT, detail=detail) for key, name, detail in texts),
-            Column("clock_mhz", "MHz", Unit.COUNT, lambda run: run.clock_hz and round(run.clock_hz / 1e6), 3),
-            Column("steps", say("Steps"), Unit.COUNT, detail=3),
-            *map(cell, ("value", "low", "high")),
-        ),
-        runs,
+    columns = (
+        Column("commit", say("Commit"), Unit.TEXT, "short"),
+        Column("date_utc", say("Recorded (UTC)"), Unit.TEXT, lambda run: run.date_utc[:19], detail=2),
+        *(Column(key, name, Unit.TEXT, detail=detail) for key, name, detail in texts),
+        Column("clock_mhz", "MHz", Unit.COUNT, lambda run: run.clock_hz and round(run.clock_hz / 1e6), 3),
+        Column("steps", say("Steps"), Unit.COUNT, detail=3),
+        *map(cell, ("value", "low", "high")),
     )
+    return Sheet.of("runs", say("Runs, the oldest commit first"), columns, runs)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -140,29 +136,21 @@ def change_sentence(change: LevelChange) -> Message:
 
 def _changes_sheet(found: Trend) -> Sheet:
     unit, ending = _UNITS.get(found.unit, (Unit.MEAN, ""))
-    return Sheet.of(
-        "changes",
-        say("Changes of {figure}", figure=figure_name(found.figure)),
-        (
-            Column("verdict", say("Verdict"), Unit.TEXT, _verdict),
-            Column("last_before", say("Last before"), Unit.TEXT, "last_before.short", detail=1),
-            Column("first_after", say("First after"), Unit.TEXT, "first_after.short"),
-            Column(f"before{ending}", say("Before"), unit, lambda change: round(change.before_value)),
-            Column(f"after{ending}", say("After"), unit, lambda change: round(change.after_value)),
-            Column("change_percent", say("Change"), Unit.CHANGE_PERCENT, lambda change: 100 * change.share),
-            Column("by_chance_percent", say("By chance"), Unit.SHARE_PERCENT, _chance, detail=2),
-            Column("what", say("What"), Unit.TEXT, lambda change: change.what or change.first_after.subject, detail=1),
-        ),
-        found.changes,
+    columns = (
+        Column("verdict", say("Verdict"), Unit.TEXT, _verdict),
+        Column("last_before", say("Last before"), Unit.TEXT, "last_before.short", detail=1),
+        Column("first_after", say("First after"), Unit.TEXT, "first_after.short"),
+        Column(f"before{ending}", say("Before"), unit, lambda change: round(change.before_value)),
+        Column(f"after{ending}", say("After"), unit, lambda change: round(change.after_value)),
+        share_column("change_percent", say("Change"), "share", unit=Unit.CHANGE_PERCENT),
+        share_column("by_chance_percent", say("By chance"), "chance", detail=2),
+        Column("what", say("What"), Unit.TEXT, lambda change: change.what or change.first_after.subject, detail=1),
     )
+    return Sheet.of("changes", say("Changes of {figure}", figure=figure_name(found.figure)), columns, found.changes)
 
 
 def _verdict(change: LevelChange) -> Term:
     return Term(change.verdict, _WORDS[change.verdict], badge=_BADGES[change.verdict])
-
-
-def _chance(change: LevelChange) -> float | None:
-    return None if change.chance is None else 100 * change.chance
 
 
 def trend_document(store: str, found: Trend, damaged: Sequence[str]) -> Document:
@@ -172,17 +160,14 @@ def trend_document(store: str, found: Trend, damaged: Sequence[str]) -> Document
 
 
 def _moved_sheet(change: LevelChange, number: int) -> Sheet:
-    return Sheet.of(
-        f"moved_{number}",
-        say("What moved at {commit}, per step", commit=change.first_after.short),
-        (
-            Column("figure", say("Figure"), Unit.TEXT, lambda row: Term(row[0], figure_name(row[0]))),
-            Column("before_ns", say("Before"), Unit.NS, lambda row: row[1][0] and round(row[1][0])),
-            Column("after_ns", say("After"), Unit.NS, lambda row: row[1][1] and round(row[1][1])),
-            Column("delta_ns", say("Change"), Unit.NS, lambda row: round((row[1][1] or 0) - (row[1][0] or 0))),
-        ),
-        list(change.moved_ns.items())[:_MOST_MOVED],
+    columns = (
+        Column("figure", say("Figure"), Unit.TEXT, lambda row: Term(row[0], figure_name(row[0]))),
+        Column("before_ns", say("Before"), Unit.NS, lambda row: row[1][0] and round(row[1][0])),
+        Column("after_ns", say("After"), Unit.NS, lambda row: row[1][1] and round(row[1][1])),
+        Column("delta_ns", say("Change"), Unit.NS, lambda row: round((row[1][1] or 0) - (row[1][0] or 0))),
     )
+    title = say("What moved at {commit}, per step", commit=change.first_after.short)
+    return Sheet.of(f"moved_{number}", title, columns, list(change.moved_ns.items())[:_MOST_MOVED])
 
 
 def _where(blamed: BlamedChange) -> list[str]:

@@ -8,19 +8,7 @@ from pathlib import Path
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.document import (
-    Block,
-    Conclusion,
-    Definitions,
-    Document,
-    Medium,
-    Only,
-    Opening,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    json_by,
-)
+from gpuledger.present import document as doc
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
@@ -32,12 +20,12 @@ from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 def info_document(
     path: str, trace: Trace, found: Contents, kept: KeptOfProfile | None = None, *, verbose: bool
-) -> Document:
+) -> doc.Document:
     """The inventory; `path` is the profile as the user named it, `kept` what the cache has of it."""
     name = Path(path).name
-    in_text: list[Block] = [
+    in_text: list[doc.Block] = [
         *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
-        Definitions(
+        doc.Definitions(
             say("Recorded"), tuple((_counted(found, table), Table(table).schema.row) for table, _ in found.rows)
         ),
     ]
@@ -47,22 +35,26 @@ def info_document(
         _table_sheet(found),
         *((_source_sheet(trace),) if verbose else ()),
     )
-    in_markdown = [SheetBlock(sheet, SheetTitle.NAMED) for sheet in sheets if sheet.rows]
-    private: list[Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
-    return Document(
+    in_markdown = [doc.SheetBlock(sheet, doc.SheetTitle.NAMED) for sheet in sheets if sheet.rows]
+    private: list[doc.Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
+    return doc.Document(
         blocks=lambda: (
-            Opening(name, origin_line(trace, found)),
-            Conclusion(_verdict(trace, found)),
-            Remarks((*_facts(trace, found), *_kept_lines(kept))),
-            Only(Medium.TEXT, tuple(in_text)),
-            Only(Medium.MARKDOWN, tuple(in_markdown)),
-            Definitions(say("Not in this profile"), tuple((missing.what, missing.means) for missing in found.missing)),
-            Definitions(
+            doc.Opening(name, origin_line(trace, found)),
+            doc.Conclusion(_verdict(trace, found)),
+            doc.Remarks((*_facts(trace, found), *_kept_lines(kept))),
+            doc.Only(doc.Medium.TEXT, tuple(in_text)),
+            doc.Only(doc.Medium.MARKDOWN, tuple(in_markdown)),
+            doc.Definitions(
+                say("Not in this profile"), tuple((missing.what, missing.means) for missing in found.missing)
+            ),
+            doc.Definitions(
                 say("Health"), tuple((severity_term(note.severity).words, note.sentence) for note in trace.health)
             ),
-            Only(Medium.TEXT, (*private, Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))),
+            doc.Only(
+                doc.Medium.TEXT, (*private, doc.Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))
+            ),
         ),
-        data=json_by("inventory.info_json", name, trace, found, kept, verbose=verbose),
+        data=doc.json_by("inventory.info_json", name, trace, found, kept, verbose=verbose),
         sheets=lambda: (_rows_sheet(trace, found),),
     )
 
@@ -86,9 +78,9 @@ def _verdict(trace: Trace, found: Contents) -> Message:
     return say("Good for a report: nothing was lost. Not recorded: {names}.", names=names)
 
 
-def _untitled(sheet: Sheet) -> SheetBlock:
+def _untitled(sheet: Sheet) -> doc.SheetBlock:
     """A sheet whose first heading says what it is."""
-    return SheetBlock(sheet, tells_hidden=True)
+    return doc.SheetBlock(sheet, tells_hidden=True)
 
 
 def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
@@ -257,12 +249,12 @@ def _source_sheet(trace: Trace) -> Sheet:
     return Sheet.of("source", say("Tables of the profile"), columns, trace.origin.source_rows)
 
 
-def _private(trace: Trace) -> Definitions:
+def _private(trace: Trace) -> doc.Definitions:
     private = trace.origin.private
     entries = [(say("command"), " ".join(private.command))] if private.command else []
     entries += [(say("host"), private.host)] if private.host else []
     entries += [(say("environment"), f"{key}={value}") for key, value in private.environment]
-    return Definitions(say("Private (shown by --verbose)"), tuple(entries))
+    return doc.Definitions(say("Private (shown by --verbose)"), tuple(entries))
 
 
 def _counted(found: Contents, table: str) -> str:

@@ -15,23 +15,9 @@ from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
+from gpuledger.present import document as doc
 from gpuledger.present.digits import shape_text
-from gpuledger.present.document import (
-    AGAIN,
-    Block,
-    Document,
-    Group,
-    Heading,
-    Page,
-    Paragraph,
-    Points,
-    Section,
-    SheetBlock,
-    chapters,
-    json_by,
-    not_measured,
-)
-from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain
+from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain, share_column
 from gpuledger.present.terms import BOUNDS, made_line
 from gpuledger.present.views.gpu_time import largest_line_sentence, step_count_text, step_time_text
 from gpuledger.trace.model import Note, NotMeasured, Severity
@@ -123,21 +109,21 @@ def kernel_sentences(overview: StepOverview, device: Device) -> tuple[Message, .
     return (answer,) if share >= _HALF_OF_STEP else (answer, largest_line_sentence(device))
 
 
-def kernels_document(answer: KernelsAnswer) -> Document:
+def kernels_document(answer: KernelsAnswer) -> doc.Document:
     """The whole answer of `gpuledger kernels`; JSON is the document gpuledger.kernels/1."""
-    return Document(
-        blocks=lambda: (Group(tuple(_blocks(answer))),),
-        data=json_by("kernels.kernels_json", answer),
+    return doc.Document(
+        blocks=lambda: (doc.Group(tuple(_blocks(answer))),),
+        data=doc.json_by("kernels.kernels_json", answer),
         sheets=lambda: (_figures_sheet(answer),),
         page=lambda: _page(answer),
     )
 
 
-def _page(answer: KernelsAnswer) -> Page:
+def _page(answer: KernelsAnswer) -> doc.Page:
     """The verdict, every launch under its roofs, and each kernel in depth."""
     from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline
 
-    verdict = Paragraph(_verdict(answer))
+    verdict = doc.Paragraph(_verdict(answer))
     blocks = [block for block in _blocks(answer) if block != verdict]
     launches = [
         DrawnLaunch(launch, launch.duration_ns, bound_text(launch))
@@ -147,12 +133,12 @@ def _page(answer: KernelsAnswer) -> Page:
     said = say(
         "Each dot is a profiled launch, sized by its share of the time; the further below the roof, the more to gain."
     )
-    roofs = launch_roofline(launches, said) or not_measured(NOT_COLLECTED)
-    sections = (Section("roofline", say("Roofline"), (roofs,)), *chapters(blocks, say("Kernels")), AGAIN)
-    return Page(", ".join(answer.files), verdict.text, sections)
+    roofs = launch_roofline(launches, said) or doc.not_measured(NOT_COLLECTED)
+    sections = (doc.Section("roofline", say("Roofline"), (roofs,)), *doc.chapters(blocks, say("Kernels")), doc.AGAIN)
+    return doc.Page(", ".join(answer.files), verdict.text, sections)
 
 
-def _blocks(answer: KernelsAnswer) -> list[Block]:
+def _blocks(answer: KernelsAnswer) -> list[doc.Block]:
     kernels = answer.kernels
     count = sum(len(kernel.launches) for kernel in kernels)
     what = say("{launches} launches of {kernels} kernels", launches=count_text(count), kernels=count_text(len(kernels)))
@@ -164,22 +150,22 @@ def _blocks(answer: KernelsAnswer) -> list[Block]:
         time=time_text(answer.total_ns),
     )
     return [
-        Heading(title, 1),
-        Paragraph(_verdict(answer)),
-        SheetBlock(kernel_sheet(answer)),
+        doc.Heading(title, 1),
+        doc.Paragraph(_verdict(answer)),
+        doc.SheetBlock(kernel_sheet(answer)),
         counts_points(answer.tally),
-        Heading(say("In depth, largest saving first")),
+        doc.Heading(say("In depth, largest saving first")),
         *(_in_depth(answer, kernel) for kernel in sorted(kernels, key=lambda kernel: -_gain(kernel))),
-        Paragraph(CLOCKS),
-        Paragraph(made_line()),
+        doc.Paragraph(CLOCKS),
+        doc.Paragraph(made_line()),
         *notes_blocks(answer.notes),
     ]
 
 
-def notes_blocks(notes: Sequence[Note]) -> list[Block]:
+def notes_blocks(notes: Sequence[Note]) -> list[doc.Block]:
     """What was lost on reading."""
     return [
-        Paragraph(say("Note: {sentence}.", sentence=note.sentence))
+        doc.Paragraph(say("Note: {sentence}.", sentence=note.sentence))
         for note in notes
         if note.severity in (Severity.LOSS, Severity.WARNING)
     ]
@@ -220,35 +206,29 @@ def _verdict(answer: KernelsAnswer) -> str:
 
 def kernel_sheet(answer: KernelsAnswer) -> Sheet:
     """For people: one line per kernel, the longest first."""
-    return Sheet.of(
-        "kernels",
-        say("Kernels"),
-        (
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda kernel: label(kernel.name)),
-            Column("launches", say("x"), Unit.FIGURE, lambda kernel: count_text(len(kernel.launches))),
-            Column("time", say("Time"), Unit.FIGURE, lambda kernel: time_text(kernel.duration_ns)),
-            Column("share", say("Share"), Unit.FIGURE, lambda kernel: share_text(answer.share(kernel))),
-            Column("bound", say("Bound by"), Unit.TEXT, lambda kernel: bound_text(kernel.typical)),
-            Column("roof", say("Of roof"), Unit.FIGURE, lambda kernel: figure_share(kernel.typical.verdict.roof_share)),
-            Column("severity", say("Severity"), Unit.TEXT, lambda kernel: severity_cell(answer.severity(kernel)), 1),
-            Column(
-                "dram", say("DRAM"), Unit.FIGURE, lambda kernel: rate_text(kernel.typical.figures.dram_bytes_per_s), 2
-            ),
-            Column(
-                "occupancy",
-                say("Occupancy"),
-                Unit.FIGURE,
-                lambda kernel: figure_share(kernel.typical.figures.share("occupancy_share")),
-                detail=3,
-            ),
-            Column("grid", say("Grid"), Unit.TEXT, lambda kernel: shape_text(kernel.grid), detail=4),
-            Column("block", say("Block"), Unit.TEXT, lambda kernel: shape_text(kernel.block), detail=5),
+    columns = (
+        Column("kernel", say("Kernel"), Unit.TEXT, lambda kernel: label(kernel.name)),
+        Column("launches", say("x"), Unit.FIGURE, lambda kernel: count_text(len(kernel.launches))),
+        Column("time", say("Time"), Unit.FIGURE, lambda kernel: time_text(kernel.duration_ns)),
+        Column("share", say("Share"), Unit.FIGURE, lambda kernel: share_text(answer.share(kernel))),
+        Column("bound", say("Bound by"), Unit.TEXT, lambda kernel: bound_text(kernel.typical)),
+        Column("roof", say("Of roof"), Unit.FIGURE, lambda kernel: figure_share(kernel.typical.verdict.roof_share)),
+        Column("severity", say("Severity"), Unit.TEXT, lambda kernel: severity_cell(answer.severity(kernel)), 1),
+        Column("dram", say("DRAM"), Unit.FIGURE, lambda kernel: rate_text(kernel.typical.figures.dram_bytes_per_s), 2),
+        Column(
+            "occupancy",
+            say("Occupancy"),
+            Unit.FIGURE,
+            lambda kernel: figure_share(kernel.typical.figures.share("occupancy_share")),
+            detail=3,
         ),
-        answer.kernels,
+        Column("grid", say("Grid"), Unit.TEXT, lambda kernel: shape_text(kernel.grid), detail=4),
+        Column("block", say("Block"), Unit.TEXT, lambda kernel: shape_text(kernel.block), detail=5),
     )
+    return Sheet.of("kernels", say("Kernels"), columns, answer.kernels)
 
 
-def _in_depth(answer: KernelsAnswer, kernel: JudgedKernel) -> Points:
+def _in_depth(answer: KernelsAnswer, kernel: JudgedKernel) -> doc.Points:
     """One kernel: why it is bound as it is, its figures over all launches, and what to try."""
     judged = kernel.typical
     heading = say(
@@ -257,7 +237,7 @@ def _in_depth(answer: KernelsAnswer, kernel: JudgedKernel) -> Points:
         bound=bound_text(judged),
         severity=SEVERITY_WORDS[answer.severity(kernel)],
     )
-    return Points(heading, tuple(depth_lines(judged, kernel)))
+    return doc.Points(heading, tuple(depth_lines(judged, kernel)))
 
 
 def depth_lines(judged: JudgedLaunch, kernel: JudgedKernel) -> list[str]:
@@ -292,7 +272,7 @@ def _figure_lines(kernel: JudgedKernel) -> list[str]:
     return [joined(say(", "), texts)] if texts else []
 
 
-def counts_points(counts: KernelTally) -> Points:
+def counts_points(counts: KernelTally) -> doc.Points:
     """What a reader of many kernels asks first: how many of which kind."""
     kinds = [
         say(
@@ -317,7 +297,7 @@ def counts_points(counts: KernelTally) -> Points:
         items.append(say("below {half}: {counts}", half=half, counts=peaks))
     if hits := _low(counts, HITS):
         items.append(say("below {half}: {counts} (data that is read once cannot hit)", half=half, counts=hits))
-    return Points(say("Kernels in numbers"), tuple(items))
+    return doc.Points(say("Kernels in numbers"), tuple(items))
 
 
 def _counted(counts: Iterable[tuple[Message, int]]) -> Message:
@@ -339,12 +319,9 @@ def _figures_sheet(answer: KernelsAnswer) -> Sheet:
     pipes = sorted({pipe for kernel in answer.kernels for pipe in kernel.typical.figures.pipes})
     stalls = sorted({why for kernel in answer.kernels for why in kernel.typical.figures.stalls})
 
-    def share_percent(kernel: JudgedKernel) -> float | None:
-        return 100 * kernel.duration_ns / answer.total_ns if answer.total_ns else None
-
-    def wasted_percent(kernel: JudgedKernel) -> float | None:
-        wasted = kernel.typical.verdict.wasted
-        return None if wasted is None else 100 * wasted.share
+    def wasted(kernel: JudgedKernel) -> float | None:
+        found = kernel.typical.verdict.wasted
+        return None if found is None else found.share
 
     columns = (
         Column("kernel", "Kernel", Unit.TEXT, "name"),
@@ -352,18 +329,13 @@ def _figures_sheet(answer: KernelsAnswer) -> Sheet:
         Column("block", "Block", Unit.TEXT, lambda kernel: shape_text(kernel.block)),
         Column("launches", "Launches", Unit.COUNT, lambda kernel: len(kernel.launches)),
         Column("time_ns", "Time", Unit.NS, "duration_ns"),
-        Column("share_percent", "Share of the time", Unit.SHARE_PERCENT, share_percent),
+        share_column("share_percent", "Share of the time", "duration_ns", answer.total_ns),
         Column("bound", "Bound by", Unit.TEXT, "typical.verdict.bound"),
         Column("limiter", "Limiter", Unit.TEXT, "typical.verdict.limiter"),
-        Column(
-            "roof_percent",
-            "Of the nearest roof",
-            Unit.SHARE_PERCENT,
-            lambda kernel: _percent(kernel.typical.verdict.roof_share),
-        ),
+        share_column("roof_percent", "Of the nearest roof", "typical.verdict.roof_share"),
         Column("saving_ns", "Would save", Unit.NS, lambda kernel: plain(kernel.saving_ns)),
         Column("severity", "Severity", Unit.TEXT, answer.severity),
-        Column("wasted_percent", "Excessive sectors", Unit.SHARE_PERCENT, wasted_percent),
+        share_column("wasted_percent", "Excessive sectors", wasted),
         Column("waves", "Waves", Unit.RATIO, lambda kernel: plain(kernel.typical.figures.waves)),
         *(column for key, name in FIGURE_NAMES.items() for column in _spread_columns(key, name)),
         *map(_pipe_column, pipes),
@@ -373,11 +345,8 @@ def _figures_sheet(answer: KernelsAnswer) -> Sheet:
 
 
 def _pipe_column(pipe: str) -> Column:
-    return Column(
-        f"pipe_{pipe}_percent",
-        f"Pipeline {pipe}",
-        Unit.SHARE_PERCENT,
-        lambda kernel: _percent(kernel.typical.figures.pipes.get(pipe)),
+    return share_column(
+        f"pipe_{pipe}_percent", f"Pipeline {pipe}", lambda kernel: kernel.typical.figures.pipes.get(pipe)
     )
 
 
@@ -400,7 +369,3 @@ def _spread_columns(key: str, name: str) -> list[Column]:
         return Column(f"{bare}_{ending}", f"{capital}{words}", unit, cell)
 
     return [column("mean", "", "mean"), column("min", ", least", "least"), column("max", ", most", "most")]
-
-
-def _percent(share: Figure | None) -> float | None:
-    return None if share is None or isinstance(share, NotMeasured) else 100 * share

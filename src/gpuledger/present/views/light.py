@@ -14,10 +14,9 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
-from gpuledger.present.digits import percent
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import count_text, share_text, time_text
 
@@ -165,9 +164,7 @@ def light_sheet(device: Device, books: LightBooks) -> Sheet:
         column("lost_ns", say("Lost")),
         column("avoidable_ns", say("Avoidable")),
         column("unknown_ns", say("Unknown")),
-        Column(
-            "light_percent", say("Light"), Unit.SHARE_PERCENT, lambda row: percent(row[1].light_ns, row[1].whole_ns)
-        ),
+        share_column("light_percent", say("Light"), lambda row: row[1].light_ns, lambda row: row[1].whole_ns),
     )
     return Sheet.of("light", title, columns, books.families, foot=((TOTAL, books.whole),))
 
@@ -179,24 +176,13 @@ def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
     def known(row: LightRow, amount: int) -> int | None:
         return None if row.source is LightSource.UNKNOWN else amount // steps
 
-    return Sheet.of(
-        "light_kernels",
-        say("Kernels and their light, the longest first"),
-        (
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: cut_label(label(row.kernel))),
-            Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
-            Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
-            Column(
-                "light_percent",
-                say("Light"),
-                Unit.SHARE_PERCENT,
-                lambda row: None if row.share is None else 100 * row.share,
-            ),
-            Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
-            Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
-            Column(
-                "operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1, shorten=cut_label
-            ),
-        ),
-        books.rows,
+    columns = (
+        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: cut_label(label(row.kernel))),
+        Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
+        Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
+        share_column("light_percent", say("Light"), "share"),
+        Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
+        Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
+        Column("operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1, shorten=cut_label),
     )
+    return Sheet.of("light_kernels", say("Kernels and their light, the longest first"), columns, books.rows)

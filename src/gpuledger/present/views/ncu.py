@@ -18,22 +18,7 @@ from gpuledger.answers.kernels import MatchedAnswer
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
-from gpuledger.present.document import (
-    Block,
-    Conclusion,
-    Document,
-    Heading,
-    Medium,
-    Only,
-    Opening,
-    Paragraph,
-    Points,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    ShellCommands,
-    json_by,
-)
+from gpuledger.present import document as doc
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit, share_column
 from gpuledger.present.views.kernels import (
@@ -72,7 +57,7 @@ class Proposal:
         return sum(run.launches for run in self.plan.runs)
 
 
-def plan_document(proposal: Proposal) -> Document:
+def plan_document(proposal: Proposal) -> doc.Document:
     """The plan; JSON is the document gpuledger.ncu-plan/1."""
     plan, remarks = proposal.plan, tuple(_remarks(proposal))
     reports = [f"--ncu={report}" for report in proposal.reports]
@@ -80,16 +65,16 @@ def plan_document(proposal: Proposal) -> Document:
     worth = _plan_sheet(plan, plan.covered, f"Worth profiling, per step, GPU {plan.gpu}")
     why = Column("reason", "Left out", Unit.TEXT, "left_out")
     every = _plan_sheet(plan, plan.kernels, f"Kernels per step, GPU {plan.gpu}", why)
-    return Document(
+    return doc.Document(
         blocks=lambda: (
-            Opening(proposal.name, visible(proposal.headline)),
-            Conclusion(_plan_verdict(plan)),
-            *((SheetBlock(worth, SheetTitle.NAMED, tells_hidden=True),) if plan.covered else ()),
-            ShellCommands(proposal.commands),
-            Only(Medium.TEXT, (Remarks(remarks), Remarks((last,)))),
-            Only(Medium.MARKDOWN, (Remarks((*remarks, last)),)),
+            doc.Opening(proposal.name, visible(proposal.headline)),
+            doc.Conclusion(_plan_verdict(plan)),
+            *((doc.SheetBlock(worth, doc.SheetTitle.NAMED, tells_hidden=True),) if plan.covered else ()),
+            doc.ShellCommands(proposal.commands),
+            doc.Only(doc.Medium.TEXT, (doc.Remarks(remarks), doc.Remarks((last,)))),
+            doc.Only(doc.Medium.MARKDOWN, (doc.Remarks((*remarks, last)),)),
         ),
-        data=json_by("kernels.plan_json", proposal),
+        data=doc.json_by("kernels.plan_json", proposal),
         sheets=lambda: (every,),
     )
 
@@ -204,7 +189,7 @@ _Numbered = tuple[int, KernelMatch]
 """A kernel of the step, and its place in the order of execution."""
 
 
-def integrated_blocks(matched: MatchedTimeline, device: Device) -> list[Block]:
+def integrated_blocks(matched: MatchedTimeline, device: Device) -> list[doc.Block]:
     """Everything between the ledger and what to do."""
     answer = MatchedAnswer(matched, device)
     blocks = list(_overview(answer))
@@ -212,28 +197,28 @@ def integrated_blocks(matched: MatchedTimeline, device: Device) -> list[Block]:
         blocks.append(counts_points(answer.tally))
     blocks += _in_depth(answer)
     if ranked := [(place, match) for place, match in _ranked(matched) if match.severity not in ("none", "unknown")]:
-        blocks += [Heading(say("Bottlenecks by severity")), SheetBlock(_bottlenecks_sheet(ranked, device))]
+        blocks += [doc.Heading(say("Bottlenecks by severity")), doc.SheetBlock(_bottlenecks_sheet(ranked, device))]
     if matched.unused:
-        blocks += [Heading(say("Profiled, but not in these steps")), SheetBlock(kernel_sheet(answer.not_here))]
+        blocks += [doc.Heading(say("Profiled, but not in these steps")), doc.SheetBlock(kernel_sheet(answer.not_here))]
     return blocks
 
 
-def _overview(answer: MatchedAnswer) -> Iterator[Block]:
+def _overview(answer: MatchedAnswer) -> Iterator[doc.Block]:
     matched, device = answer.matched, answer.device
     per = say("Kernels of a step, in execution order")
-    yield Heading(per if device.steps is not None else say("Kernels of the window, in execution order"))
-    yield Paragraph(_coverage(matched))
+    yield doc.Heading(per if device.steps is not None else say("Kernels of the window, in execution order"))
+    yield doc.Paragraph(_coverage(matched))
     layers = matched.overview.layers
     for inside, group in groupby(enumerate(matched.matches, 1), key=lambda numbered: numbered[1].entry.in_layer):
         if layers and inside:
-            yield Heading(say("In each of {layers} layers (times summed over all)", layers=count_text(layers)), 3)
+            yield doc.Heading(say("In each of {layers} layers (times summed over all)", layers=count_text(layers)), 3)
         elif layers:
-            yield Heading(say("Outside the layers"), 3)
-        yield SheetBlock(_overview_sheet(list(group), device))
+            yield doc.Heading(say("Outside the layers"), 3)
+        yield doc.SheetBlock(_overview_sheet(list(group), device))
     if matched.overview.other_ns:
         rest = share_text(matched.overview.other_ns / matched.overview.time_ns)
-        yield Paragraph(say("{share} of compute is in graphs whose kernels were not recorded.", share=rest))
-    yield Paragraph(CLOCKS)
+        yield doc.Paragraph(say("{share} of compute is in graphs whose kernels were not recorded.", share=rest))
+    yield doc.Paragraph(CLOCKS)
 
 
 def _coverage(matched: MatchedTimeline) -> str:
@@ -258,21 +243,17 @@ def _overview_sheet(numbered: Sequence[_Numbered], device: Device) -> Sheet:
         match = row[1]
         return figure_share(match.launch.verdict.roof_share) if match.launch and match.covered else "-"
 
-    return Sheet.of(
-        "kernels_of_a_step",
-        say("Kernels of a step"),
-        (
-            Column("number", "#", Unit.FIGURE, lambda row: str(row[0])),
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row[1].entry.name)),
-            Column("calls", say("Calls"), Unit.FIGURE, lambda row: _calls_text(row[1].entry.calls, device)),
-            Column("time", say("Time"), Unit.FIGURE, lambda row: time_text(row[1].entry.time_ns // device.step_count)),
-            Column("share", say("Share"), Unit.FIGURE, lambda row: share_text(row[1].share)),
-            Column("match", say("Match"), Unit.TEXT, lambda row: LEVEL_WORDS[row[1].level]),
-            Column("roof", say("Of roof"), Unit.FIGURE, roof),
-            Column("place", say("Range"), Unit.TEXT, lambda row: " > ".join(row[1].entry.place), detail=1),
-        ),
-        numbered,
+    columns = (
+        Column("number", "#", Unit.FIGURE, lambda row: str(row[0])),
+        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row[1].entry.name)),
+        Column("calls", say("Calls"), Unit.FIGURE, lambda row: _calls_text(row[1].entry.calls, device)),
+        Column("time", say("Time"), Unit.FIGURE, lambda row: time_text(row[1].entry.time_ns // device.step_count)),
+        Column("share", say("Share"), Unit.FIGURE, lambda row: share_text(row[1].share)),
+        Column("match", say("Match"), Unit.TEXT, lambda row: LEVEL_WORDS[row[1].level]),
+        Column("roof", say("Of roof"), Unit.FIGURE, roof),
+        Column("place", say("Range"), Unit.TEXT, lambda row: " > ".join(row[1].entry.place), detail=1),
     )
+    return Sheet.of("kernels_of_a_step", say("Kernels of a step"), columns, numbered)
 
 
 def _calls_text(calls: int, device: Device, *, in_words: bool = False) -> str:
@@ -292,11 +273,11 @@ def _ranked(matched: MatchedTimeline) -> list[_Numbered]:
     return sorted(covered, key=lambda numbered: (-numbered[1].saving_ns, -numbered[1].share))
 
 
-def _in_depth(answer: MatchedAnswer) -> Iterator[Block]:
+def _in_depth(answer: MatchedAnswer) -> Iterator[doc.Block]:
     device, ranked = answer.device, _ranked(answer.matched)
-    yield Heading(say("Kernels in depth, largest saving first"))
+    yield doc.Heading(say("Kernels in depth, largest saving first"))
     if not ranked:
-        yield Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` shows which are worth it."))
+        yield doc.Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` shows which are worth it."))
     for place, match in ranked:
         if match.launch is None:
             continue
@@ -323,7 +304,7 @@ def _in_depth(answer: MatchedAnswer) -> Iterator[Block]:
             )
         elif match.launch.verdict.is_by_waste:
             saves = say("{time} per step in {calls}; with coalesced accesses it would save {saving}", **amounts)
-        yield Points(title, (saves, *depth_lines(match.launch, match.judged)))
+        yield doc.Points(title, (saves, *depth_lines(match.launch, match.judged)))
 
 
 def _bottlenecks_sheet(ranked: Sequence[_Numbered], device: Device) -> Sheet:
@@ -332,23 +313,17 @@ def _bottlenecks_sheet(ranked: Sequence[_Numbered], device: Device) -> Sheet:
     def bound(row: _Numbered) -> str:
         return "-" if row[1].launch is None else bound_text(row[1].launch)
 
-    return Sheet.of(
-        "bottlenecks",
-        say("Bottlenecks by severity"),
-        (
-            Column("number", "#", Unit.FIGURE, lambda row: str(row[0])),
-            Column("severity", say("Severity"), Unit.TEXT, lambda row: severity_cell(row[1].severity)),
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row[1].entry.name)),
-            Column("bound", say("Bound by"), Unit.TEXT, bound),
-            Column(
-                "saves",
-                say("Saves per step"),
-                Unit.FIGURE,
-                lambda row: (
-                    say("too short") if row[1].is_too_short else time_text(row[1].saving_ns // device.step_count)
-                ),
-            ),
-            Column("of_step", say("Share of step"), Unit.FIGURE, lambda row: share_text(row[1].saving_ns / whole_ns)),
+    columns = (
+        Column("number", "#", Unit.FIGURE, lambda row: str(row[0])),
+        Column("severity", say("Severity"), Unit.TEXT, lambda row: severity_cell(row[1].severity)),
+        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row[1].entry.name)),
+        Column("bound", say("Bound by"), Unit.TEXT, bound),
+        Column(
+            "saves",
+            say("Saves per step"),
+            Unit.FIGURE,
+            lambda row: say("too short") if row[1].is_too_short else time_text(row[1].saving_ns // device.step_count),
         ),
-        ranked,
+        Column("of_step", say("Share of step"), Unit.FIGURE, lambda row: share_text(row[1].saving_ns / whole_ns)),
     )
+    return Sheet.of("bottlenecks", say("Bottlenecks by severity"), columns, ranked)

@@ -10,11 +10,10 @@ from gpuledger.analyse.operators.costs import OperatorCosts
 from gpuledger.analyse.operators.graph_places import MODULE
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import percent
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, percent, share_column
 from gpuledger.present.views.gpu_time import Sentences, step_time_text
 from gpuledger.present.views.light import lit_columns
-from gpuledger.present.views.program_time import NAMED, names_with_shares, share_percent
+from gpuledger.present.views.program_time import NAMED, names_with_shares
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text
@@ -172,10 +171,7 @@ def _figures_sheet(costs: OperatorCosts, *, with_units: bool) -> Sheet:
 
 def _figures(costs: OperatorCosts) -> list[tuple[Message, float | None, str, str]]:
     def share(name: Message, value: float | NotMeasured | None, note: str = "") -> None:
-        if isinstance(value, NotMeasured):
-            figures.append((name, None, "%", value.reason))
-        else:
-            figures.append((name, share_percent(value), "%", note))
+        figures.append((name, percent(value), "%", value.reason if isinstance(value, NotMeasured) else note))
 
     figures: list[tuple[Message, float | None, str, str]] = []
     operators, work, graphs = costs.operators, costs.work, costs.graphs
@@ -226,29 +222,26 @@ def _operators_sheet(costs: OperatorCosts) -> Sheet:
 def _shapes_sheet(answer: OperatorsAnswer) -> Sheet:
     whole_ns = answer.costs.operators.device_ns
     rated = [(shape, _rates(shape.work)) for shape in answer.shapes(MOST_SHAPES)]
-    return Sheet.of(
-        "ops_by_shape",
-        say("Operators by inputs, top {count} by GPU time", count=MOST_SHAPES),
-        (
-            Column("name", say("Operator"), Unit.TEXT, lambda row: row[0].costs.name),
-            Column("shapes", say("Inputs"), Unit.TEXT, lambda row: shapes_text(row[0].inputs)),
-            Column("types", say("Types"), Unit.TEXT, lambda row: types_text(row[0].inputs), detail=3),
-            Column("count", say("Count"), Unit.COUNT, lambda row: row[0].costs.count),
-            Column("host_self_ns", say("Host, self"), Unit.NS, lambda row: row[0].costs.host_self_ns, detail=4),
-            Column("device_self_ns", say("GPU, self"), Unit.NS, lambda row: row[0].costs.device_self_ns),
-            share_column(
-                "device_self_percent", say("GPU, self"), lambda row: row[0].costs.device_self_ns, whole_ns, detail=1
-            ),
-            Column("flops", "FLOPs", Unit.COUNT, lambda row: row[1].get("flops"), detail=5),
-            Column("computed_in", say("Computed in"), Unit.TEXT, lambda row: row[1].get("computed_in"), detail=2),
-            Column("tflops_per_s", "TFLOP/s", Unit.MEAN, lambda row: row[1].get("tflops_per_s")),
-            Column("peak_percent", say("Of peak"), Unit.SHARE_PERCENT, lambda row: row[1].get("peak_percent"), 1),
-            Column("roof", say("Roof"), Unit.TEXT, lambda row: row[1].get("roof")),
-            Column("roof_percent", say("Of its roof"), Unit.SHARE_PERCENT, lambda row: row[1].get("roof_percent")),
-            Column("note", "", Unit.TEXT, lambda row: row[1].get("note"), detail=2),
+    columns = (
+        Column("name", say("Operator"), Unit.TEXT, lambda row: row[0].costs.name),
+        Column("shapes", say("Inputs"), Unit.TEXT, lambda row: shapes_text(row[0].inputs)),
+        Column("types", say("Types"), Unit.TEXT, lambda row: types_text(row[0].inputs), detail=3),
+        Column("count", say("Count"), Unit.COUNT, lambda row: row[0].costs.count),
+        Column("host_self_ns", say("Host, self"), Unit.NS, lambda row: row[0].costs.host_self_ns, detail=4),
+        Column("device_self_ns", say("GPU, self"), Unit.NS, lambda row: row[0].costs.device_self_ns),
+        share_column(
+            "device_self_percent", say("GPU, self"), lambda row: row[0].costs.device_self_ns, whole_ns, detail=1
         ),
-        rated,
+        Column("flops", "FLOPs", Unit.COUNT, lambda row: row[1].get("flops"), detail=5),
+        Column("computed_in", say("Computed in"), Unit.TEXT, lambda row: row[1].get("computed_in"), detail=2),
+        Column("tflops_per_s", "TFLOP/s", Unit.MEAN, lambda row: row[1].get("tflops_per_s")),
+        Column("peak_percent", say("Of peak"), Unit.SHARE_PERCENT, lambda row: row[1].get("peak_percent"), 1),
+        Column("roof", say("Roof"), Unit.TEXT, lambda row: row[1].get("roof")),
+        Column("roof_percent", say("Of its roof"), Unit.SHARE_PERCENT, lambda row: row[1].get("roof_percent")),
+        Column("note", "", Unit.TEXT, lambda row: row[1].get("note"), detail=2),
     )
+    title = say("Operators by inputs, top {count} by GPU time", count=MOST_SHAPES)
+    return Sheet.of("ops_by_shape", title, columns, rated)
 
 
 def _rates(work: OperatorWork | None) -> dict[str, Cell]:
@@ -263,9 +256,9 @@ def _rates(work: OperatorWork | None) -> dict[str, Cell]:
         "flops": work.flops,
         "computed_in": work.kind,
         "tflops_per_s": None if work.flops_per_s is None else work.flops_per_s / 1e12,
-        "peak_percent": share_percent(work.peak_share),
+        "peak_percent": percent(work.peak_share),
         "roof": None if of_roof is None else say("memory") if work.is_memory_bound else say("compute"),
-        "roof_percent": share_percent(of_roof),
+        "roof_percent": percent(of_roof),
         "note": joined(say("; "), notes),
     }
 
@@ -285,20 +278,16 @@ def _host_sheet(costs: OperatorCosts) -> Sheet:
     def device_ns(cost: HostCost) -> float | None:
         return None if cost.device_ns is None else cost.device_ns / costs.steps
 
-    return Sheet.of(
-        "host_against_device",
-        say("Host vs device"),
-        (
-            Column("kind", say("Kind"), Unit.TEXT, "kind.value"),
-            Column("name", say("Name"), Unit.TEXT, shorten=label),
-            Column("where", say("Where"), Unit.TEXT, "place", detail=1),
-            Column("count", say("Count"), Unit.COUNT, detail=2),
-            Column("per_step", say("Per step"), Unit.MEAN, lambda cost: cost.count / costs.steps, detail=3),
-            Column("host_ns_per_step", say("Host per step"), Unit.NS, lambda cost: cost.host_ns / costs.steps),
-            Column("device_ns_per_step", say("GPU per step"), Unit.NS, device_ns),
-        ),
-        costs.host,
+    columns = (
+        Column("kind", say("Kind"), Unit.TEXT, "kind.value"),
+        Column("name", say("Name"), Unit.TEXT, shorten=label),
+        Column("where", say("Where"), Unit.TEXT, "place", detail=1),
+        Column("count", say("Count"), Unit.COUNT, detail=2),
+        Column("per_step", say("Per step"), Unit.MEAN, lambda cost: cost.count / costs.steps, detail=3),
+        Column("host_ns_per_step", say("Host per step"), Unit.NS, lambda cost: cost.host_ns / costs.steps),
+        Column("device_ns_per_step", say("GPU per step"), Unit.NS, device_ns),
     )
+    return Sheet.of("host_against_device", say("Host vs device"), columns, costs.host)
 
 
 def _innermost(place: str) -> str:

@@ -9,9 +9,8 @@ from gpuledger.analyse.phase_costs import BetweenPhases, PhaseCost, PhaseCosts, 
 from gpuledger.analyse.work_phases import ToldBy
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import percent
 from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle, json_by
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, percent, share_column
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.tables import stretch_text, tables_page
 from gpuledger.trace.model import Note, NotMeasured
@@ -113,22 +112,18 @@ def phases_sheet(costs: PhaseCosts) -> Sheet:
     def told_by(cost: PhaseCost) -> Message:
         return joined(say(", "), [_TOLD_BY[source] for source in cost.told_by])
 
-    return Sheet.of(
-        f"phases_gpu{costs.gpu}",
-        say("Phases, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
-        (
-            Column("phase", say("Phase"), Unit.TEXT),
-            Column("per_step_ns", say("Per step"), Unit.MEAN_NS, lambda cost: _per_step(costs, cost.busy_ns)),
-            share_column("share_percent", say("Share"), "busy_ns", whole),
-            Column("visits", say("Times"), Unit.COUNT, detail=1),
-            Column("per_visit_ns", say("Each"), Unit.MEAN_NS, each_ns),
-            Column("hidden_per_step_ns", say("Hidden"), Unit.MEAN_NS, lambda cost: _per_step(costs, cost.hidden_ns)),
-            Column("total_ns", say("All steps"), Unit.NS, "busy_ns", detail=2),
-            Column("told_by", say("Source"), Unit.TEXT, told_by, detail=1),
-        ),
-        costs.phases,
-        foot=foot,
+    columns = (
+        Column("phase", say("Phase"), Unit.TEXT),
+        Column("per_step_ns", say("Per step"), Unit.MEAN_NS, lambda cost: _per_step(costs, cost.busy_ns)),
+        share_column("share_percent", say("Share"), "busy_ns", whole),
+        Column("visits", say("Times"), Unit.COUNT, detail=1),
+        Column("per_visit_ns", say("Each"), Unit.MEAN_NS, each_ns),
+        Column("hidden_per_step_ns", say("Hidden"), Unit.MEAN_NS, lambda cost: _per_step(costs, cost.hidden_ns)),
+        Column("total_ns", say("All steps"), Unit.NS, "busy_ns", detail=2),
+        Column("told_by", say("Source"), Unit.TEXT, told_by, detail=1),
     )
+    title = say("Phases, {whole}", whole=stretch_text(costs.steps, costs.gpu))
+    return Sheet.of(f"phases_gpu{costs.gpu}", title, columns, costs.phases, foot=foot)
 
 
 def between_sheet(costs: PhaseCosts) -> Sheet:
@@ -150,26 +145,19 @@ def between_sheet(costs: PhaseCosts) -> Sheet:
     def per_step(key: str, name: Message, time: str) -> Column:
         return Column(key, name, Unit.MEAN_NS, lambda place: _per_step(costs, getattr(place, time)))
 
-    def share_percent(place: BetweenPhases) -> float | None:
-        return percent(place.idle_ns + place.other_ns, whole)
-
-    return Sheet.of(
-        f"phase_gaps_gpu{costs.gpu}",
-        say("Inside and between phases, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
-        (
-            Column("from", say("From"), Unit.TEXT, lambda place: place.before or BEGIN),
-            Column("to", say("To"), Unit.TEXT, lambda place: INSIDE if place.inside else place.after or END),
-            Column("times", say("Times"), Unit.COUNT, detail=1),
-            per_step("idle_per_step_ns", say("Idle"), "idle_ns"),
-            per_step("other_per_step_ns", say("Other work"), "other_ns"),
-            Column("share_percent", say("Share"), Unit.SHARE_PERCENT, share_percent),
-            Column("cause", say("Largest cause"), Unit.TEXT, cause),
-            Column("idle_ns", say("Idle, all steps"), Unit.NS, detail=3),
-            Column("other_ns", say("Other work, all steps"), Unit.NS, detail=3),
-        ),
-        costs.between,
-        foot=(total,),
+    columns = (
+        Column("from", say("From"), Unit.TEXT, lambda place: place.before or BEGIN),
+        Column("to", say("To"), Unit.TEXT, lambda place: INSIDE if place.inside else place.after or END),
+        Column("times", say("Times"), Unit.COUNT, detail=1),
+        per_step("idle_per_step_ns", say("Idle"), "idle_ns"),
+        per_step("other_per_step_ns", say("Other work"), "other_ns"),
+        share_column("share_percent", say("Share"), lambda place: place.idle_ns + place.other_ns, whole),
+        Column("cause", say("Largest cause"), Unit.TEXT, cause),
+        Column("idle_ns", say("Idle, all steps"), Unit.NS, detail=3),
+        Column("other_ns", say("Other work, all steps"), Unit.NS, detail=3),
     )
+    title = say("Inside and between phases, {whole}", whole=stretch_text(costs.steps, costs.gpu))
+    return Sheet.of(f"phase_gaps_gpu{costs.gpu}", title, columns, costs.between, foot=(total,))
 
 
 def layers_sheet(costs: PhaseCosts) -> Sheet:
@@ -204,21 +192,18 @@ def layers_sheet(costs: PhaseCosts) -> Sheet:
 
 def waits_sheet(costs: PhaseCosts, waits: Sequence[PhaseWait]) -> Sheet:
     """Waiting for other ranks against moving data."""
-    return Sheet.of(
-        f"phase_waits_gpu{costs.gpu}",
-        say("Waiting for other ranks vs transfer, all steady steps, GPU {gpu}", gpu=costs.gpu),
-        (
-            Column("phase", say("Phase"), Unit.TEXT, lambda wait: wait.phase or OTHER_WORK),
-            Column("layer", say("Layer"), Unit.TEXT, _layer_text),
-            Column("seen", say("Collectives"), Unit.COUNT),
-            Column("matched", say("Matched"), Unit.COUNT),
-            Column("running_ns", say("Running"), Unit.NS),
-            Column("wait_ns", say("Waiting"), Unit.NS),
-            Column("transfer_ns", say("Transfer"), Unit.NS),
-            share_column("wait_percent", say("of it waiting"), "wait_ns", "running_ns"),
-        ),
-        waits,
+    columns = (
+        Column("phase", say("Phase"), Unit.TEXT, lambda wait: wait.phase or OTHER_WORK),
+        Column("layer", say("Layer"), Unit.TEXT, _layer_text),
+        Column("seen", say("Collectives"), Unit.COUNT),
+        Column("matched", say("Matched"), Unit.COUNT),
+        Column("running_ns", say("Running"), Unit.NS),
+        Column("wait_ns", say("Waiting"), Unit.NS),
+        Column("transfer_ns", say("Transfer"), Unit.NS),
+        share_column("wait_percent", say("of it waiting"), "wait_ns", "running_ns"),
     )
+    title = say("Waiting for other ranks vs transfer, all steady steps, GPU {gpu}", gpu=costs.gpu)
+    return Sheet.of(f"phase_waits_gpu{costs.gpu}", title, columns, waits)
 
 
 def _layer_text(wait: PhaseWait) -> str:

@@ -136,16 +136,13 @@ def _calls_sheet(costs: LaunchCosts, functions: Sequence[CallTimes], name: str, 
 
 def queue_sheet(costs: LaunchCosts) -> Sheet:
     """How far the host runs ahead, the unit of each figure beside it."""
-    return Sheet.of(
-        f"launch_queue_gpu{costs.gpu}",
-        say("How far the host runs ahead, steady steps, GPU {gpu}", gpu=costs.gpu),
-        (
-            Column("figure", say("Figure"), Unit.TEXT, lambda row: row[0]),
-            Column("value", say("Value"), Unit.MEAN, lambda row: row[1]),
-            Column("unit", say("Unit"), Unit.TEXT, lambda row: row[2]),
-        ),
-        _queue_figures(costs.queue),
+    columns = (
+        Column("figure", say("Figure"), Unit.TEXT, lambda row: row[0]),
+        Column("value", say("Value"), Unit.MEAN, lambda row: row[1]),
+        Column("unit", say("Unit"), Unit.TEXT, lambda row: row[2]),
     )
+    title = say("How far the host runs ahead, steady steps, GPU {gpu}", gpu=costs.gpu)
+    return Sheet.of(f"launch_queue_gpu{costs.gpu}", title, columns, _queue_figures(costs.queue))
 
 
 def queue_with_units_sheet(costs: LaunchCosts) -> Sheet:
@@ -180,34 +177,28 @@ def _queue_figures(queue: LaunchQueue) -> list[tuple[Message, float, str]]:
 
 def launches_by_range_sheet(costs: LaunchCosts) -> Sheet:
     """Launches by the ranges that they lie in."""
-    return Sheet.of(
-        f"launches_by_range_gpu{costs.gpu}",
-        say("Launches by range, steady steps, GPU {gpu}", gpu=costs.gpu),
-        (
-            Column("range", say("Range"), Unit.TEXT, "name"),
-            Column("instances", say("Instances"), Unit.COUNT),
-            Column("launches", say("Launches"), Unit.COUNT),
-            Column("per_instance", say("Per instance"), Unit.MEAN, lambda entry: entry.launches / entry.instances),
-            Column("total_ns", say("Time"), Unit.NS),
-        ),
-        costs.by_range,
+    columns = (
+        Column("range", say("Range"), Unit.TEXT, "name"),
+        Column("instances", say("Instances"), Unit.COUNT),
+        Column("launches", say("Launches"), Unit.COUNT),
+        Column("per_instance", say("Per instance"), Unit.MEAN, lambda entry: entry.launches / entry.instances),
+        Column("total_ns", say("Time"), Unit.NS),
     )
+    title = say("Launches by range, steady steps, GPU {gpu}", gpu=costs.gpu)
+    return Sheet.of(f"launches_by_range_gpu{costs.gpu}", title, columns, costs.by_range)
 
 
 def _families_sheet(costs: LaunchCosts) -> Sheet:
     """How many kernels of each family a step runs."""
-    return Sheet.of(
-        f"kernels_by_family_gpu{costs.gpu}",
-        say("Kernels by family, steady steps, GPU {gpu}", gpu=costs.gpu),
-        (
-            Column("family", say("Family"), Unit.TEXT, lambda entry: entry[0]),
-            Column("kernels", say("Kernels"), Unit.COUNT, lambda entry: entry[1].count),
-            Column("per_step", say("Per step"), Unit.MEAN, lambda entry: entry[1].count / costs.steps),
-            Column("total_ns", say("Time"), Unit.NS, lambda entry: entry[1].total),
-            Column("median_ns", say("Median"), Unit.MEAN_NS, lambda entry: entry[1].median),
-        ),
-        costs.families,
+    columns = (
+        Column("family", say("Family"), Unit.TEXT, lambda entry: entry[0]),
+        Column("kernels", say("Kernels"), Unit.COUNT, lambda entry: entry[1].count),
+        Column("per_step", say("Per step"), Unit.MEAN, lambda entry: entry[1].count / costs.steps),
+        Column("total_ns", say("Time"), Unit.NS, lambda entry: entry[1].total),
+        Column("median_ns", say("Median"), Unit.MEAN_NS, lambda entry: entry[1].median),
     )
+    title = say("Kernels by family, steady steps, GPU {gpu}", gpu=costs.gpu)
+    return Sheet.of(f"kernels_by_family_gpu{costs.gpu}", title, columns, costs.families)
 
 
 def memory_tables(answer: MemoryAnswer) -> TableAnswer:
@@ -404,22 +395,18 @@ def sheet_of_nodes(
         "gpu_own_ns": tree.outside_gpu_ns,
         "launches": tree.outside_launches,
     }
-    return Sheet.of(
-        f"ranges_gpu{tree.gpu}",
-        title,
-        (
-            Column("range", say("Range"), Unit.TEXT, _indented),
-            Column("instances", say("Instances"), Unit.COUNT),
-            Column("host_ns", say("Host"), Unit.NS),
-            Column("share_percent", say("Share"), Unit.SHARE_PERCENT, lambda node: share_percent(node.steady_share)),
-            Column("gpu_ns", "GPU", Unit.NS, page_name=say("GPU time")),
-            Column("gpu_own_ns", say("GPU, own"), Unit.NS, "own_gpu_ns", detail=2),
-            Column("launches", say("Launches"), Unit.COUNT, detail=1),
-            Column("syncs", say("Waits"), Unit.COUNT, "waits", detail=3),
-            *(_use_column(metric) for metric in used),
-        ),
-        (*nodes, *rest, *((outside,) if with_outside else ())),
+    columns = (
+        Column("range", say("Range"), Unit.TEXT, _indented),
+        Column("instances", say("Instances"), Unit.COUNT),
+        Column("host_ns", say("Host"), Unit.NS),
+        share_column("share_percent", say("Share"), "steady_share"),
+        Column("gpu_ns", "GPU", Unit.NS, page_name=say("GPU time")),
+        Column("gpu_own_ns", say("GPU, own"), Unit.NS, "own_gpu_ns", detail=2),
+        Column("launches", say("Launches"), Unit.COUNT, detail=1),
+        Column("syncs", say("Waits"), Unit.COUNT, "waits", detail=3),
+        *(_use_column(metric) for metric in used),
     )
+    return Sheet.of(f"ranges_gpu{tree.gpu}", title, columns, (*nodes, *rest, *((outside,) if with_outside else ())))
 
 
 def _use_column(metric: GpuMetric) -> Column:
@@ -433,11 +420,6 @@ def _indented(node: RangeNode) -> Term:
     return Term("  " * depth + node.name, node.name, depth=depth)
 
 
-def share_percent(share: float | None) -> float | None:
-    """A share in percent; None where it is not known."""
-    return None if share is None else 100 * share
-
-
 def printed_ranges_sheet(side: RunSide, shares: RangeShares) -> Sheet:
     """The ranges of tables that `nsys stats` printed, with their shares of the program's own, set-up left out."""
     whole: dict[str, Cell] = {
@@ -446,18 +428,12 @@ def printed_ranges_sheet(side: RunSide, shares: RangeShares) -> Sheet:
         "share_percent": 100.0 if shares.whole_ns else None,
         "role": "",
     }
-    return Sheet.of(
-        "ranges",
-        say("Ranges, as `nsys stats` printed them (shares of the program's own, setup left out)"),
-        (
-            Column("range", say("Range"), Unit.TEXT, "name"),
-            Column("instances", say("Instances"), Unit.COUNT),
-            Column("host_ns", say("Host"), Unit.NS),
-            Column(
-                "share_percent", say("Share"), Unit.SHARE_PERCENT, lambda printed: share_percent(shares.share(printed))
-            ),
-            Column("role", say("Role"), Unit.TEXT, lambda printed: _ROLES[shares.roles[printed.name]], detail=1),
-        ),
-        side.ranges or (),
-        foot=(whole,),
+    columns = (
+        Column("range", say("Range"), Unit.TEXT, "name"),
+        Column("instances", say("Instances"), Unit.COUNT),
+        Column("host_ns", say("Host"), Unit.NS),
+        share_column("share_percent", say("Share"), shares.share),
+        Column("role", say("Role"), Unit.TEXT, lambda printed: _ROLES[shares.roles[printed.name]], detail=1),
     )
+    title = say("Ranges, as `nsys stats` printed them (shares of the program's own, setup left out)")
+    return Sheet.of("ranges", title, columns, side.ranges or (), foot=(whole,))

@@ -8,20 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpuledger.present.document import (
-    Block,
-    Document,
-    Group,
-    Heading,
-    Medium,
-    Only,
-    Page,
-    Paragraph,
-    Points,
-    SheetBlock,
-    SheetTitle,
-    json_by,
-)
+from gpuledger.present import document as doc
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.views.bench import figure, heading
@@ -34,17 +21,17 @@ from gpuledger.units import share_text, three_figures, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 
-def summary_document(summary: RunSummary) -> Document:
+def summary_document(summary: RunSummary) -> doc.Document:
     """A run; JSON is the document gpuledger.runbook/1."""
-    return Document(
-        blocks=lambda: (Group(tuple(_blocks(summary))),),
-        data=json_by("runbook.runbook_json", summary),
+    return doc.Document(
+        blocks=lambda: (doc.Group(tuple(_blocks(summary))),),
+        data=doc.json_by("runbook.runbook_json", summary),
         sheets=lambda: (_matrix_values(summary),),
         page=lambda: _page(summary),
     )
 
 
-def _page(summary: RunSummary) -> Page:
+def _page(summary: RunSummary) -> doc.Page:
     from gpuledger.present.views.runbook_page import runbook_page
 
     tables = _blocks(summary)[3:]  # the page has its own first lines
@@ -99,7 +86,7 @@ def commands_text(
     return "\n".join(visible(line) if line.startswith("#") else line for line in lines) + "\n"
 
 
-def listing_document(books: Sequence[Runbook]) -> Document:
+def listing_document(books: Sequence[Runbook]) -> doc.Document:
     """The runbooks that ship, with their questions; in a terminal those need more room than a column has."""
     columns = (
         Column("runbook", "Runbook", Unit.TEXT, "name"),
@@ -107,13 +94,13 @@ def listing_document(books: Sequence[Runbook]) -> Document:
         Column("question", "Question", Unit.TEXT),
     )
     sheet = Sheet.of("runbooks", "Runbooks", columns, books)
-    last = Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
-    return Document(
+    last = doc.Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
+    return doc.Document(
         blocks=lambda: (
-            Only(Medium.TEXT, (*(Points(book.name, (book.question,)) for book in books), last)),
-            Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED),)),
+            doc.Only(doc.Medium.TEXT, (*(doc.Points(book.name, (book.question,)) for book in books), last)),
+            doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED),)),
         ),
-        data=json_by("runbook.runbooks_json", sheet),
+        data=doc.json_by("runbook.runbooks_json", sheet),
         sheets=lambda: (sheet,),
     )
 
@@ -131,36 +118,38 @@ def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]
     return lines
 
 
-def _blocks(summary: RunSummary) -> list[Block]:
-    blocks: list[Block] = [
-        Heading(f"Runbook {summary.book.name}", 1),
-        Paragraph(summary.book.question),
-        Paragraph(_about(summary)),
-        SheetBlock(_filled(_matrix(summary))),
+def _blocks(summary: RunSummary) -> list[doc.Block]:
+    blocks: list[doc.Block] = [
+        doc.Heading(f"Runbook {summary.book.name}", 1),
+        doc.Paragraph(summary.book.question),
+        doc.Paragraph(_about(summary)),
+        doc.SheetBlock(_filled(_matrix(summary))),
     ]
     if summary.comparisons:
-        blocks += [Heading("Comparisons"), SheetBlock(_filled(_comparisons(summary.comparisons)))]
+        blocks += [doc.Heading("Comparisons"), doc.SheetBlock(_filled(_comparisons(summary.comparisons)))]
     if summary.savings:
         blocks += [
-            Heading("Savings per step: predicted, measured with the profiler, measured without it", short="Savings"),
-            SheetBlock(_filled(_savings(summary.savings))),
+            doc.Heading(
+                "Savings per step: predicted, measured with the profiler, measured without it", short="Savings"
+            ),
+            doc.SheetBlock(_filled(_savings(summary.savings))),
         ]
     if summary.slowed_cells:
-        blocks.append(Points("Slowed by the profiler", summary.slowed_cells))
+        blocks.append(doc.Points("Slowed by the profiler", summary.slowed_cells))
     if summary.targets:
-        blocks += [Heading("Targets"), SheetBlock(_targets(summary.targets))]
+        blocks += [doc.Heading("Targets"), doc.SheetBlock(_targets(summary.targets))]
     if undecided := tuple(
         f"{_headed(row.target.key)} in {row.cell.title if row.cell else '-'}: {row.figure.reason}"
         for row in summary.targets
         if row.verdict == UNDECIDED
     ):
-        blocks.append(Points("Undecided", undecided))
+        blocks.append(doc.Points("Undecided", undecided))
     if summary.misses:
-        blocks.append(Points("Missed", tuple(summary.misses)))
+        blocks.append(doc.Points("Missed", tuple(summary.misses)))
     if summary.failures:
-        blocks.append(Points("Failed", tuple(error.claim for error in summary.failures)))
+        blocks.append(doc.Points("Failed", tuple(error.claim for error in summary.failures)))
     if left := _not_done(summary):
-        blocks.append(Points("Not done", left))
+        blocks.append(doc.Points("Not done", left))
     return blocks
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from gpuledger.analyse.serving import BASE, KindOfStep, Serving
+from gpuledger.analyse.serving import BASE, Serving
 from gpuledger.catalog.batches import UNKNOWN
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Column, Sheet, Unit, share_column
@@ -110,10 +110,6 @@ def _host_words(part: tuple[str, int]) -> str:
     return _PARTS.get(part[0], part[0])
 
 
-def _error_percent(kind: KindOfStep) -> float | None:
-    return None if kind.error is None else 100 * kind.error
-
-
 def _price_sentence(answer: Serving) -> Message | None:
     price = answer.price_of_million(answer.decode_tokens)
     if price is None:
@@ -155,21 +151,18 @@ def _figures_sheet(answer: Serving) -> Sheet:
 
 
 def _kinds_sheet(answer: Serving) -> Sheet:
-    return Sheet.of(
-        f"serving_kinds_gpu{answer.gpu}",
-        say("Steps by what they compute, GPU {gpu}", gpu=answer.gpu),
-        (
-            Column("kind", say("Phase"), Unit.TEXT),
-            Column("steps", say("Steps"), Unit.COUNT),
-            Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT),
-            Column("decode_tokens", say("Decode tokens"), Unit.COUNT),
-            Column("median_ns", say("Median"), Unit.NS),
-            Column("total_ns", say("Total"), Unit.NS),
-            share_column("share_percent", say("of the window"), "total_ns", answer.window_ns),
-            Column("error_percent", say("Error of the fit"), Unit.SHARE_PERCENT, _error_percent),
-        ),
-        answer.kinds,
+    columns = (
+        Column("kind", say("Phase"), Unit.TEXT),
+        Column("steps", say("Steps"), Unit.COUNT),
+        Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT),
+        Column("decode_tokens", say("Decode tokens"), Unit.COUNT),
+        Column("median_ns", say("Median"), Unit.NS),
+        Column("total_ns", say("Total"), Unit.NS),
+        share_column("share_percent", say("of the window"), "total_ns", answer.window_ns),
+        share_column("error_percent", say("Error of the fit"), "error"),
     )
+    title = say("Steps by what they compute, GPU {gpu}", gpu=answer.gpu)
+    return Sheet.of(f"serving_kinds_gpu{answer.gpu}", title, columns, answer.kinds)
 
 
 def _costs_sheet(answer: Serving) -> Sheet:
@@ -180,7 +173,7 @@ def _costs_sheet(answer: Serving) -> Sheet:
         (
             Column("term", say("For each"), Unit.TEXT),
             Column("each_ns", say("Time"), Unit.MEAN_NS),
-            Column("share_percent", say("of the steps"), Unit.SHARE_PERCENT, lambda cost: 100 * cost.share),
+            share_column("share_percent", say("of the steps"), "share"),
         ),
         () if isinstance(model, NotMeasured) else model.costs,
         why_empty=model.reason if isinstance(model, NotMeasured) else "",
@@ -207,21 +200,18 @@ def _steps_sheet(answer: Serving) -> Sheet:
     def known(value: int) -> int | None:
         return None if value == UNKNOWN else value
 
-    return Sheet.of(
-        f"serving_steps_gpu{answer.gpu}",
-        say("Every step and its batch, GPU {gpu}", gpu=answer.gpu),
-        (
-            Column("step", say("Step"), Unit.ID),
-            Column("start_ns", say("Start"), Unit.INSTANT_NS),
-            Column("end_ns", say("End"), Unit.INSTANT_NS),
-            Column("length_ns", say("Length"), Unit.NS),
-            Column("prefill_requests", say("Prefill requests"), Unit.COUNT, "batch.prefill_requests"),
-            Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT, lambda step: known(step.batch.prefill_tokens)),
-            Column("decode_requests", say("Decode requests"), Unit.COUNT, "batch.decode_requests"),
-            Column("decode_tokens", say("Decode tokens"), Unit.COUNT, "batch.decode_tokens"),
-            Column("graph_rows", say("Rows in graphs"), Unit.COUNT, lambda step: known(step.padded)),
-            Column("idle_ns", say("Idle before"), Unit.NS),
-            Column("predicted_ns", say("Predicted"), Unit.NS),
-        ),
-        answer.steps,
+    columns = (
+        Column("step", say("Step"), Unit.ID),
+        Column("start_ns", say("Start"), Unit.INSTANT_NS),
+        Column("end_ns", say("End"), Unit.INSTANT_NS),
+        Column("length_ns", say("Length"), Unit.NS),
+        Column("prefill_requests", say("Prefill requests"), Unit.COUNT, "batch.prefill_requests"),
+        Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT, lambda step: known(step.batch.prefill_tokens)),
+        Column("decode_requests", say("Decode requests"), Unit.COUNT, "batch.decode_requests"),
+        Column("decode_tokens", say("Decode tokens"), Unit.COUNT, "batch.decode_tokens"),
+        Column("graph_rows", say("Rows in graphs"), Unit.COUNT, lambda step: known(step.padded)),
+        Column("idle_ns", say("Idle before"), Unit.NS),
+        Column("predicted_ns", say("Predicted"), Unit.NS),
     )
+    title = say("Every step and its batch, GPU {gpu}", gpu=answer.gpu)
+    return Sheet.of(f"serving_steps_gpu{answer.gpu}", title, columns, answer.steps)

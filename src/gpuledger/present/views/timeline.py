@@ -18,21 +18,11 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import ticks
 from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.digits import shape_text
-from gpuledger.present.document import (
-    Block,
-    Chart,
-    Conclusion,
-    Document,
-    Paragraph,
-    SheetBlock,
-    SheetTitle,
-    Tell,
-    json_by,
-)
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
@@ -110,7 +100,7 @@ def timeline_document(
     zero_ns: int,
     *,
     unsampled: Sequence[str] = (),
-) -> Document:
+) -> doc.Document:
     """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1.
 
     `unsampled` is said first where no GPU was sampled.
@@ -121,21 +111,23 @@ def timeline_document(
     ]
     sentences = sentences or unsampled
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
-    opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
+    opening: list[doc.Block] = [doc.Conclusion(sentences[0]), *map(doc.Paragraph, sentences[1:])] if sentences else []
 
-    return Document(
+    return doc.Document(
         blocks=lambda: (
             *opening,
             *(block for compared in answer.against or () for block in against_blocks(compared)),
-            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
+            *(doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
-        data=json_by("utilization.step_kernels_json", profile, answer.use, answer.against, in_order, notes, zero_ns),
+        data=doc.json_by(
+            "utilization.step_kernels_json", profile, answer.use, answer.against, in_order, notes, zero_ns
+        ),
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
-        page=lambda: tables_page(profile, list(map(Paragraph, sentences)), shown, charts=_charts(answer)),
+        page=lambda: tables_page(profile, list(map(doc.Paragraph, sentences)), shown, charts=_charts(answer)),
     )
 
 
-def _charts(answer: TimelineUse) -> list[Chart]:
+def _charts(answer: TimelineUse) -> list[doc.Chart]:
     """The kernels of each GPU under its roofs, where it was sampled and its peaks are known."""
     from gpuledger.present.views.page.rooflines import sampled_roofline_chart
 
@@ -149,7 +141,7 @@ _MOST_LANES: Final = 6
 """Of one track: deeper nesting is not drawn."""
 
 
-def timeline_picture(run: ProfiledRun, device: Device, span: Span, tell: Tell) -> Picture:
+def timeline_picture(run: ProfiledRun, device: Device, span: Span, tell: doc.Tell) -> Picture:
     """The stretch, on the clock of `--time`; the shortest records are left out where there are too many."""
     finder = EventFinder(run.trace, device.host, device.work)
     events = finder.events(span, _MOST_EVENTS)
@@ -173,7 +165,7 @@ def _drawn(events: Events) -> str:
     )
 
 
-def _idle(device: Device, span: Span, tell: Tell) -> LaneRow:
+def _idle(device: Device, span: Span, tell: doc.Tell) -> LaneRow:
     """The gaps of the GPU, each by what set it off."""
     gaps = device.ledger.gaps
     here = np.flatnonzero((gaps.end_ns > span.start_ns) & (gaps.start_ns < span.end_ns))
@@ -185,7 +177,7 @@ def _idle(device: Device, span: Span, tell: Tell) -> LaneRow:
     return LaneRow(tell(say("GPU {gpu} idle, by trigger", gpu=device.gpu)), bars, hatched=True)
 
 
-def _tracks(run: ProfiledRun, finder: EventFinder, events: Events, tell: Tell) -> list[LaneRow]:
+def _tracks(run: ProfiledRun, finder: EventFinder, events: Events, tell: doc.Tell) -> list[LaneRow]:
     """Streams, then threads: those with the most records."""
     count = np.bincount(events.track, minlength=len(events.tracks))
     shown = sorted(np.argsort(-count, kind="stable")[:_MOST_TRACKS].tolist())
@@ -224,7 +216,7 @@ def _instants(length_ns: int) -> list[tuple[float, str]]:
     return [(at / max(length_ns, 1), f"+{time_text(round(at))}") for at in ticks(float(length_ns), 1.0, 5)]
 
 
-def _legend(rows: Sequence[LaneRow], tell: Tell) -> tuple[tuple[str, str], ...]:
+def _legend(rows: Sequence[LaneRow], tell: doc.Tell) -> tuple[tuple[str, str], ...]:
     """What the tones mean, in the order of the palette."""
     used = {bar.tone for row in rows for bar in row.bars}
     words = {

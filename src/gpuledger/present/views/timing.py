@@ -10,17 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import joined, say
-from gpuledger.present.document import (
-    Conclusion,
-    Document,
-    Medium,
-    Only,
-    Opening,
-    Remarks,
-    SheetBlock,
-    SheetTitle,
-    json_by,
-)
+from gpuledger.present import document as doc
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
@@ -31,21 +21,24 @@ if TYPE_CHECKING:
     from gpuledger.timing.timer import TimedPair, Timing
 
 
-def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> Document:
+def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> doc.Document:
     """The time of one call; JSON is the document gpuledger.time/1."""
     sheet, notes = (
         _sheet(timing, gpu),
         (*_settling_remarks(timing), *launch_remarks(timing), *gpu_remarks(gpu, unwatched)),
     )
     marked = tuple(say("note: {note}", note=note) for note in notes)
-    return Document(
+    return doc.Document(
         blocks=lambda: (
-            Opening(name, visible(_headline(timing))),
-            Conclusion(_verdict(timing)),
-            Only(Medium.TEXT, (SheetBlock(sheet), *((Remarks(marked, 6),) if notes else ()))),
-            Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),
+            doc.Opening(name, visible(_headline(timing))),
+            doc.Conclusion(_verdict(timing)),
+            doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *((doc.Remarks(marked, 6),) if notes else ()))),
+            doc.Only(
+                doc.Medium.MARKDOWN,
+                (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *((doc.Remarks(notes),) if notes else ())),
+            ),
         ),
-        data=json_by("timing.timing_json", name, timing, gpu, unwatched),
+        data=doc.json_by("timing.timing_json", name, timing, gpu, unwatched),
         sheets=lambda: (_figures_sheet([_figures(name, timing, gpu)]),),
         remarks=marked,
     )
@@ -55,7 +48,7 @@ def _figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, An
     """One row, so that the rows of several operations make a table."""
     from gpuledger.json_types import builtins
 
-    document = builtins(json_by("timing.timing_json", name, timing, gpu, "")())
+    document = builtins(doc.json_by("timing.timing_json", name, timing, gpu, "")())
     apart = ("schema", "interval_ns", "samples_ns", "gpu", "gpu_not_watched")
     low, high = document["interval_ns"] or (None, None)
     seen = {key: None if gpu is None else getattr(gpu, key) for key in ("sm_mhz", "memory_mhz", "power_mw")}
@@ -246,22 +239,24 @@ def percent_text(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> Document:
+def timing_pair_document(
+    names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str
+) -> doc.Document:
     """The difference first, then both side by side."""
     sheet = _pair_sheet(names, pair, gpu)
     notes = tuple(say("note: {note}", note=note) for note in _pair_notes(names, pair, gpu, unwatched))
-    closing = (Remarks(notes, 6),) if notes else ()
-    return Document(
+    closing = (doc.Remarks(notes, 6),) if notes else ()
+    return doc.Document(
         blocks=lambda: (
-            Opening(
+            doc.Opening(
                 f"{names[0]}, {names[1]}",
                 visible(joined(" · ", (pair.first.device_name, caches_text(pair.first), say("in turns")))),
             ),
-            Conclusion(_pair_verdict(names, pair)),
-            Only(Medium.TEXT, (SheetBlock(sheet), *closing)),
-            Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *closing)),
+            doc.Conclusion(_pair_verdict(names, pair)),
+            doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *closing)),
+            doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *closing)),
         ),
-        data=json_by("timing.timing_pair_json", names, pair, gpu, unwatched),
+        data=doc.json_by("timing.timing_pair_json", names, pair, gpu, unwatched),
         sheets=lambda: (_pair_rows(names, pair, gpu),),
         remarks=notes,
     )

@@ -28,9 +28,9 @@ from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import percent, shape_text
+from gpuledger.present.digits import shape_text
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit, percent, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import count_text, share_text, time_text
 
@@ -123,9 +123,6 @@ def _kernel_columns(use: UseOfKernels, figures: Sequence[Column], bound: Column)
     """The columns that people and programs have, around the figures of the counters."""
     whole_ns = _whole_ns(use.kernels)
 
-    def occupancy(kernel: KernelUse) -> float | None:
-        return None if kernel.occupancy is None else 100 * kernel.occupancy
-
     def occupancy_limit(kernel: KernelUse) -> Message | None:
         if (limit := kernel.occupancy_limit) is None:
             return None
@@ -138,7 +135,7 @@ def _kernel_columns(use: UseOfKernels, figures: Sequence[Column], bound: Column)
         share_column("share_percent", say("Share"), "time_ns", whole_ns),
         *figures,
         bound,
-        Column("occupancy_percent", say("Occupancy"), Unit.SHARE_PERCENT, occupancy, detail=5),
+        share_column("occupancy_percent", say("Occupancy"), "occupancy", detail=5),
         Column("occupancy_limit", say("Occupancy limit"), Unit.TEXT, occupancy_limit, detail=5),
         Column("grid", say("Grid"), Unit.TEXT, lambda kernel: shape_text(kernel.grid), detail=5),
         Column("block", say("Block"), Unit.TEXT, lambda kernel: shape_text(kernel.block), detail=6),
@@ -206,22 +203,19 @@ def step_use_sheet(use: SampledUse, zero_ns: int) -> Sheet:
         means = row[1][1]
         return round(means[GpuMetric.SM_CLOCK] / 1e6) if GpuMetric.SM_CLOCK in means else None
 
-    return Sheet.of(
-        f"step_use_gpu{kernels.gpu}",
-        say(
-            "GPU {gpu} utilization by step, from samples every {period}, idle time included",
-            gpu=kernels.gpu,
-            period=time_text(kernels.period_ns),
-        ),
-        (
-            Column("step", say("Step"), Unit.ID, lambda row: row[0]),
-            Column("start_ns", say("Start"), Unit.INSTANT_NS, lambda row: row[1][0].start_ns - zero_ns, detail=3),
-            Column("end_ns", say("End"), Unit.INSTANT_NS, lambda row: row[1][0].end_ns - zero_ns, detail=3),
-            *(column(metric, name) for metric, name in NAMES.items()),
-            Column("clock_mhz", say("Clock (MHz)"), Unit.COUNT, clock),
-        ),
-        enumerate(stretches.steps),
+    columns = (
+        Column("step", say("Step"), Unit.ID, lambda row: row[0]),
+        Column("start_ns", say("Start"), Unit.INSTANT_NS, lambda row: row[1][0].start_ns - zero_ns, detail=3),
+        Column("end_ns", say("End"), Unit.INSTANT_NS, lambda row: row[1][0].end_ns - zero_ns, detail=3),
+        *(column(metric, name) for metric, name in NAMES.items()),
+        Column("clock_mhz", say("Clock (MHz)"), Unit.COUNT, clock),
     )
+    title = say(
+        "GPU {gpu} utilization by step, from samples every {period}, idle time included",
+        gpu=kernels.gpu,
+        period=time_text(kernels.period_ns),
+    )
+    return Sheet.of(f"step_use_gpu{kernels.gpu}", title, columns, enumerate(stretches.steps))
 
 
 def _means_text(means: Mapping[GpuMetric, float], metrics: Sequence[GpuMetric]) -> list[Message]:
@@ -409,19 +403,15 @@ def _families(split: ComputeSplit, name: UseClass) -> Message:
 def _top_sheet(device: Device, use: UseOfKernels) -> Sheet:
     """A few kernels; `gpuledger kernels` has all of them, and all of their counters."""
     whole_ns, steps = _whole_ns(use.kernels), device.step_count
-    return Sheet.of(
-        f"use_gpu{use.gpu}",
-        say("Kernels with the most time"),
-        (
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda kernel: label(kernel.full_name)),
-            Column("time", say("Time"), Unit.FIGURE, lambda kernel: time_text(kernel.time_ns // steps)),
-            Column("share", say("Share"), Unit.FIGURE, lambda kernel: share_text(kernel.time_ns / whole_ns), detail=1),
-            Column("class", say("Bound by"), Unit.TEXT, lambda kernel: CLASS_LIMITS[kernel.use_class]),
-            *map(_text_column, (GpuMetric.SM_ACTIVE, GpuMetric.TENSOR)),
-            Column("dram", say("DRAM"), Unit.FIGURE, lambda kernel: figure_text(kernel.dram)),
-        ),
-        use.kernels[:_TOP],
+    columns = (
+        Column("kernel", say("Kernel"), Unit.TEXT, lambda kernel: label(kernel.full_name)),
+        Column("time", say("Time"), Unit.FIGURE, lambda kernel: time_text(kernel.time_ns // steps)),
+        Column("share", say("Share"), Unit.FIGURE, lambda kernel: share_text(kernel.time_ns / whole_ns), detail=1),
+        Column("class", say("Bound by"), Unit.TEXT, lambda kernel: CLASS_LIMITS[kernel.use_class]),
+        *map(_text_column, (GpuMetric.SM_ACTIVE, GpuMetric.TENSOR)),
+        Column("dram", say("DRAM"), Unit.FIGURE, lambda kernel: figure_text(kernel.dram)),
     )
+    return Sheet.of(f"use_gpu{use.gpu}", say("Kernels with the most time"), columns, use.kernels[:_TOP])
 
 
 def _means_sentence(device: Device, stretches: UseOfStretches) -> Message:
@@ -480,16 +470,12 @@ def _against_kernels_sheet(held: tuple[CounterComparison, ...]) -> Sheet:
         sampled = row[1].sampled
         return say("{low} to {high} %", low=round(sampled.low), high=round(sampled.high))
 
-    return Sheet.of(
-        "against_ncu_kernels",
-        say("Kernels with the most time"),
-        (
-            Column("kernel", say("Kernel"), Unit.TEXT, lambda row: row[0]),
-            Column("counter", say("Counter"), Unit.TEXT, lambda row: NAMES[row[1].metric]),
-            Column("samples", say("Samples"), Unit.FIGURE, lambda row: share_text(row[1].sampled.percent / 100)),
-            Column("interval", say("Interval"), Unit.FIGURE, interval),
-            Column("ncu", "ncu", Unit.FIGURE, lambda row: share_text(row[1].counted / 100)),
-            Column("holds", say("In interval"), Unit.TEXT, lambda row: say("yes") if row[1].is_held else say("no")),
-        ),
-        named,
+    columns = (
+        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: row[0]),
+        Column("counter", say("Counter"), Unit.TEXT, lambda row: NAMES[row[1].metric]),
+        Column("samples", say("Samples"), Unit.FIGURE, lambda row: share_text(row[1].sampled.percent / 100)),
+        Column("interval", say("Interval"), Unit.FIGURE, interval),
+        Column("ncu", "ncu", Unit.FIGURE, lambda row: share_text(row[1].counted / 100)),
+        Column("holds", say("In interval"), Unit.TEXT, lambda row: say("yes") if row[1].is_held else say("no")),
     )
+    return Sheet.of("against_ncu_kernels", say("Kernels with the most time"), columns, named)

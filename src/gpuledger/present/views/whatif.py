@@ -13,7 +13,6 @@ from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
-from gpuledger.present.digits import percent
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle, json_by
 from gpuledger.present.finding_words import unsure_words
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
@@ -119,9 +118,7 @@ def _alone(answer: Answer, *, for_programs: bool) -> Sheet:
         Column("step_ns", say("Step"), Unit.NS, lambda _: step, detail=1),
         Column("new_step_ns", say("New step"), Unit.NS, new_step),
         Column("saving_ns", say("Saves"), Unit.NS, lambda effect: step - new_step(effect)),
-        Column(
-            "saving_percent", say("Share"), Unit.SHARE_PERCENT, lambda effect: percent(step - new_step(effect), step)
-        ),
+        share_column("saving_percent", say("Share"), lambda effect: step - new_step(effect), step),
         Column("speed_up", say("Speed-up"), Unit.RATIO, lambda effect: _ratio(answer.now, effect.then)),
     ]
     if for_programs or any(limit(effect) is not None for effect in answer.alone):  # else nothing became faster
@@ -136,10 +133,6 @@ def _columns_for_programs(answer: Answer) -> list[Column]:
         about = effect.change.about_ns
         return None if about is None else answer.step_ns(about)
 
-    def line_percent(effect: Effect) -> float | None:
-        about = effect.change.about_ns
-        return None if about is None else percent(about, answer.now.steady_ns)
-
     def plain_ns(field: str) -> Callable[[Effect], int | None]:
         def cell(effect: Effect) -> int | None:
             time_ns = None if effect.plain is None else getattr(effect.plain, field)
@@ -149,7 +142,7 @@ def _columns_for_programs(answer: Answer) -> list[Column]:
 
     return [
         Column("line_ns", say("Now"), Unit.NS, line_ns),
-        Column("line_percent", say("Now, share"), Unit.SHARE_PERCENT, line_percent),
+        share_column("line_percent", say("Now, share"), "change.about_ns", answer.now.steady_ns),
         Column("plain_ns", say("Saves unprofiled"), Unit.NS, plain_ns("ns")),
         Column("plain_low_ns", say("Unprofiled, low"), Unit.NS, plain_ns("low_ns")),
         Column("plain_high_ns", say("Unprofiled, high"), Unit.NS, plain_ns("high_ns")),
@@ -184,7 +177,7 @@ def _in_order(answer: Answer) -> Sheet:
         (
             Column("change", say("In order"), Unit.TEXT, lambda row: row[0]),
             Column("saving_ns", say("Saves extra"), Unit.NS, saving),
-            Column("saving_percent", say("Share of step"), Unit.SHARE_PERCENT, lambda row: percent(saving(row), step)),
+            share_column("saving_percent", say("Share of step"), saving, step),
             Column("new_step_ns", say("New step"), Unit.NS, lambda row: answer.step_ns(row[1][1].steady_ns)),
             Column("speed_up", say("Speed-up"), Unit.RATIO, lambda row: _ratio(answer.now, row[1][1])),
         ),
@@ -221,19 +214,14 @@ _Part = tuple[Cell, int, int]
 
 def _parts_sheet(answer: Answer, name: str, title: Message, parts: Iterable[_Part], total: _Part) -> Sheet:
     now, then = answer.now.steady_ns, answer.then.steady_ns
-    return Sheet.of(
-        name,
-        title,
-        (
-            Column("part", say("Part"), Unit.TEXT, lambda part: part[0]),
-            Column("now_ns", say("Now"), Unit.NS, lambda part: answer.step_ns(part[1])),
-            share_column("now_percent", say("Share"), lambda part: part[1], now),
-            Column("then_ns", say("Then"), Unit.NS, lambda part: answer.step_ns(part[2])),
-            share_column("then_percent", say("Share"), lambda part: part[2], then),
-        ),
-        parts,
-        foot=(total,),
+    columns = (
+        Column("part", say("Part"), Unit.TEXT, lambda part: part[0]),
+        Column("now_ns", say("Now"), Unit.NS, lambda part: answer.step_ns(part[1])),
+        share_column("now_percent", say("Share"), lambda part: part[1], now),
+        Column("then_ns", say("Then"), Unit.NS, lambda part: answer.step_ns(part[2])),
+        share_column("then_percent", say("Share"), lambda part: part[2], then),
     )
+    return Sheet.of(name, title, columns, parts, foot=(total,))
 
 
 def _parts(answer: Answer) -> Sheet:
@@ -271,50 +259,32 @@ def _left(answer: Answer) -> Sheet:
     def new_step(left: Left) -> int:
         return answer.step_ns(left.then.steady_ns)
 
-    return Sheet.of(
-        "left",
-        say("Left to fix afterwards, each alone"),
-        (
-            Column("code", say("Finding"), Unit.TEXT),
-            Column("saving_ns", say("Saves"), Unit.NS, lambda left: step - new_step(left)),
-            Column(
-                "saving_percent",
-                say("Of the new step"),
-                Unit.SHARE_PERCENT,
-                lambda left: percent(step - new_step(left), step),
-            ),
-            Column("new_step_ns", say("New step"), Unit.NS, new_step),
-            Column("bound", say("Bound"), Unit.TEXT, lambda left: _bound(is_bound=left.is_bound)),
-        ),
-        answer.left,
+    columns = (
+        Column("code", say("Finding"), Unit.TEXT),
+        Column("saving_ns", say("Saves"), Unit.NS, lambda left: step - new_step(left)),
+        share_column("saving_percent", say("Of the new step"), lambda left: step - new_step(left), step),
+        Column("new_step_ns", say("New step"), Unit.NS, new_step),
+        Column("bound", say("Bound"), Unit.TEXT, lambda left: _bound(is_bound=left.is_bound)),
     )
+    return Sheet.of("left", say("Left to fix afterwards, each alone"), columns, answer.left)
 
 
 def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
     """Where sums are all there is, each alone: the whole is the time of the program's ranges."""
     whole = say("Whole")
 
-    def percent_column(key: str, name: Message, time: str, detail: int = 0) -> Column:
-        return Column(
-            key, name, Unit.SHARE_PERCENT, lambda change: percent(getattr(change, time), change.whole_ns), detail
-        )
-
-    return Sheet.of(
-        "whatif",
-        say("What if, of the time in the program's ranges, setup left out"),
-        (
-            Column("change", say("If"), Unit.TEXT),
-            Column("line_ns", say("Now"), Unit.NS, "part_ns", detail=2),
-            percent_column("line_percent", say("Share"), "part_ns", detail=2),
-            Column("whole_ns", whole, Unit.NS),
-            Column("new_whole_ns", say("New {whole}", whole=uncapitalised(whole)), Unit.NS),
-            percent_column("saving_percent", say("Saves"), "saving_ns"),
-            Column("speed_up", say("Speed-up"), Unit.RATIO),
-            Column("limit", say("Limit"), Unit.RATIO, detail=1),
-            Column("assumption", say("Assumes"), Unit.TEXT, detail=3),
-        ),
-        changes,
+    columns = (
+        Column("change", say("If"), Unit.TEXT),
+        Column("line_ns", say("Now"), Unit.NS, "part_ns", detail=2),
+        share_column("line_percent", say("Share"), "part_ns", "whole_ns", detail=2),
+        Column("whole_ns", whole, Unit.NS),
+        Column("new_whole_ns", say("New {whole}", whole=uncapitalised(whole)), Unit.NS),
+        share_column("saving_percent", say("Saves"), "saving_ns", "whole_ns"),
+        Column("speed_up", say("Speed-up"), Unit.RATIO),
+        Column("limit", say("Limit"), Unit.RATIO, detail=1),
+        Column("assumption", say("Assumes"), Unit.TEXT, detail=3),
     )
+    return Sheet.of("whatif", say("What if, of the time in the program's ranges, setup left out"), columns, changes)
 
 
 _QUESTIONS: Final = (

@@ -15,22 +15,8 @@ from gpuledger.analyse.phase_costs import IDLE, OTHER_WORK
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.books import Line
 from gpuledger.messages import joined, say
+from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import Change, waterfall
-from gpuledger.present.document import (
-    AGAIN,
-    Block,
-    Chart,
-    Document,
-    Group,
-    Heading,
-    Page,
-    Paragraph,
-    Points,
-    SheetBlock,
-    Tile,
-    chapters,
-    json_by,
-)
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -64,33 +50,33 @@ HOST_ALONE: Final = say(
 )
 
 
-def diff_document(compared: Compared) -> Document:
+def diff_document(compared: Compared) -> doc.Document:
     """The comparison; JSON is the document gpuledger.diff/1."""
     found = compared.diff
     columns = (Column("part", "Part", Unit.TEXT, "name"), Column("ns", "Change", Unit.NS))
     parts = Sheet.of("diff_parts", "Parts", columns, found.parts, foot=({"part": "total", "ns": found.delta_ns},))
-    return Document(
-        blocks=lambda: (Group(tuple(diff_blocks(compared))),),
-        data=json_by("diff.diff_json", compared),
+    return doc.Document(
+        blocks=lambda: (doc.Group(tuple(diff_blocks(compared))),),
+        data=doc.json_by("diff.diff_json", compared),
         sheets=lambda: (parts,),
         page=lambda: _page(compared),
     )
 
 
-def _page(compared: Compared) -> Page:
+def _page(compared: Compared) -> doc.Page:
     """The verdict, the parts that sum to the difference as a waterfall, and the tables of text."""
     diff = compared.diff
     tiles = (
-        Tile(say("Before"), time_text(diff.before.median_ns)),
-        Tile(say("After"), time_text(diff.after.median_ns)),
-        Tile(say("Change"), signed_time(diff.delta_ns), signed_share(diff.share)),
+        doc.Tile(say("Before"), time_text(diff.before.median_ns)),
+        doc.Tile(say("After"), time_text(diff.after.median_ns)),
+        doc.Tile(say("Change"), signed_time(diff.delta_ns), signed_share(diff.share)),
     )
-    return Page(
+    return doc.Page(
         f"{diff.before.name} → {diff.after.name}",
         say("{told}.", told=verdict_text(diff)),
         title=say("{before} against {after}", before=diff.before.name, after=diff.after.name),
         tiles=tiles,
-        sections=(*chapters(diff_blocks(compared), say("Compared")), AGAIN),
+        sections=(*doc.chapters(diff_blocks(compared), say("Compared")), doc.AGAIN),
     )
 
 
@@ -131,29 +117,31 @@ def verdict_text(found: Diff) -> str:
     return say("{much} faster: {went} ({sure})", much=much, went=went, sure=sure)
 
 
-def diff_blocks(compared: Compared) -> list[Block]:
+def diff_blocks(compared: Compared) -> list[doc.Block]:
     """The whole document."""
     found = compared.diff
-    blocks: list[Block] = [Heading(say("{told}.", told=verdict_text(found)), 1)]
+    blocks: list[doc.Block] = [doc.Heading(say("{told}.", told=verdict_text(found)), 1)]
     if found.is_host_alone:
-        blocks.append(Paragraph(HOST_ALONE))
+        blocks.append(doc.Paragraph(HOST_ALONE))
     sides = (say("before: {side}", side=_about(found.before)), say("after: {side}", side=_about(found.after)))
-    blocks.append(Points(say("Compared"), sides, is_section=True))
+    blocks.append(doc.Points(say("Compared"), sides, is_section=True))
     if compared.outcomes:
-        blocks += [Heading(say("Gates")), SheetBlock(gates_sheet(compared.outcomes))]
+        blocks += [doc.Heading(say("Gates")), doc.SheetBlock(gates_sheet(compared.outcomes))]
     if any(part.ns for part in found.parts):
         whole = {STEP: say("per step, "), KERNEL_TIME: say("kernel time, ")}.get(found.before.whole, "")
         title = say("Why ({whole}parts sum to the difference)", whole=whole)
-        blocks += [Heading(title, short=say("Why")), _waterfall(found)]
-        blocks.append(SheetBlock(parts_sheet(found)))
+        blocks += [doc.Heading(title, short=say("Why")), _waterfall(found)]
+        blocks.append(doc.SheetBlock(parts_sheet(found)))
     elif found.before.median_ns or found.after.median_ns:
-        blocks.append(Paragraph(say("No part differs.")))
+        blocks.append(doc.Paragraph(say("No part differs.")))
     if found.busy is not None and any(change.delta_ns for change in found.busy):
-        parted = Heading(say("Work or pace: the change in compute by what it was good for"), short=say("Work or pace"))
-        blocks += [parted, SheetBlock(busy_sheet(found.busy))]
+        parted = doc.Heading(
+            say("Work or pace: the change in compute by what it was good for"), short=say("Work or pace")
+        )
+        blocks += [parted, doc.SheetBlock(busy_sheet(found.busy))]
     blocks += _phase_blocks(found)
     if isinstance(found.controls, Controls):
-        blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
+        blocks.append(doc.Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launch_blocks(compared)
     for title, sheet in (
         (say("Kernels that changed most"), kernels_sheet(found)),
@@ -163,12 +151,12 @@ def diff_blocks(compared: Compared) -> list[Block]:
     ):
         if sheet.rows:
             heading = say("{title}, per step", title=title) if found.before.whole == STEP else title
-            blocks += [Heading(heading), SheetBlock(sheet)]
+            blocks += [doc.Heading(heading), doc.SheetBlock(sheet)]
     if found.use:
         title = say("GPU utilization of matched kernels, from samples: changes beyond both intervals")
-        blocks += [Heading(title, short=say("GPU utilization")), SheetBlock(use_sheet(found.use))]
+        blocks += [doc.Heading(title, short=say("GPU utilization")), doc.SheetBlock(use_sheet(found.use))]
     if found.notes:
-        blocks.append(Points(say("Notes"), found.notes, is_section=True))
+        blocks.append(doc.Points(say("Notes"), found.notes, is_section=True))
     return blocks
 
 
@@ -190,21 +178,21 @@ def _about(side: RunSide) -> str:
     return joined(say(", "), facts)
 
 
-def _phase_blocks(found: Diff) -> list[Block]:
+def _phase_blocks(found: Diff) -> list[doc.Block]:
     """Which phase of a layer changed, where layers are known."""
     if not any(change.delta_ns for change in found.phases):
         return []
     most = next(change for change in found.phases if change.name not in (IDLE, OTHER_WORK))
     went = times(most.before_ns, most.after_ns)
     changed = say("Of the phases {phase} changed most: {went}.", phase=most.name, went=went)
-    return [Heading(say("Phases of a layer")), Paragraph(changed), SheetBlock(phases_sheet(found.phases))]
+    return [doc.Heading(say("Phases of a layer")), doc.Paragraph(changed), doc.SheetBlock(phases_sheet(found.phases))]
 
 
-def _launch_blocks(compared: Compared) -> list[Block]:
+def _launch_blocks(compared: Compared) -> list[doc.Block]:
     if compared.launches is None:
         return []
     sheet = launches_sheet(*compared.launches, compared.diff.before.whole)
-    blocks: list[Block] = [Heading(say("Launches")), SheetBlock(sheet)]
+    blocks: list[doc.Block] = [doc.Heading(say("Launches")), doc.SheetBlock(sheet)]
     if compared.launch_split is not None and any(compared.launch_split):
         number, cost = compared.launch_split
         split = say(
@@ -213,11 +201,11 @@ def _launch_blocks(compared: Compared) -> list[Block]:
             number=signed_time(number),
             cost=signed_time(cost),
         )
-        blocks.append(Paragraph(split))
+        blocks.append(doc.Paragraph(split))
     return blocks
 
 
-def _waterfall(found: Diff) -> Chart:
+def _waterfall(found: Diff) -> doc.Chart:
     """From the step before to the step after, the largest part first."""
     parts = sorted((part for part in found.parts if part.ns), key=lambda part: -abs(part.ns))
     changes = [Change(part_name(part.name), part.ns, signed_time(part.ns), _tone(part.name, part.ns)) for part in parts]
@@ -230,7 +218,7 @@ def _waterfall(found: Diff) -> Chart:
     )
     title = say("From before to after, part by part")
     ends = (say("before"), before, time_text(before)), (say("after"), after, time_text(after))
-    return Chart(partial(waterfall, title, said, ends[0], changes, ends[1]), name="waterfall")
+    return doc.Chart(partial(waterfall, title, said, ends[0], changes, ends[1]), name="waterfall")
 
 
 def _tone(part: str, ns: int) -> str:

@@ -173,18 +173,13 @@ def parts_sheet(found: Diff) -> Sheet:
         "bar": "",
         "what": times(found.before.median_ns, found.after.median_ns),
     }
-    return Sheet.of(
-        "diff_parts",
-        say("Why"),
-        (
-            Column("part", say("Part"), Unit.TEXT, lambda part: part_name(part.name)),
-            Column("change", say("Change"), Unit.FIGURE, lambda part: signed_time(part.ns)),
-            Column("bar", "", Unit.TEXT, lambda part: _bar(part.ns, largest, left=left, right=right), detail=2),
-            Column("what", say("What changed"), Unit.TEXT, lambda part: _what_changed(found, part.name), detail=1),
-        ),
-        parts,
-        foot=(total,),
+    columns = (
+        Column("part", say("Part"), Unit.TEXT, lambda part: part_name(part.name)),
+        Column("change", say("Change"), Unit.FIGURE, lambda part: signed_time(part.ns)),
+        Column("bar", "", Unit.TEXT, lambda part: _bar(part.ns, largest, left=left, right=right), detail=2),
+        Column("what", say("What changed"), Unit.TEXT, lambda part: _what_changed(found, part.name), detail=1),
     )
+    return Sheet.of("diff_parts", say("Why"), columns, parts, foot=(total,))
 
 
 BUSY_NAMES: Final = {
@@ -204,33 +199,24 @@ def busy_sheet(changed: Sequence[BusyChange]) -> Sheet:
         "after_ns": sum(change.after_ns for change in changed),
         "change": signed_time(whole_ns),
     }
-    return Sheet.of(
-        "diff_busy",
-        say("Compute at the speed of light"),
-        (
-            Column("what", say("Compute"), Unit.TEXT, lambda change: BUSY_NAMES[change.name]),
-            Column("before_ns", say("Before"), Unit.NS),
-            Column("after_ns", say("After"), Unit.NS),
-            Column("change", say("Change"), Unit.FIGURE, lambda change: signed_time(change.delta_ns)),
-        ),
-        changed,
-        foot=(total,),
+    columns = (
+        Column("what", say("Compute"), Unit.TEXT, lambda change: BUSY_NAMES[change.name]),
+        Column("before_ns", say("Before"), Unit.NS),
+        Column("after_ns", say("After"), Unit.NS),
+        Column("change", say("Change"), Unit.FIGURE, lambda change: signed_time(change.delta_ns)),
     )
+    return Sheet.of("diff_busy", say("Compute at the speed of light"), columns, changed, foot=(total,))
 
 
 def phases_sheet(changed: Sequence[BusyChange]) -> Sheet:
     """Phases of a layer, idle time and other work, before and after: sums to the mean step."""
-    return Sheet.of(
-        "diff_phases",
-        say("Phases of a layer"),
-        (
-            Column("phase", say("Phase"), Unit.TEXT, "name"),
-            Column("before_ns", say("Before"), Unit.MEAN_NS),
-            Column("after_ns", say("After"), Unit.MEAN_NS),
-            Column("change", say("Change"), Unit.FIGURE, lambda change: signed_time(change.delta_ns)),
-        ),
-        changed,
+    columns = (
+        Column("phase", say("Phase"), Unit.TEXT, "name"),
+        Column("before_ns", say("Before"), Unit.MEAN_NS),
+        Column("after_ns", say("After"), Unit.MEAN_NS),
+        Column("change", say("Change"), Unit.FIGURE, lambda change: signed_time(change.delta_ns)),
     )
+    return Sheet.of("diff_phases", say("Phases of a layer"), columns, changed)
 
 
 def _what_changed(found: Diff, part: str) -> str:
@@ -322,20 +308,15 @@ def calls_sheet(compared: Compared) -> Sheet:
         before, after = (side.ns / side.count if side.count else 0.0 for side in row[1])
         return times(before, after)
 
-    return Sheet.of(
-        "diff_calls",
-        say("CUDA calls"),
-        (
-            Column("function", say("CUDA call"), Unit.TEXT, lambda row: row[0]),
-            Column("calls", say("Calls"), Unit.FIGURE, _counts_of),
-            Column("each", say("Time each"), Unit.FIGURE, each, detail=1),
-            Column("change", say("Time"), Unit.FIGURE, lambda row: signed_time(moved(row))),
-            Column(
-                "share", say("Change"), Unit.FIGURE, lambda row: signed_share(change_share(row[1][0].ns, row[1][1].ns))
-            ),
-        ),
-        _largest(compared.calls.items(), moved, compared.diff, MOST_CALLS),
+    columns = (
+        Column("function", say("CUDA call"), Unit.TEXT, lambda row: row[0]),
+        Column("calls", say("Calls"), Unit.FIGURE, _counts_of),
+        Column("each", say("Time each"), Unit.FIGURE, each, detail=1),
+        Column("change", say("Time"), Unit.FIGURE, lambda row: signed_time(moved(row))),
+        Column("share", say("Change"), Unit.FIGURE, lambda row: signed_share(change_share(row[1][0].ns, row[1][1].ns))),
     )
+    title = say("CUDA calls")
+    return Sheet.of("diff_calls", title, columns, _largest(compared.calls.items(), moved, compared.diff, MOST_CALLS))
 
 
 def ranges_sheet(compared: Compared) -> Sheet:
@@ -399,18 +380,14 @@ def use_sheet(changes: Sequence[UseChange]) -> Sheet:
     def points(change: UseChange) -> Message:
         return say("{points} points", points=f"{change.points:+.0f}")
 
-    return Sheet.of(
-        "diff_use",
-        say("GPU utilization of matched kernels"),
-        (
-            Column("kernel", say("Kernel"), Unit.TEXT, "after_kernel.name", shorten=label),
-            Column("counter", say("Counter"), Unit.TEXT, lambda change: NAMES[change.metric]),
-            Column("before", say("before"), Unit.FIGURE, lambda change: figure_text(change.before)),
-            Column("after", say("after"), Unit.FIGURE, lambda change: figure_text(change.after)),
-            Column("change", say("Change"), Unit.FIGURE, points),
-        ),
-        changes[:MOST_USES],
+    columns = (
+        Column("kernel", say("Kernel"), Unit.TEXT, "after_kernel.name", shorten=label),
+        Column("counter", say("Counter"), Unit.TEXT, lambda change: NAMES[change.metric]),
+        Column("before", say("before"), Unit.FIGURE, lambda change: figure_text(change.before)),
+        Column("after", say("after"), Unit.FIGURE, lambda change: figure_text(change.after)),
+        Column("change", say("Change"), Unit.FIGURE, points),
     )
+    return Sheet.of("diff_use", say("GPU utilization of matched kernels"), columns, changes[:MOST_USES])
 
 
 def gates_sheet(outcomes: Sequence[GateOutcome]) -> Sheet:
