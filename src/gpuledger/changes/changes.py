@@ -7,7 +7,6 @@ none of is refused, with those that come near.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -32,7 +31,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, near_names, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import NamePattern
 from gpuledger.replay.edits import (
     Edit,

@@ -7,7 +7,6 @@ events. What a code means is on its `page`, `explain/CODE.md`. CONTRIBUTING.md s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
+from gpuledger.records import replace
 from gpuledger.replay.edits import Edit, without_events
 from gpuledger.replay.graph import NEVER
 from gpuledger.replay.scenario import Scenario
