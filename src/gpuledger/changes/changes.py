@@ -23,7 +23,8 @@ from gpuledger.catalog.calls import CALL_KINDS, CallKind
 from gpuledger.errors import GpuledgerError, MeansSeveral, NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import Fixes
-from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
+from gpuledger.findings.pages import codes
+from gpuledger.findings.rules import EDIT_OF, RULE_OF
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, idle_label

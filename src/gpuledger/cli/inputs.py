@@ -38,7 +38,7 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 
 def finding_codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Codes that `explain` has a page for, each with its title."""
-    from gpuledger.findings.rules import codes, page
+    from gpuledger.findings.pages import codes, page
 
     chosen = [code for code in codes() if code.startswith(incomplete.upper())]
     return [CompletionItem(code, help=page(code).splitlines()[0].partition(": ")[2]) for code in chosen]

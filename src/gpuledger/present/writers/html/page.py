@@ -17,8 +17,8 @@ from typing import Any, Final
 from markdown_it import MarkdownIt
 
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import codes
-from gpuledger.findings.rules import page as advice_page
+from gpuledger.findings.pages import codes
+from gpuledger.findings.pages import page as advice_page
 from gpuledger.messages import Message, capitalised, say, translated
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByClass, hatch
