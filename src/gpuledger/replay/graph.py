@@ -182,7 +182,7 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
         return np.concatenate(columns.pop((part, name)))  # the parts go as the whole comes
 
     calls, operations, recorded = (
-        {name: column(name, part) for name in field_names(type(table))}
+        {name: column(name, part) for name in field_names(table)}
         for part, table in (("calls", CallNodes), ("operations", OperationNodes), ("recorded", Times))
     )
     order = column("order")
