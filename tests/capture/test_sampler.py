@@ -70,7 +70,8 @@ class Section:
         for word in words[3:]:
             thread, stack = word.split(":")
             for frame in self.stacks[int(stack)]:
-                self.seen[self.names[thread], self.frames[frame]] += 1
+                # one that is only starting is not in Python's list yet, and has -1
+                self.seen[self.names.get(thread, "-1"), self.frames[frame]] += 1
             self.late_ns[self.frames[self.stacks[int(stack)][0]]] = int(words[2])
 
 

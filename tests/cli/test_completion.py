@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import CompletionItem, ShellComplete
 
 from gpuledger.cli.main import cli, verb_named
-from gpuledger.findings.rules import codes
+from gpuledger.findings.pages import codes
 from gpuledger.verbs import VERBS
 from support.command import gpuledger
 

@@ -13,7 +13,7 @@ import pytest
 
 from gpuledger.diagnosis.cases import RECORDING, MeasuredSaving, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder
-from gpuledger.findings.rules import codes
+from gpuledger.findings.pages import codes
 from support.command import ROOT
 
 BENCHMARK = diagnosis_benchmark()

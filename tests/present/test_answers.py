@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.findings.idle import code_of_trigger
-from gpuledger.findings.rules import codes
+from gpuledger.findings.pages import codes
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger

@@ -275,6 +275,7 @@ OPENERS = {
     "export/perfetto_server.py": "the files of the Perfetto UI, and a timeline",
     "runbook/engine.py": "runbooks and their logs",
     "cli/main.py": "/dev/null, when a pipe closes",
+    "findings/pages.py": "the pages about findings, which are part of the package",
     "cli/help.py": "the questions that commands answer, a file of the package",
     "cli/verbs/timelines.py": "a timeline that is written already",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",

@@ -18,7 +18,8 @@ import pytest
 import gpuledger as gpuledger_package
 from gpuledger.agents.table_tools import ask
 from gpuledger.cli.main import verb_named
-from gpuledger.findings.rules import RULES, codes, page
+from gpuledger.findings.pages import codes, page
+from gpuledger.findings.rules import REFUSALS, RULES
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import LANGUAGES, translated
 from gpuledger.present.safe_text import display_width
@@ -45,6 +46,7 @@ def _strings(folder: Path) -> set[str]:
 
 
 def test_every_code_has_its_page_and_every_page_its_code() -> None:
+    assert set(codes()) == {rule.code for rule in RULES} | set(REFUSALS)
     for folder in (PAGES, *(PAGES / language for language in LANGUAGES if language != "en")):
         assert {path.stem for path in folder.glob("*.md")} == set(codes())
 

@@ -11,7 +11,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -24,7 +23,7 @@ from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress
 from gpuledger.read.source import look_at, state
 from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.model import Trace

@@ -20,8 +20,8 @@ from gpuledger.answers.report import ReportAnswer
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.pages import codes, page
 from gpuledger.findings.profiled_run import headline
-from gpuledger.findings.rules import codes, page
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation

@@ -5,7 +5,6 @@ profile to another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +30,7 @@ from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject

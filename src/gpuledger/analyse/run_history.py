@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import pairwise
 from typing import Final
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.diff.compare import CLOCKS_ALIKE
 from gpuledger.analyse.diff.noise import LEAST_SHARE
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.timing.settle import spread
 from gpuledger.trace.statistics import median
 

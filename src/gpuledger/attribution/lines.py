@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,7 @@ from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace, os_pid, thread_number

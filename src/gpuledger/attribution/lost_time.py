@@ -11,7 +11,6 @@ waited.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import Trace

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -39,7 +38,7 @@ from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import RowsByKey, distinct, group, is_among

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,7 @@ from gpuledger.capture.command_text import Edit, edit_command
 from gpuledger.capture.launchers import launch_of
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.system.files import PARTIAL, cache_folder, make_private, put_in_place
 from gpuledger.system.machine import find_nsys
 from gpuledger.system.processes import Ran, run

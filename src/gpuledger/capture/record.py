@@ -22,7 +22,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -37,7 +37,7 @@ from gpuledger.capture.secrets import without_secrets
 from gpuledger.capture.torch_command import Schedule, torch_command
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import find_nsys, machine, version_of
 from gpuledger.system.processes import AttendedRun, Ran, run_attended

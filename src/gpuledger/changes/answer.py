@@ -7,7 +7,6 @@ only printed tables of `nsys stats`, sums are all there is, and the answer is Am
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,7 @@ from gpuledger.findings.rules import PlainHost
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.scenario import Scenario

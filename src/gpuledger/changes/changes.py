@@ -7,7 +7,6 @@ none of is refused, with those that come near.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -24,7 +23,8 @@ from gpuledger.catalog.calls import CALL_KINDS, CallKind
 from gpuledger.errors import GpuledgerError, MeansSeveral, NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import Fixes
-from gpuledger.findings.rules import EDIT_OF, RULE_OF, codes
+from gpuledger.findings.pages import codes
+from gpuledger.findings.rules import EDIT_OF, RULE_OF
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, LineKind
 from gpuledger.ledger.causes import Cause, Trigger, idle_label
@@ -32,7 +32,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, near_names, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import NamePattern
 from gpuledger.replay.edits import (
     Edit,

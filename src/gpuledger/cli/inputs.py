@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, EXPORTER, Limits
+from gpuledger.records import field_names, replace
 from gpuledger.system.kept_files import SETTING
 
 Parsed = TypeVar("Parsed")
@@ -38,7 +38,7 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 
 def finding_codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Codes that `explain` has a page for, each with its title."""
-    from gpuledger.findings.rules import codes, page
+    from gpuledger.findings.pages import codes, page
 
     chosen = [code for code in codes() if code.startswith(incomplete.upper())]
     return [CompletionItem(code, help=page(code).splitlines()[0].partition(": ")[2]) for code in chosen]
@@ -267,7 +267,7 @@ def checked_regex(pattern: str) -> str:
     return pattern
 
 
-_NAMES = {field.name.replace("_", "-"): field.name for field in fields(Limits)}
+_NAMES = {name.replace("_", "-"): name for name in field_names(Limits)}
 
 
 _VALUE = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?P<prefix>[kMGT]?)(?P<unit>B|s|)")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +44,7 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import PHASES, Steps
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, Scenario, scenarios
 from gpuledger.selection import Selection

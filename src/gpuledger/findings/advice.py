@@ -7,13 +7,13 @@ another framework's API: `tests/findings/test_advice.py` looks at all of it, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.catalog.compilers import Compiler
 from gpuledger.catalog.frameworks import BASE, Framework
 from gpuledger.findings.finding import Finding
 from gpuledger.messages import Message, say
+from gpuledger.records import replace
 
 
 class FixWords(Message):

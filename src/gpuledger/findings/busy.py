@@ -6,7 +6,6 @@ They are told by names, sizes and by what follows what (`analyse.wasted_work`): 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -52,7 +51,7 @@ from gpuledger.findings.kernels import headroom
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest

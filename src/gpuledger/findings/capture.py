@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say
+from gpuledger.records import replace
 from gpuledger.trace.model import CORRECTED, Trace
 from gpuledger.trace.spans import Span, holds, total
 from gpuledger.units import count_text, share_text, time_text

@@ -5,7 +5,6 @@ are most of what the GPU does, and pages of unified memory that migrate because 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import Message, say
+from gpuledger.records import replace
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span, clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text

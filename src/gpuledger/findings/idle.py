@@ -6,7 +6,6 @@ Their evidence: the places that hold the lost time, what came before and after, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -55,7 +54,7 @@ from gpuledger.ledger.compilations import compilations
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
 from gpuledger.trace import sweep

@@ -5,7 +5,6 @@ kernels far from their roof, and clocks well below what the GPU can have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
+from gpuledger.records import replace
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import NotMeasured

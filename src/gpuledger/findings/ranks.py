@@ -6,7 +6,6 @@ With the words for what fixing a rank, a stage or a collective saves, which tabl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from gpuledger.findings.copies import OVERLAP_COMMUNICATION
 from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, clip, total
 from gpuledger.trace.statistics import median

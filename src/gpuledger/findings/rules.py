@@ -7,7 +7,6 @@ events. What a code means is on its `page`, `explain/CODE.md`. CONTRIBUTING.md s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
+from gpuledger.records import replace
 from gpuledger.replay.edits import Edit, without_events
 from gpuledger.replay.graph import NEVER
 from gpuledger.replay.scenario import Scenario
@@ -239,11 +239,6 @@ SELDOM: Final = 0.2  # a finding of which the usual steps lose less than this sh
 ESTIMATED: Final = 0.25  # savings by what other kernels would take are off by as much
 
 
-def codes() -> tuple[str, ...]:
-    """Every code that has a page, in the order of the alphabet."""
-    return tuple(sorted({rule.code for rule in RULES} | set(REFUSALS)))
-
-
 def findings(
     trace: Trace,
     devices: Sequence[Device],
@@ -387,11 +382,3 @@ def _put_behind(ranked: list[Finding], later: Finding, firsts: Sequence[Finding]
     if place > ranked.index(later):
         ranked.remove(later)
         ranked.insert(place, later)
-
-
-def page(code: str, language: str = "en") -> str:
-    """The page about a code."""
-    from importlib.resources import files  # only here: a report starts without
-
-    folder = ("explain",) if language == "en" else ("explain", language)
-    return files(__package__).joinpath(*folder, f"{code}.md").read_text(encoding="utf-8")

@@ -7,7 +7,6 @@ And how far a finding is believed that rests on one gap alone: what was seen onc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +24,7 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger, idle
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import MOST_OF_PERIOD, Periodic, Variation, variation
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.spans import Ints, Span, Spans, covered
 from gpuledger.trace.statistics import median

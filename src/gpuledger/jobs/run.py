@@ -11,7 +11,6 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import in_time, look_at
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.system import resources, worker_processes
 from gpuledger.system.files import SEPARATOR

@@ -5,7 +5,6 @@ With steps, figures are those of the steady ones together, so that lines still s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -24,7 +23,7 @@ from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace

@@ -7,14 +7,14 @@ is in a language, cut or laid out yet: its texts may be messages, which a writer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Sheet
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 
 if TYPE_CHECKING:
     from functools import partial

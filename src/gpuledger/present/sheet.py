@@ -9,13 +9,13 @@ and show `Term`s by their words, but where exact values are asked for. A single 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
 from gpuledger.messages import say, translated
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 
 

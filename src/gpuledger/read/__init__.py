@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import GPU_METRICS, Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
+from gpuledger.records import replace
 from gpuledger.system.files import SEPARATOR
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import EVENTS, Table

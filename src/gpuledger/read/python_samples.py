@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from gpuledger.capture.output_files import PERF, PY_SPY, SAMPLES
 from gpuledger.messages import Message, say
 from gpuledger.read.request import WantedColumns
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace.keys import is_among
 from gpuledger.trace.model import Note, Severity, Trace, os_pid

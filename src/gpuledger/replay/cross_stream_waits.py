@@ -9,7 +9,6 @@ A collective's kernels on several GPUs meet: each ends its transfer after the la
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities, record_of_call
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.graph import NEVER, DependencyGraph
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, search

@@ -6,12 +6,12 @@ Calls are positions among the graph's calls, operations among its operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Final
 
 import numpy as np
 
+from gpuledger.records import replace
 from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints

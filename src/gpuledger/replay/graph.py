@@ -8,14 +8,13 @@ GPUs. An edge says that one begins, or ends, no sooner than some time after anot
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
 from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, field_names, replace
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.spans import Ints
 
@@ -171,7 +170,7 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
             "recorded": moved.recorded,
         }
         for part, table in {"": moved, **tables}.items():
-            for name in (field.name for field in fields(table)):
+            for name in field_names(type(table)):
                 if isinstance(getattr(table, name), np.ndarray):
                     columns.setdefault((part, name), []).append(getattr(table, name))
         sizes = len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)
@@ -183,7 +182,7 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
         return np.concatenate(columns.pop((part, name)))  # the parts go as the whole comes
 
     calls, operations, recorded = (
-        {field.name: column(field.name, part) for field in fields(table)}
+        {name: column(name, part) for name in field_names(table)}
         for part, table in (("calls", CallNodes), ("operations", OperationNodes), ("recorded", Times))
     )
     order = column("order")

@@ -8,12 +8,11 @@ where the package was installed without a compiler, or with GPULEDGER_NATIVE=0, 
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
 from typing import Final
 
 import numpy as np
 
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, field_names, replace
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.trace.spans import Ints
 
@@ -40,7 +39,7 @@ _NONE: Final = -(1 << 62)
 
 def replay_times(graph: DependencyGraph) -> Times:
     """When every call and operation begins and ends."""
-    times = Times(*(getattr(graph.recorded, field.name).copy() for field in fields(Times)))
+    times = Times(*(getattr(graph.recorded, name).copy() for name in field_names(Times)))
     if is_compiled():
         native.forward(*columns(graph), *table_columns(times), graph.threads, graph.streams, graph.groups)
     else:
@@ -55,7 +54,7 @@ def columns(graph: DependencyGraph) -> tuple[Ints, ...]:
 
 def table_columns(table: object) -> tuple[Ints, ...]:
     """The columns of a part of the graph, or of times."""
-    return tuple(getattr(table, field.name) for field in fields(table))  # type: ignore[arg-type]
+    return tuple(getattr(table, name) for name in field_names(type(table)))
 
 
 class _PlainPass:
@@ -197,7 +196,7 @@ class PathWalk:
     def __init__(self, graph: DependencyGraph, times: Times) -> None:
         self.graph, self.times = graph, _with_streams_aside(graph, times)
         room = 2 * len(graph.calls) + len(graph.operations)
-        self._room = tuple(np.empty(room, np.int64) for _ in fields(HeldPath))
+        self._room = tuple(np.empty(room, np.int64) for _ in field_names(HeldPath))
 
     def back(self, event: int, from_ns: int, stop_ns: int) -> HeldPath:
         """From an event at its time to an instant, or to where nothing is known to have held it up."""

@@ -8,7 +8,6 @@ is gone is left out: operations, and calls that take no time and launch nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, Activities, State
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
+from gpuledger.records import replace
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
 from gpuledger.replay.passes import replay_times

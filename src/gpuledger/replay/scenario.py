@@ -6,7 +6,6 @@ All of a trace is replayed, or of a long run of like steps as many as are needed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -16,7 +15,7 @@ import numpy as np
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, Times

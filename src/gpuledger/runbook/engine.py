@@ -19,7 +19,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
@@ -28,7 +28,7 @@ from msgspec import Meta, convert
 
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.elsewhere import run_elsewhere

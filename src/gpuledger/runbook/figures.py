@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Final
 
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReadingStep, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion

@@ -9,13 +9,13 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.launchers import Remote, prefix_words
 from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.runbook.definition import (
     AlignCells,
     BenchStep,

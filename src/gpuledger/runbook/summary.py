@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.runbook import engine as states
 from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
 from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome, json_at

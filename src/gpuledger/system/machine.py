@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.errors import ToolFailed
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.system.nvml import SM_CLOCK, NoNvml, clock_reasons, nvml_session, throttles_in
 from gpuledger.system.processes import Ran, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.records import replace
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from gpuledger.analyse.inventory import Contents, contents
@@ -14,6 +13,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
 from gpuledger.read.cache import kept_of_profile
+from gpuledger.records import replace
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table

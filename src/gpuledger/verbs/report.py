@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.records import field_names
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport
@@ -79,4 +79,4 @@ def build_report(
 ) -> Report:
     """The books and findings of a trace, together with what Nsight Compute measured of its kernels."""
     run = diagnose(trace, name, wanted or Selection(), profiled, stage=stage)
-    return Report(**{field.name: getattr(run, field.name) for field in fields(run)})
+    return Report(**{name: getattr(run, name) for name in field_names(ProfiledRun)})

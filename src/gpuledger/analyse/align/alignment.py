@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.align.checks import checks
@@ -28,7 +27,7 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.regex import NamePattern
 from gpuledger.units import count_text, share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
@@ -41,7 +40,7 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.units import count_text, share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 

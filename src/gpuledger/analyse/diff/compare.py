@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.diff.noise import (
@@ -45,7 +44,7 @@ from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, NO_SHAPE, STEP, RunKernel, RunRange, RunSide, added_ranges
@@ -26,7 +25,7 @@ from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import label, without_numbers, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.units import count_text, share_text
 
 LEVELS: Final = ("place", "shape", "name", "function", "operator", "family", "new", "vanished")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -21,7 +21,7 @@ from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line, LineKind
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints

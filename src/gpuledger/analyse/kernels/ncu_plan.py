@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -25,7 +24,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import WHOLE_GRAPHS
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import Trace

@@ -6,7 +6,6 @@ the types: these are what their kernels' names say.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -18,6 +17,7 @@ from gpuledger.analyse.operators.operators import OPERATOR, emitted_ranges, nest
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
+from gpuledger.records import replace
 from gpuledger.trace.keys import Positions, distinct, group, is_among, ordinals
 from gpuledger.trace.model import GraphPlace, GraphPlaces, Trace
 from gpuledger.trace.statistics import largest

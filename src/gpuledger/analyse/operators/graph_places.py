@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -42,7 +41,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NAMES_FROM, GraphPlace, GraphPlaces, NameCoverage, Names, Note, Severity, Trace

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -30,7 +29,7 @@ from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.graph import Times
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import NotMeasured

@@ -7,7 +7,6 @@ out as they were recorded. Edits: ranks at the pace of the median rank, collecti
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from gpuledger.analyse.ranks.matching import Lane, RankClock
 from gpuledger.analyse.ranks.rank import OF_CODE, PackedWork, RankSummary, RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, join_graphs
 from gpuledger.replay.scenario import Anchor, AnchorKind

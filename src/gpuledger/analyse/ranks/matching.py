@@ -13,7 +13,6 @@ before the last one comes: the transfer is then that of the others, and what it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, OTHER, Collectives, Group
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, fields, is_dataclass, replace
+from dataclasses import astuple, fields, is_dataclass
 from enum import IntEnum
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -32,7 +32,7 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt

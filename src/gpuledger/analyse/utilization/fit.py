@@ -12,7 +12,6 @@ nothing are a column of the fit each (`FitColumns`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from gpuledger.catalog.gpu_metrics import L1_FILL_BYTES_PER_CYCLE, MEMORY, WARPS
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import NO_MATRIX
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.keys import Positions, equal, group
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Gpu, Trace

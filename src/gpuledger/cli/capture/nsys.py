@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -33,6 +32,7 @@ from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.cli.inputs import words
 from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.records import replace
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
 from gpuledger.system.processes import run, run_attended

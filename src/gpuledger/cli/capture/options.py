@@ -11,7 +11,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,7 +39,7 @@ from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.doctor import checks_text, files_text
 from gpuledger.read import open_trace
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.units import time_text
 
 COMMAND_FIRST = {"allow_interspersed_args": False}

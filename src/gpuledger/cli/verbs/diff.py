@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +18,7 @@ from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
 from gpuledger.limits import Limits
+from gpuledger.records import replace
 from gpuledger.selection import Selection
 from gpuledger.system.files import refuse_existing
 

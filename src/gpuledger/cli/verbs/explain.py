@@ -9,7 +9,7 @@ import click
 from gpuledger.cli.inputs import finding_codes
 from gpuledger.cli.output import language_option
 from gpuledger.cli.terminal import columns, has_colours
-from gpuledger.findings.rules import codes, page
+from gpuledger.findings.pages import codes, page
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.page_text import page_text
 

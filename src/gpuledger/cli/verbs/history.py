@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from gpuledger.cli.inputs import files, limit_option, step_options
 from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, output_options
 from gpuledger.limits import Limits
+from gpuledger.records import replace
 from gpuledger.selection import Selection
 
 _STORE = click.option(

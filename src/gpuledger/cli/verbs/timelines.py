@@ -15,7 +15,6 @@ import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import BinaryIO
@@ -46,7 +45,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
 from gpuledger.read.source import in_time
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario

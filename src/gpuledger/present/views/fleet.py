@@ -7,7 +7,6 @@ keep their worst rows. CSV and JSON have all of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -28,7 +27,7 @@ from gpuledger.present.finding_words import saving_range_words, shown_finding
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import notes_block
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text

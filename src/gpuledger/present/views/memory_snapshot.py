@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -16,7 +15,7 @@ from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text

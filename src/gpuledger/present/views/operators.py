@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.operators.costs import OperatorCosts
@@ -15,6 +14,7 @@ from gpuledger.present.views.gpu_time import Sentences, step_time_text
 from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.program_time import NAMED, names_with_shares
 from gpuledger.present.views.tables import TableAnswer
+from gpuledger.records import replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
@@ -24,6 +23,7 @@ from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
 from gpuledger.present.views.light import light_sentence, step_sentence
+from gpuledger.records import replace
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text

@@ -6,7 +6,6 @@ The tables are those of the text; a picture of a figure has a column for each ce
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -14,6 +13,7 @@ from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, st
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
 from gpuledger.present.views.bench import figure
+from gpuledger.records import replace
 from gpuledger.runbook.engine import FINISHED
 from gpuledger.runbook.figures import OPEN
 from gpuledger.runbook.summary import CellRow, RunSummary

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from gpuledger.present.document import Document
+from typing import TYPE_CHECKING
+
 from gpuledger.present.terminal import Terminal
+
+if TYPE_CHECKING:
+    from gpuledger.present.document import Document
 
 
 def write(

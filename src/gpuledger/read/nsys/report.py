@@ -7,7 +7,6 @@ The format was worked out from report files and their exports alone: see `report
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import EXPORTER, Limits
@@ -19,6 +18,7 @@ from gpuledger.read.nsys.report_tables import ReportExport, event_tables
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
 from gpuledger.read.source import Source, in_time, look_at, opened
+from gpuledger.records import replace
 from gpuledger.trace.deadline import paused
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.units import count_text

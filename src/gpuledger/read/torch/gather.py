@@ -13,7 +13,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +38,7 @@ from gpuledger.read.torch.columns import (
     narrowed,
 )
 from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table

@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import CATEGORIES
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
+from gpuledger.records import replace
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number

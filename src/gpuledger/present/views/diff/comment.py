@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
@@ -12,6 +11,7 @@ from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Heading, Points, SheetBlock
 from gpuledger.present.views.diff.document import HOST_ALONE, diff_document, verdict_text
 from gpuledger.present.views.diff.tables import gates_sheet, part_name, parts_sheet, signed_time, times
+from gpuledger.records import replace
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 COMMENT_MARK: Final = "<!-- gpuledger -->"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -31,6 +30,7 @@ from gpuledger.present.views.program_time import (
     sheet_of_nodes,
     waiting_calls_sheet,
 )
+from gpuledger.records import replace
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table

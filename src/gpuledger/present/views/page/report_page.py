@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -48,7 +47,7 @@ from gpuledger.present.views.page.over_time import (
 )
 from gpuledger.present.views.page.rooflines import operator_roofline_chart, sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +17,8 @@ from typing import Any, Final
 from markdown_it import MarkdownIt
 
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import codes
-from gpuledger.findings.rules import page as advice_page
+from gpuledger.findings.pages import codes
+from gpuledger.findings.pages import page as advice_page
 from gpuledger.messages import Message, capitalised, say, translated
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByClass, hatch
@@ -30,6 +29,7 @@ from gpuledger.present.writers.html.markup import Html, joined_html, json_html
 from gpuledger.present.writers.html.parts import FindingCard, PartWriter
 from gpuledger.present.writers.html.scripted import flame_json, steps_json, timeline_json
 from gpuledger.present.writers.html.tables import Room, cut, table
+from gpuledger.records import replace
 from gpuledger.units import instant_text, share_text
 from gpuledger.version import own_version
 

@@ -7,7 +7,6 @@ program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gpuledger.messages import say
@@ -15,7 +14,7 @@ from gpuledger.present.digits import number_text
 from gpuledger.present.document import SheetBlock, Tell, TimelinePlace
 from gpuledger.present.safe_text import cut_apart, visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.units import count_text
 
 LONGEST_TEXT: Final = 72
