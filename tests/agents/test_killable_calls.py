@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +24,7 @@ from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.regex import LOOKED_AT, NamePattern
 from gpuledger.system.killable import Died, _Standing, in_child
 from gpuledger.trace.deadline import until
+from support.command import PATIENCE_S
 from support.nsys_exports import call, kernel, minimal
 from support.thorough import IS_THOROUGH
 from torture.servers import RunningServer, attacks
@@ -156,6 +160,23 @@ def test_a_timer_of_the_program_is_left_alone() -> None:
 def test_letters_of_a_name_beyond_measure_are_not_looked_at() -> None:
     assert NamePattern("b").search("a" * LOOKED_AT + "b") is None
     assert NamePattern("b$").search("a" * (LOOKED_AT - 1) + "b") is not None
+
+
+@pytest.mark.parametrize("closed", [("stdout",), ("stdout", "stdin")])
+def test_a_server_whose_answers_nobody_takes_ends_without_a_word(folder: Path, closed: tuple[str, ...]) -> None:
+    """Though its client's other end, which it waits for in a thread, may still be open."""
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    words = [sys.executable, "-m", "gpuledger", "mcp", str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stderr is not None
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}).encode())
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        for stream in closed:
+            getattr(server, stream).close()
+        server.wait(PATIENCE_S)
+        assert server.stderr.read() == b""
 
 
 USUAL = ("query SELECT factorial(30000)", "line b'no JSON\\n'", "the process that answers killed", "and killed again")

@@ -7,6 +7,7 @@ Calls are answered one at a time, by a process that is killed when one takes too
 from __future__ import annotations
 
 import base64
+import signal
 import time
 from functools import partial
 from typing import Any, Final
@@ -83,7 +84,8 @@ def agent_server(answer: Answering) -> Server[dict[str, Any]]:
 
 
 def serve(profiles: AgentProfiles) -> None:
-    """Answer on stdin and stdout until stdin ends. Whatever else would be written to stdout goes to stderr."""
+    """Answer on stdin and stdout until stdin ends, or nobody takes the answers. Whatever else would be written to
+    stdout goes to stderr."""
 
     async def run() -> None:
         async with stdio_server() as (incoming, outgoing):
@@ -91,9 +93,16 @@ def serve(profiles: AgentProfiles) -> None:
                 profiles
             ) as answer:  # it is started here, where stdin and stdout are no longer the client's
                 server = agent_server(answer)
-                await server.run(incoming, outgoing, server.create_initialization_options())
+                try:
+                    await server.run(incoming, outgoing, server.create_initialization_options())
+                except anyio.get_cancelled_exc_class():  # by stdout: the thread that waits for input hears of nothing
+                    signal.raise_signal(signal.SIGTERM)
+                    raise
 
-    anyio.run(run)
+    try:
+        anyio.run(run)
+    except* BrokenPipeError:  # both ended at once, which is how a client goes
+        pass
 
 
 class _CallProgress:
