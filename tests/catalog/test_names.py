@@ -148,8 +148,8 @@ def test_a_hostile_source_name_costs_little_and_is_its_own_label() -> None:
 @pytest.mark.parametrize(
     "text", ["unrolled_elementwise_kernel…direct_copy_kernel_cuda", "a" * 60, "a" * 50 + "…", "a…" + "b" * 60]
 )
-def test_a_label_is_cut_once_where_it_was_cut_before(text: str) -> None:
+def test_a_label_is_cut_where_it_was_cut_before(text: str) -> None:
     shown = cut_label(text)
-    assert shown.count("…") == 1
+    assert "……" not in shown
     assert len(shown) <= 48
     assert cut_label("unrolled_elementwise_kernel…direct_copy_kernel_cuda").endswith("…direct_copy_kernel_cuda")
