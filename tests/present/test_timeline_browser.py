@@ -11,6 +11,7 @@ import pytest
 from gpuledger.selection import Selection
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from gpuledger.units import time_text
 from gpuledger.verbs.report import build_report
 from support.html_pages import page_of, reported
 from support.page_browser import Browser, Page, kept_open, opened
@@ -270,13 +271,20 @@ def test_the_address_says_what_is_shown_and_back_goes_back(decode_page: str, bro
         assert page.evaluate(shown) == first
 
 
-def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
+def test_the_flame_graph_is_of_all_gpu_time_zooms_and_searches(
+    decode_page: str, unpacked: Unpacked, browser: Browser
+) -> None:
     with kept_open(browser, decode_page) as page:
         page.locator("#ranges summary").first.click()
         frame, said = page.locator(".fl-frame"), page.locator(".fl-said")
         boxes = frame.locator("button")
         assert page.locator("#range-chart").is_hidden()
         every = boxes.count()
+        work = reported(unpacked("decode.sqlite")).main_device.work
+        whole = time_text(int((work.end_ns - work.start_ns).sum()))
+        assert said.text_content() == f"all: {whole}, 100.0 % of total"
+        outermost = [box for box in boxes.all() if box.evaluate("box => box.style.top") == "20px"]
+        assert sum(float(box.evaluate("box => parseFloat(box.style.width)")) for box in outermost) > 99.5
         frame.get_by_role("treeitem", name="attention").first.click()
         assert 1 < boxes.count() < every
         assert said.text_content().startswith("attention")
