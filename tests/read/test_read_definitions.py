@@ -68,9 +68,10 @@ def test_a_cuda_call_without_a_class_is_the_runtimes(tmp_path: Path) -> None:
     assert open_trace(without)[Table.CALLS].texts("layer") == ["runtime"] * 3
 
 
-def test_a_call_of_the_system_without_a_class_is_a_call(tmp_path: Path) -> None:
-    """One of class 31 marks where tracing began."""
-    path = minimal(tmp_path / "a.sqlite", OSRT=[call(1, 2, eventClass=27), call(3, 4, eventClass=31)])
+def test_a_call_of_the_system_without_a_class_is_a_call_if_it_takes_time(tmp_path: Path) -> None:
+    """Those of class 31 and 32 mark where tracing began and ended, and take none in any recording."""
+    marks = [call(3, 4, eventClass=31), call(5, 5, eventClass=31), call(7, 7, eventClass=32)]
+    path = minimal(tmp_path / "a.sqlite", OSRT=[call(1, 2, eventClass=27), *marks])
     assert columns_of(open_trace(path)[Table.CALLS], "start_ns", "layer") == [(1, "os")]
     without = altered(path, "ALTER TABLE OSRT_API DROP COLUMN eventClass")
     assert columns_of(open_trace(without)[Table.CALLS], "start_ns", "layer") == [(1, "os"), (3, "os")]

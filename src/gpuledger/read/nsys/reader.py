@@ -304,9 +304,10 @@ class _ExportReading:
         return self._library_calls(raw, "cudnn", schema.CLASS_CUDNN_CALL)
 
     def _library_calls(self, raw: Raw, layer: str, call_class: int) -> Raw:
-        """The calls of one library. Rows of other classes mark where its tracing began and ended; they are no calls."""
+        """The calls of one library. Rows of other classes, of 0 ns, mark where its tracing began and ended."""
         kind = raw.pop("class")
-        raw = {name: take(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
+        is_call = (kind == call_class) | ((kind == NULL) & (raw["end_ns"] != raw["start_ns"]))
+        raw = {name: take(values, is_call) for name, values in raw.items()}
         nothing = same(NULL, len(raw["start_ns"]))
         own = {"layer": same(self.coder.own(layer), len(nothing))}
         return dict.fromkeys(("correlation", "result", "stack", "kernel", "blocks"), nothing) | raw | own
