@@ -294,7 +294,8 @@ def _waits_alike(asked: Floats, work: Ints, waits: Ints) -> Floats:
     order = np.argsort(work, kind="stable")
     count = min(_ALIKE, len(work))
     first = np.clip(np.searchsorted(work[order], asked) - count // 2, 0, len(work) - count)
-    return np.median(waits[order][first[:, None] + np.arange(count)], axis=1)
+    waited: Floats = np.median(waits[order][first[:, None] + np.arange(count)], axis=1)
+    return waited
 
 
 def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:

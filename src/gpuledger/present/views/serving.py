@@ -93,7 +93,8 @@ def _cost_sentence(answer: Serving) -> Message:
         if cost.share >= _TOLD and cost.term != WAITS
     ]
     return say(
-        "A step takes {terms} of GPU time (R² {r2}); of whole steps that the fit had not seen, half are within {error}.",
+        "A step takes {terms} of GPU time (R² {r2}); of whole steps that the fit had not seen, half are within"
+        " {error}.",
         terms=joined(" + ", terms),
         r2=f"{model.r2:.3f}",
         error=share_text(model.error),
