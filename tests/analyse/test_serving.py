@@ -247,6 +247,8 @@ def test_tokens_a_second_are_those_of_the_engines_own_clock(tmp_path: Path) -> N
     assert figures["decode_tokens_per_s"] == pytest.approx(2436 / 0.8462, rel=0.02)
     assert figures["fit_error_percent"] < 5
     assert figures["graph_rows"] > figures["padding_rows"] > 0
+    [*_, steps] = tables
+    assert 0 <= steps["rows"][0]["start_ns"] < steps["rows"][-1]["end_ns"] < 1e9  # counted from where GPU work starts
     doing = {row["doing"] for row in next(table for table in tables if "between" in table["table"])["rows"]}
     assert {"scheduling", "sampling", "detokenizing", "preparing inputs"} <= doing
 

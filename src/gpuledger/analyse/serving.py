@@ -112,6 +112,7 @@ class Serving:
     """From one token of a request to its next: the median of all tokens, and what 1 % take longer than."""
     first_token_ns: int | None
     """From the start of a step that reads prompts, or the last parts of them, to its end: the median of requests."""
+    zero_ns: int  # the instant that times are told from
     gpu_hour_price: float | None = None
 
     @property
@@ -199,6 +200,7 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
         _kinds(steps),
         _token_times(steps),
         next(iter(_weighted(reading, 0.5)), None),
+        device.zero_ns,
         gpu_hour_price,
     )
 

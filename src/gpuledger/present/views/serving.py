@@ -228,8 +228,8 @@ def _steps_sheet(answer: Serving) -> Sheet:
 
     columns = (
         Column("step", say("Step"), Unit.ID),
-        Column("start_ns", say("Start"), Unit.INSTANT_NS),
-        Column("end_ns", say("End"), Unit.INSTANT_NS),
+        Column("start_ns", say("Start"), Unit.INSTANT_NS, lambda step: step.start_ns - answer.zero_ns),
+        Column("end_ns", say("End"), Unit.INSTANT_NS, lambda step: step.end_ns - answer.zero_ns),
         Column("length_ns", say("Length"), Unit.NS),
         Column("prefill_requests", say("Prefill requests"), Unit.COUNT, "batch.prefill_requests"),
         Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT, lambda step: known(step.batch.prefill_tokens)),
