@@ -102,6 +102,16 @@ def test_order_tells_the_parts_of_layers(block: str, layers: int) -> None:
     assert set(found.layer.tolist()) == {*range(layers), NOWHERE}
 
 
+def test_what_plans_attention_for_a_step_is_no_layer() -> None:
+    """FlashAttention 3 in vLLM: once a step, before its first norm, so that it looked like a layer with the head in it."""
+    layer = "rms_norm gemm flash_fwd gemm rms_norm gemm silu gemm " * 4
+    names = f"gather flash::prepare_varlen_num_blocks_kernel {layer} rms_norm index head_gemm argmax".split() * 3
+    found, told = found_in(names, "argmax")
+    assert [phase for name, phase in zip(names, told, strict=True) if name == "head_gemm"] == ["lm_head"] * 3
+    assert set(found.layer.tolist()) == {*range(4), NOWHERE}
+    assert told[1] == "attention"
+
+
 def test_a_backward_pass_goes_through_the_layers_from_the_last_and_an_optimizer_is_in_none() -> None:
     forward = "layer_norm gemm flash_fwd gemm layer_norm gemm gelu gemm " * 3
     norm = "layer_norm_bwd gamma_beta_norm"
