@@ -35,6 +35,7 @@ from gpuledger.catalog.range_names import (
     layer_of_range,
     phase_of_kernel,
     phase_of_range,
+    plans_attention,
 )
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
@@ -180,7 +181,7 @@ def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[N
     """For each activity the phase, in PHASES, the layer's instance and its number that the order of its stream says."""
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
     part, back = (trace.strings.each(own.name, says) for says in (_part_of, is_backward))
-    families = (*own.families, PART_OF_NORM, PART_OF_GEMM)
+    families = (*own.families, PART_OF_NORM, PART_OF_GEMM, "")  # what plans attention is of no kind
     family = np.where(part < 0, own.family, len(own.families) + part)
     first, stream = group(own.pid, own.stream)
     order, layers = np.argsort(stream, kind="stable"), 0
@@ -194,8 +195,9 @@ def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[N
 
 
 def _part_of(name: str) -> int:
-    """Whether a kernel is only a part, of a norm or of a GEMM; NOWHERE where it is whole."""
-    return 0 if is_unfused_norm(name) else 1 if is_sum_of_product(name) else NOWHERE
+    """Whether a kernel is only a part, of a norm, of a GEMM or of attention; NOWHERE where it is whole."""
+    parts = (is_unfused_norm, is_sum_of_product, plans_attention)
+    return next((number for number, is_part in enumerate(parts) if is_part(name)), NOWHERE)
 
 
 def _with_streams(own: Activities, rank: Numbers, instance: Numbers) -> Numbers:

@@ -70,6 +70,7 @@ class StepOverview:
     sequence: tuple[int, ...]  # one step as positions in `entries`: the steady step with the usual number of kernels
     layers: int
     other_ns: int  # compute that is in no kernel: whole graphs whose kernels were not recorded
+    launches: tuple[int, ...] = ()  # those of `sequence`, as positions among the GPU's activities
 
     @property
     def time_ns(self) -> int:
@@ -117,15 +118,16 @@ def overview(
             names, *(column.tolist() for column in columns), lit, chosen[first].tolist(), strict=True
         )
     )
-    sequence = number
+    of_step = np.arange(len(chosen))
     if device.steps is not None and len(chosen):
         step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")
         distinct, counts = np.unique(step, return_counts=True)
         usual = np.sort(counts)[len(counts) // 2]
-        sequence = number[step == distinct[(counts == usual).argmax()]]
+        of_step = np.flatnonzero(step == distinct[(counts == usual).argmax()])
     # what began before the steady stretch but reaches into it is compute of no entry
     elsewhere = int(own.sum()) - int(times.sum()) if scope is None else 0
-    return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
+    sequence, launches = (tuple(column[of_step].tolist()) for column in (number, chosen))
+    return StepOverview(entries, sequence, where.layers, elsewhere, launches)
 
 
 def telling_shapes(
