@@ -96,7 +96,8 @@ class SteadyKernels:
         """Which step each begins in."""
         steps = self._device.steps
         edges = self._device.ledger.window if steps is None else steps.edges_ns
-        return np.searchsorted(edges, self._work.start_ns[self.operations], side="right").astype(np.int32)
+        step: NDArray[np.int32] = np.searchsorted(edges, self._work.start_ns[self.operations], "right").astype(np.int32)
+        return step
 
     @cached_property
     def took_ns(self) -> Ints:
@@ -289,7 +290,7 @@ class SteadyKernels:
         mask: Mask = is_among(self.operations, operations)
         return mask
 
-    def places(self, operations: Positions) -> Positions:
+    def places(self, operations: Positions) -> NDArray[np.int32]:
         """Where among them these operations are, each of which is one of them."""
         place = np.zeros(len(self._work), np.int32)
         place[self.operations] = np.arange(len(self), dtype=np.int32)

@@ -68,7 +68,9 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
         return values[:1]
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if _is_wide(low, high, len(values)):
-        return sweep.distinct(values.astype(np.int64, copy=False)).astype(values.dtype, copy=False)
+        firsts = range(0, len(values), _ROWS_AT_ONCE)
+        parts = [sweep.distinct(values[first : first + _ROWS_AT_ONCE].astype(np.int64, copy=False)) for first in firsts]
+        return sweep.distinct(np.concatenate(parts)).astype(values.dtype, copy=False)
     return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
@@ -80,7 +82,7 @@ def occurrences(values: NDArray[Any]) -> tuple[NDArray[Any], Positions]:
 
 def is_among(values: NDArray[Any], others: NDArray[Any] | Sequence[int]) -> NDArray[np.bool_]:
     """Which whole numbers are among others, as `np.isin` says; but that loads masked arrays, 20 ms of a start."""
-    known = distinct(np.asarray(others, np.int64).reshape(-1))
+    known = distinct(others if isinstance(others, np.ndarray) else np.array(others, np.int64)).reshape(-1)
     among = np.zeros(values.shape, np.bool_)
     for begin in range(0, len(values) if len(known) else 0, _ROWS_AT_ONCE):
         part = values[begin : begin + _ROWS_AT_ONCE]
@@ -153,12 +155,13 @@ def _numbers(key: NDArray[Any], dtype: DTypeLike) -> tuple[Positions, int]:
 
 def ordinals(values: NDArray[Any]) -> Positions:
     """For each row how many of those before it have the same value."""
-    order = np.argsort(values, kind="stable")
+    narrow = np.dtype(np.int32 if len(values) <= _NARROW else np.intp)
+    order = np.argsort(values, kind="stable").astype(narrow)
     ordered = values[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
     del ordered
-    within = np.arange(len(order))
-    within -= np.repeat(first, np.diff(first, append=len(order)))
+    within = np.arange(len(order)).astype(narrow)
+    within -= np.repeat(first.astype(narrow), np.diff(first, append=len(order)))
     ordinal = np.empty(len(values), np.intp)
     ordinal[order] = within
     return ordinal

@@ -98,8 +98,9 @@ def overview(
     number = by_size(group(alike, where.of)[1], length, device.step_count)
     del alike
     # numbered by the first of each: entries come in the order of execution
-    first, number = group(number)
-    number, first = np.argsort(np.argsort(first)).astype(np.int32)[number], np.sort(first)
+    first, by_key = group(number)
+    number, first = np.argsort(np.argsort(first)).astype(np.int32)[by_key], np.sort(first)
+    del by_key
     times, ran = (sweep.sums(number, amounts, len(first)) for amounts in (own_ns, length))
     shapes = (sides[first] * known[first, np.newaxis] for sides in (grid, block))
     columns = (name_code[first], *shapes, where.of[first], np.bincount(number), times, ran)
@@ -165,12 +166,15 @@ def telling_shapes(
     return known, group(name, np.where(known, shape, -1))[1]
 
 
-def by_size(number: Positions, length: Ints, steps: int) -> Positions:
+def by_size(number: NDArray[np.signedinteger], length: Ints, steps: int) -> NDArray[np.signedinteger]:
     """Split groups whose times fall into classes far apart; a class that most steps do not have is no class."""
     if not len(number):
         return number
     longest = (1 << 62) // (int(number.max()) + 1)
-    key = number * longest + np.clip(length, 0, longest - 1)
+    key = np.empty(len(number), np.int64)
+    for begin in range(0, len(key), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        key[part] = number[part].astype(np.int64) * longest + np.clip(length[part], 0, longest - 1)
     ordered, bounds = np.sort(key), [np.zeros(1, np.intp)]
     for begin in range(1, len(ordered), _AT_ONCE):
         near = np.array(np.divmod(ordered[begin - 1 : begin + _AT_ONCE], longest))
@@ -186,7 +190,7 @@ def by_size(number: Positions, length: Ints, steps: int) -> Positions:
     if not apart.any():
         return number
     renumbered = np.where(apart, number.max() + np.cumsum(apart), group_of)
-    of_class: Positions = renumbered[np.searchsorted(bound, key, side="right") - 1]
+    of_class: NDArray[np.signedinteger] = renumbered[np.searchsorted(bound, key, side="right") - 1]
     return of_class
 
 

@@ -327,7 +327,11 @@ class LitTime:
 
 
 def lit_times(
-    kernels: SteadyKernels, places: Positions, number: Positions, count: int, part_ns: Ints
+    kernels: SteadyKernels,
+    places: NDArray[np.signedinteger],
+    number: NDArray[np.signedinteger],
+    count: int,
+    part_ns: Ints,
 ) -> list[LitTime | None]:
     """Of `count` groups of kernels, by the number of each one's group; None where nothing is known of one's.
 
@@ -342,9 +346,8 @@ def lit_times(
         counts += np.bincount(mine, minlength=count)
         sweep.fold("sum", mine * len(LightSource) + light.source[place], part, by_source)
         np.add.at(lit, mine, np.nan_to_num(light.light_ns[place]) * part / np.maximum(kernels.took_ns[place], 1))
-    by_source = by_source.reshape(count, len(LightSource))
-    lit_ns = np.rint(lit).astype(np.int64)
-    figures = zip(*(column.tolist() for column in (counts, by_source.sum(1), lit_ns, by_source.argmax(1))), strict=True)
+    amounts, lit_ns = by_source.reshape(count, len(LightSource)), np.rint(lit).astype(np.int64)
+    figures = zip(*(column.tolist() for column in (counts, amounts.sum(1), lit_ns, amounts.argmax(1))), strict=True)
     return [LitTime(took_ns, lit_ns, LightSource(most)) if some else None for some, took_ns, lit_ns, most in figures]
 
 

@@ -52,7 +52,7 @@ class LaunchingOperators:
                     mine, rows = mine[:0], rows.between(slice(0))
         around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
         if len(mine):
-            around[used] = innermost(rows, host.calls.only("pid", "tid").at(used))
+            around[used] = innermost(rows, host.calls, at=used)
         self.row: Final[Positions] = around[launch]  # of each activity; -1 for none
         if len(mine) and not is_recorded:
             rows = with_types(rows, self.row, work.name[activities], trace.strings)
