@@ -87,20 +87,21 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
     return mine, released, np.cumsum(np.where(released, -mine["bytes"], mine["bytes"]))
 
 
+_NEVER_NS: Final = np.iinfo(np.int64).max
+
+
 def queue_depth(device: Device) -> tuple[Ints, Ints]:
     """How many launches had returned and had begun nothing yet: from each instant on."""
-    activities, calls = device.work, device.host.calls
-    here = activities.on(device.gpu)
-    call = activities.launch[here]
-    here, call = here[call >= 0], call[call >= 0]
-    first, number = group(call)
-    begun = np.full(len(first), np.iinfo(np.int64).max)
-    sweep.fold("least", number, activities.start_ns[here], begun)
-    returned = calls["end_ns"][call[first]]
-    waited = begun > returned
+    activities, returned = device.work, device.host.calls["end_ns"]
+    call = np.where(activities.gpu == device.gpu, activities.launch, -1).astype(np.int32)
+    begun = sweep.fold("least", call, activities.start_ns, np.full(len(returned), _NEVER_NS))
+    del call
+    waited = (begun > returned) & (begun != _NEVER_NS)
     returned, begun = np.sort(returned[waited]), np.sort(begun[waited])
     instants = distinct(np.concatenate((returned, begun)))
-    return instants, sweep.search(returned, instants, "right") - sweep.search(begun, instants, "right")
+    depth = sweep.search(returned, instants, "right")
+    depth -= sweep.search(begun, instants, "right")
+    return instants, depth
 
 
 def busy_share(device: Device, bins: int) -> tuple[Ints, NDArray[np.float64]]:

@@ -88,7 +88,7 @@ def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[t
 
 def step_launches_sheet(overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...] = ()) -> Sheet:
     """One row per launch of one step, that with the usual number of kernels, in the order of execution."""
-    launches = np.array(overview.launches, np.intp)
+    launches = overview.launches
     start, end = device.work.start_ns[launches], device.work.end_ns[launches]
     before = np.maximum(start[1:] - furthest(end)[:-1], 0).tolist() if len(start) else []
     streams = device.work.stream[launches].tolist()
