@@ -103,7 +103,7 @@ def test_order_tells_the_parts_of_layers(block: str, layers: int) -> None:
 
 
 def test_what_plans_attention_for_a_step_is_no_layer() -> None:
-    """FlashAttention 3 in vLLM: once a step, before its first norm, and looked like a layer that holds the head."""
+    """FlashAttention 3 in vLLM: once a step, before the first norm; it looked like a layer with the head in it."""
     layer = "rms_norm gemm flash_fwd gemm rms_norm gemm silu gemm " * 4
     names = f"gather flash::prepare_varlen_num_blocks_kernel {layer} rms_norm index head_gemm argmax".split() * 3
     found, told = found_in(names, "argmax")
