@@ -89,6 +89,19 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
+def rest(page: Page) -> None:
+    """Wait until nothing glides or scrolls any more, however slow the machine is."""
+    page.evaluate("""async () => {
+      const now = () => `${scrollY} ${document.querySelector('.tl-frame canvas').dataset.ticks} ${location.hash}`;
+      let before = '';
+      while (before !== now()) {
+        before = now();
+        await new Promise((done) => setTimeout(done, 400));
+        for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+      }
+    }""")
+
+
 def test_ink_is_time_however_far_out_the_view_is(sparse: str, browser: Browser) -> None:
     """In each of ten parts of the stream's lane, a tenth of the pixels is drawn; and all of a kernel up close."""
     ink = """([top, tall]) => {
@@ -238,6 +251,7 @@ def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browse
 
 def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, browser: Browser) -> None:
     with kept_open(browser, decode_page) as page:
+        rest(page)
         box = page.locator(".tl-frame").bounding_box()
         page.mouse.move(box["x"] + 300, box["y"] + 46)
         drawn = "document.querySelector('.tl-frame canvas').dataset.drawn"
@@ -254,17 +268,17 @@ def test_the_address_says_what_is_shown_and_back_goes_back(decode_page: str, bro
     with opened(browser, decode_page) as page:
         first = page.evaluate(shown)
         page.locator(".top-findings a").nth(1).click()
-        page.wait_for_timeout(700)
+        rest(page)
         address, there = page.evaluate("() => location.href"), page.evaluate(shown)
         assert re.search(r"#at=\d+,\d+,\d+&finding=LAUNCH-BOUND$", address)
         assert there != first
         page.go_back()
-        page.wait_for_timeout(500)
+        rest(page)
         assert page.evaluate(shown) == first
         page.locator("nav a", has_text="Kernels").click()
         assert page.locator("#kernel-table").is_visible()
     with opened(browser, address) as page:
-        page.wait_for_timeout(300)
+        rest(page)
         assert page.evaluate(shown) == there
         assert page.locator(".tl-panel b").text_content()
     with opened(browser, f"{decode_page}#at=999,nothing,1e999&finding=<b>") as page:
